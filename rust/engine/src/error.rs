@@ -1,0 +1,286 @@
+//! The one table of everything that can go wrong, and the error type that carries a row of it.
+//!
+//! Codes are stable: operators match on them in logs and users in `except` clauses. A number is never reused for
+//! another meaning. The first hex digit says where the failure was met: 1 reaching an origin, 2 reading what it
+//! sent, 3 cutting frames, 4 the pool, 5 this process, 6 the client. Python's exception classes are built from
+//! [`Code::all`], so that a row added here needs no second list.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// Whose behaviour the error describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The server that bytes are fetched from.
+    Origin,
+    /// Whoever asked for the bytes.
+    Client,
+    /// The memory budget.
+    Pool,
+    /// This process: its configuration, its files, its children.
+    Local,
+}
+
+impl Source {
+    /// The word used in logs and in Python's `source` attribute.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Origin => "origin",
+            Self::Client => "client",
+            Self::Pool => "pool",
+            Self::Local => "local",
+        }
+    }
+}
+
+/// The family of an error: decides which builtin its Python class also derives from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A limit on time was exceeded (`TimeoutError`).
+    Timeout,
+    /// A connection could not be made or broke (`ConnectionError`).
+    Connection,
+    /// A peer broke the rules of HTTP (`ValueError`).
+    Protocol,
+    /// Bytes do not make the frames that were asked for (`ValueError`).
+    Frame,
+    /// No memory within the budget (`MemoryError`).
+    Memory,
+    /// The call does not fit the state of the object (`RuntimeError`).
+    State,
+    /// An argument is wrong (`ValueError`).
+    Value,
+    /// A file, a pipe or a child process failed (`OSError`).
+    System,
+}
+
+impl Kind {
+    /// The word by which Python looks the class up.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Connection => "connection",
+            Self::Protocol => "protocol",
+            Self::Frame => "frame",
+            Self::Memory => "memory",
+            Self::State => "state",
+            Self::Value => "value",
+            Self::System => "system",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// The code of the row.
+    pub code: Code,
+    /// Its stable name in upper case.
+    pub name: &'static str,
+    /// Its family.
+    pub kind: Kind,
+    /// Whose behaviour it describes.
+    pub source: Source,
+    /// Whether the same request may succeed when it is sent again unchanged.
+    pub retryable: bool,
+    /// One sentence for the reference.
+    pub meaning: &'static str,
+}
+
+macro_rules! table {
+    ($($number:literal $variant:ident $name:literal $kind:ident $source:ident $retryable:literal $meaning:literal;)*) => {
+        /// A stable numeric error code. See the table for the meaning of each.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u16)]
+        pub enum Code {
+            $(#[doc = $meaning] $variant = $number,)*
+        }
+
+        const TABLE: &[Entry] = &[
+            $(Entry {
+                code: Code::$variant,
+                name: $name,
+                kind: Kind::$kind,
+                source: Source::$source,
+                retryable: $retryable,
+                meaning: $meaning,
+            },)*
+        ];
+
+        impl Code {
+            fn row(self) -> &'static Entry {
+                &TABLE[match self { $(Self::$variant => Row::$variant as usize,)* }]
+            }
+        }
+
+        /// Positions in `TABLE`, which has the same order.
+        enum Row { $($variant,)* }
+    };
+}
+
+table! {
+    0x101 ResolveFailed "RESOLVE_FAILED" Connection Origin true "The origin's name has no address.";
+    0x102 IoTimeout "IO_TIMEOUT" Timeout Origin true "The origin sent no byte within the limit between two reads.";
+    0x103 ResolveTimeout "RESOLVE_TIMEOUT" Timeout Origin true "The origin's name was not resolved within its limit.";
+    0x104 ConnectFailed "CONNECT_FAILED" Connection Origin true "No address of the origin accepted a connection.";
+    0x105 ConnectTimeout "CONNECT_TIMEOUT" Timeout Origin true "No address of the origin accepted a connection within the limit.";
+    0x106 TlsFailed "TLS_FAILED" Connection Origin false "The TLS handshake failed, or the certificate is not trusted.";
+    0x107 TlsTimeout "TLS_TIMEOUT" Timeout Origin true "The TLS handshake did not finish within its limit.";
+    0x108 FirstByteTimeout "FIRST_BYTE_TIMEOUT" Timeout Origin true "The origin did not begin its response within the limit.";
+    0x109 TotalTimeout "TOTAL_TIMEOUT" Timeout Origin true "The whole exchange took longer than its limit.";
+    0x10A QueueTimeout "QUEUE_TIMEOUT" Timeout Origin true "No connection to the origin became free within the limit.";
+    0x10B OriginReset "ORIGIN_RESET" Connection Origin true "The origin reset the connection.";
+    0x10C OriginClosed "ORIGIN_CLOSED" Connection Origin true "The origin closed the connection before a whole response head.";
+    0x10D BodyTruncated "BODY_TRUNCATED" Connection Origin true "The origin closed the connection before the end of the body.";
+
+    0x201 BadHead "BAD_HEAD" Protocol Origin false "The response head is not HTTP/1.x.";
+    0x202 HeadTooLarge "HEAD_TOO_LARGE" Protocol Origin false "The response head exceeds its limit of bytes or fields.";
+    0x203 BareLineFeed "BARE_LINE_FEED" Protocol Origin false "A line ends in LF or CR alone instead of CRLF.";
+    0x204 FoldedHeader "FOLDED_HEADER" Protocol Origin false "A header is continued on the next line (obs-fold).";
+    0x205 BadLength "BAD_LENGTH" Protocol Origin false "Content-Length is not a number.";
+    0x206 ConflictingLength "CONFLICTING_LENGTH" Protocol Origin false "Content-Length is given more than once with different values.";
+    0x207 LengthAndChunked "LENGTH_AND_CHUNKED" Protocol Origin false "Content-Length and Transfer-Encoding are both given.";
+    0x208 BadTransferEncoding "BAD_TRANSFER_ENCODING" Protocol Origin false "Transfer-Encoding is something other than one final chunked.";
+    0x209 BadChunk "BAD_CHUNK" Protocol Origin false "A chunk's size line or its end is malformed.";
+    0x20A ChunkExtensionTooLarge "CHUNK_EXTENSION_TOO_LARGE" Protocol Origin false "Chunk extensions exceed their limit.";
+    0x20B BadTrailer "BAD_TRAILER" Protocol Origin false "The trailer section is malformed or exceeds its limit.";
+    0x20C ExcessBytes "EXCESS_BYTES" Protocol Origin false "Bytes follow the end of the response.";
+    0x20D UnexpectedUpgrade "UNEXPECTED_UPGRADE" Protocol Origin false "The origin switched protocols without being asked.";
+    0x20E TooManyInterim "TOO_MANY_INTERIM" Protocol Origin false "More interim (1xx) responses than the limit.";
+
+    0x301 FrameTooLarge "FRAME_TOO_LARGE" Frame Origin false "A frame exceeds the maximum of its framing.";
+    0x302 FrameTruncated "FRAME_TRUNCATED" Frame Origin false "The body ended within a frame.";
+
+    0x401 PoolFull "POOL_FULL" Memory Pool true "The pool's budget has no room for new work.";
+    0x402 WindowHeld "WINDOW_HELD" State Pool true "The consumer holds its whole window and awaits more; release frames first.";
+    0x403 PoolDead "POOL_DEAD" State Pool false "The pool belongs to the parent of this forked process.";
+    0x404 ObjectTooLarge "OBJECT_TOO_LARGE" Memory Pool false "The object is larger than the pool can ever hold in one piece.";
+    0x405 MappingFailed "MAPPING_FAILED" System Local false "The operating system refused the pool's memory.";
+
+    0x501 EngineClosed "ENGINE_CLOSED" State Local false "The engine has been closed.";
+    0x502 Busy "BUSY" State Local false "Another task is already awaiting this stream.";
+    0x503 BadRequest "BAD_REQUEST" Value Local false "The URL, method or headers cannot make a request.";
+    0x504 StreamClosed "STREAM_CLOSED" State Local false "The stream has been closed by its consumer.";
+    0x505 FileFailed "FILE_FAILED" System Local false "A file or pipe could not be read.";
+    0x506 ProcessFailed "PROCESS_FAILED" System Local false "A child process could not be started, or ended with an error.";
+    0x507 BadConfiguration "BAD_CONFIGURATION" Value Local false "A setting is out of range or contradicts another.";
+    0x508 UploadFailed "UPLOAD_FAILED" State Local false "The source of the request body failed.";
+    0x509 Internal "INTERNAL" State Local false "A bug in penstock.";
+
+    0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
+}
+
+impl Code {
+    /// Every row, in the order of their numbers.
+    pub fn all() -> &'static [Entry] {
+        TABLE
+    }
+
+    /// The stable number.
+    pub fn number(self) -> u16 {
+        self as u16
+    }
+
+    /// The stable name, such as `IO_TIMEOUT`.
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// The family.
+    pub fn kind(self) -> Kind {
+        self.row().kind
+    }
+
+    /// Whose behaviour it describes.
+    pub fn source(self) -> Source {
+        self.row().source
+    }
+
+    /// Whether the same request may succeed when it is sent again unchanged.
+    pub fn retryable(self) -> bool {
+        self.row().retryable
+    }
+
+    /// An error of this code with a sentence that says what happened.
+    pub fn error(self, detail: impl Into<Cow<'static, str>>) -> Error {
+        Error { code: self, detail: detail.into(), origin: None }
+    }
+}
+
+/// What happened, to which origin. Cheap to clone, because one failure can be told to several readers.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct Error {
+    code: Code,
+    detail: Cow<'static, str>,
+    origin: Option<Arc<str>>,
+}
+
+impl Error {
+    /// The row of the table.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The sentence without its code and origin.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// `scheme://authority` of the origin concerned.
+    pub fn origin(&self) -> Option<&str> {
+        self.origin.as_deref()
+    }
+
+    /// The same error, naming the origin unless one is named already.
+    #[must_use]
+    pub fn at(mut self, origin: &Arc<str>) -> Self {
+        self.origin.get_or_insert_with(|| Arc::clone(origin));
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)?;
+        if let Some(origin) = &self.origin {
+            write!(f, " (origin {origin})")?;
+        }
+        Ok(())
+    }
+}
+
+/// A result whose error carries a code of the table.
+pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_ascending() {
+        for pair in Code::all().windows(2) {
+            assert!(pair[0].code.number() < pair[1].code.number(), "{} is out of order", pair[1].name);
+            assert!(Code::all().iter().filter(|row| row.name == pair[0].name).count() == 1);
+        }
+    }
+
+    #[test]
+    fn every_code_finds_its_own_row() {
+        for row in Code::all() {
+            assert_eq!(row.code.name(), row.name);
+            assert!(row.meaning.ends_with('.'), "{} has no sentence", row.name);
+        }
+    }
+
+    #[test]
+    fn io_timeout_is_0x102() {
+        assert_eq!(Code::IoTimeout.number(), 0x102);
+    }
+
+    #[test]
+    fn the_text_says_what_happened_and_to_whom() {
+        let error = Code::IoTimeout.error("no byte for 5 s").at(&Arc::from("http://a:1"));
+        assert_eq!(error.to_string(), "no byte for 5 s (origin http://a:1)");
+    }
+}

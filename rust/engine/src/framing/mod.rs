@@ -1,0 +1,1 @@
+//! Cutting a body into frames.

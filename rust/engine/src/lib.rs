@@ -1,0 +1,17 @@
+//! The engine of penstock: memory, framing, streams and the origin client. It knows no Python.
+//!
+//! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
+//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`.
+
+pub mod error;
+pub mod framing;
+pub mod origin;
+pub mod pool;
+pub mod source;
+pub mod stream;
+mod sync;
+mod sys;
+pub mod wire;
+
+pub use error::{Code, Error, Result};
+pub use sys::EventFd;

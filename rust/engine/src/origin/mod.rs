@@ -1,0 +1,1 @@
+//! Fetching from origins over HTTP/1.1.

@@ -1,0 +1,421 @@
+//! The bounded pool: one budget of memory, cut into slabs, that every byte on its way through penstock lives in.
+//!
+//! [`Pool::writer`] hands out a slab to fill; what was filled becomes [`Slice`]s; the last handle to go gives the
+//! slab back from whichever thread it is on. Nothing here waits: a pool without room says so at once, and whoever
+//! can wait asks [`Pool::poll_room`]. Slabs pass through a small cache per thread, so that the common case takes
+//! one uncontended lock; the regions behind the caches are cut, and cut anew, under the one lock of [`regions`].
+
+mod regions;
+mod stats;
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::task::{Context, Poll, Waker};
+
+pub use crate::sys::slab::{Slice, Writer};
+pub use regions::{CLASSES, REGION};
+pub use stats::{ClassStats, CopyReason, PoolState, PoolStats};
+
+use crate::error::{Code, Result};
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock};
+use crate::sys::fork;
+use crate::sys::mapping::Mapping;
+use crate::sys::slab::Header;
+use regions::{PAGE, Regions, class_of};
+use stats::Counters;
+
+/// Everything that a pool can be told. Declared and validated in Python; there are no defaults here.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// Bytes of data, rounded down to whole regions; at least one region.
+    pub budget: usize,
+    /// Bytes that only [`Purpose::Control`] may take.
+    pub reserve: usize,
+    /// At this share of the budget the pool is pressed, in percent.
+    pub pressed_percent: usize,
+    /// At this share of the budget the pool is full, in percent.
+    pub full_percent: usize,
+    /// How far below a threshold the use must fall before the state relaxes, in percent.
+    pub hysteresis_percent: usize,
+    /// Bytes kept present ahead of need by a background thread; 0 for none.
+    pub prefault: usize,
+    /// Ask the operating system for transparent huge pages.
+    pub huge_pages: bool,
+    /// Ask the operating system to lock the pages that are touched.
+    pub lock: bool,
+    /// Number of thread caches.
+    pub caches: usize,
+}
+
+/// Who may take the last of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Response heads and joined frames: what an established stream needs to go on.
+    Control,
+    /// Everything else.
+    Bulk,
+}
+
+/// A handle to the pool. Cloning it shares the pool.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+/// What the handles share, and what keeps the memory alive while a slab lives.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    mapping: Mapping,
+    config: PoolConfig,
+    generation: u32,
+    regions: Mutex<Regions>,
+    headers: Box<[OnceLock<Box<[Header]>>]>,
+    /// The class each region is cut into. Written under the lock of `regions`, before a slab of it is handed out.
+    classes: Box<[AtomicU8]>,
+    caches: Box<[Cache]>,
+    counters: Counters,
+    waiting: AtomicUsize,
+    waiters: Mutex<VecDeque<Waker>>,
+    notices: Vec<String>,
+    prefault: prefault::Signal,
+}
+
+/// Slabs that a thread has ready, by class. Padded, so that two threads' locks do not share a cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Cache(Mutex<[Vec<usize>; CLASSES.len()]>);
+
+mod prefault;
+
+/// A thread keeps at most this many bytes of each class: enough for a burst of reads, and at most 2 MiB in all.
+const CACHE_BYTES: usize = 512 * 1024;
+
+fn cache_limit(class: usize) -> usize {
+    (CACHE_BYTES / CLASSES[class]).min(32)
+}
+
+#[cfg(not(loom))]
+fn cache_index(caches: usize) -> usize {
+    use std::sync::atomic::AtomicUsize as Plain;
+    static NEXT: Plain = Plain::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.with(|mine| *mine) % caches
+}
+
+#[cfg(loom)]
+fn cache_index(_caches: usize) -> usize {
+    0
+}
+
+impl Pool {
+    /// Reserves the budget. What the operating system refuses of the optional wishes becomes a [`Pool::notices`].
+    pub fn new(config: PoolConfig) -> Result<Self> {
+        let count = config.budget / REGION;
+        if count == 0 || config.caches == 0 {
+            return Err(
+                Code::BadConfiguration.error(format!("a pool needs at least {REGION} bytes and one cache"))
+            );
+        }
+        fork::watch();
+        let mapping = Mapping::new(count * REGION).map_err(|error| {
+            Code::MappingFailed.error(format!("cannot map {} bytes: {error}", count * REGION))
+        })?;
+        let mut notices = Vec::new();
+        if config.huge_pages {
+            if let Err(error) = mapping.use_huge_pages() {
+                notices.push(format!("huge pages were refused ({error}); the pool uses pages of 4 KiB"));
+            }
+        }
+        if config.lock {
+            if let Err(error) = mapping.lock() {
+                notices.push(format!(
+                    "locking the pool into memory was refused ({error}); raise RLIMIT_MEMLOCK above the budget"
+                ));
+            }
+        }
+        let shared = Arc::new(Shared {
+            mapping,
+            generation: fork::generation(),
+            regions: Mutex::new(Regions::new(count)),
+            headers: (0..count).map(|_| OnceLock::new()).collect(),
+            classes: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            caches: (0..config.caches).map(|_| Cache(Mutex::new(Default::default()))).collect(),
+            counters: Counters::default(),
+            waiting: AtomicUsize::new(0),
+            waiters: Mutex::new(VecDeque::new()),
+            notices,
+            prefault: prefault::Signal::new(),
+            config,
+        });
+        let pool = Self { shared };
+        prefault::start(&pool.shared);
+        Ok(pool)
+    }
+
+    /// A slab of the smallest class that holds `size` bytes, or a run of whole regions above the largest class.
+    ///
+    /// # Errors
+    /// `POOL_FULL` when the budget has no room now, `OBJECT_TOO_LARGE` when it never can, `POOL_DEAD` after a fork.
+    pub fn writer(&self, size: usize, purpose: Purpose) -> Result<Writer> {
+        let shared = &self.shared;
+        if shared.dead() {
+            return Err(
+                Code::PoolDead.error("this pool was made before a fork; make a new engine in the child")
+            );
+        }
+        let class = class_of(size);
+        let bytes = class.map_or(size.div_ceil(REGION).max(1) * REGION, |class| CLASSES[class]);
+        if bytes > shared.budget() {
+            return Err(Code::ObjectTooLarge.error(format!(
+                "an object of {size} bytes does not fit into a pool of {} bytes",
+                shared.budget()
+            )));
+        }
+        let reserve = if purpose == Purpose::Bulk { shared.config.reserve } else { 0 };
+        if !shared.counters.take(bytes, shared.budget().saturating_sub(reserve)) {
+            return Err(shared.refuse(size));
+        }
+        let offset = match class {
+            Some(class) => shared.take_slab(class),
+            None => shared.take_run(bytes / REGION),
+        };
+        let Some(offset) = offset else {
+            shared.counters.give(bytes);
+            return Err(shared.refuse(size));
+        };
+        shared.counters.handed_out(class);
+        Ok(Writer::new(shared, offset, bytes))
+    }
+
+    /// One contiguous slice of the bytes of `parts`, counted under `reason`.
+    pub fn gather<'a, I>(
+        &self,
+        parts: I,
+        length: usize,
+        purpose: Purpose,
+        reason: CopyReason,
+    ) -> Result<Slice>
+    where
+        I: IntoIterator<Item = &'a [u8]>,
+    {
+        let mut writer = self.writer(length, purpose)?;
+        let mut at = 0;
+        for part in parts {
+            writer.spare()[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        self.count_copy(reason, at);
+        Ok(writer.commit(at))
+    }
+
+    /// Ready when a slab has been given back since the last refusal. A wake-up is a hint: try again, then wait again.
+    pub fn poll_room(
+        &self,
+        context: &mut Context<'_>,
+        size: usize,
+        purpose: Purpose,
+    ) -> Poll<Result<Writer>> {
+        match self.writer(size, purpose) {
+            Err(error) if error.code() == Code::PoolFull => {}
+            other => return Poll::Ready(other),
+        }
+        {
+            let mut waiters = lock(&self.shared.waiters);
+            waiters.retain(|waker| !waker.will_wake(context.waker()));
+            waiters.push_back(context.waker().clone());
+            // SeqCst pairs with the SeqCst load in `recycle`: either the one who gives back sees us waiting, or
+            // the second attempt below sees what was given back.
+            self.shared.waiting.store(waiters.len(), Ordering::SeqCst);
+        }
+        match self.writer(size, purpose) {
+            Err(error) if error.code() == Code::PoolFull => Poll::Pending,
+            other => Poll::Ready(other),
+        }
+    }
+
+    /// Whether new work may start. Falls back from `Full` and `Pressed` only below the threshold less hysteresis.
+    pub fn state(&self) -> PoolState {
+        let config = &self.shared.config;
+        self.shared.counters.state(self.shared.budget(), config)
+    }
+
+    /// A snapshot of the counters.
+    pub fn stats(&self) -> PoolStats {
+        let cut = lock(&self.shared.regions).slabs_by_class();
+        self.shared.counters.snapshot(self.shared.budget(), self.state(), &cut)
+    }
+
+    /// Bytes of data that the pool may hold at most.
+    pub fn budget(&self) -> usize {
+        self.shared.budget()
+    }
+
+    /// Sentences about optional wishes that the operating system refused.
+    pub fn notices(&self) -> &[String] {
+        &self.shared.notices
+    }
+
+    /// First address and length of the mapping: where receive calls must point.
+    pub fn address_range(&self) -> (usize, usize) {
+        (self.shared.mapping.base().as_ptr() as usize, self.shared.budget())
+    }
+
+    /// Adds to `bytes_copied`.
+    pub fn count_copy(&self, reason: CopyReason, bytes: usize) {
+        self.shared.counters.copied(reason, bytes);
+    }
+
+    /// Whether this process is a child of the one that made the pool.
+    pub fn dead(&self) -> bool {
+        self.shared.dead()
+    }
+}
+
+impl Shared {
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.mapping.base()
+    }
+
+    /// The header of the slab that begins at `offset`.
+    pub(crate) fn header(&self, offset: usize) -> &Header {
+        let headers = self.headers[offset / REGION]
+            .get_or_init(|| (0..REGION / PAGE).map(|_| Header::new()).collect::<Vec<_>>().into_boxed_slice());
+        &headers[offset % REGION / PAGE]
+    }
+
+    fn budget(&self) -> usize {
+        self.classes.len() * REGION
+    }
+
+    fn dead(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    fn refuse(&self, size: usize) -> crate::error::Error {
+        self.counters.refused();
+        Code::PoolFull.error(format!(
+            "no room for {size} bytes: {} of {} are in use",
+            self.counters.live_bytes(),
+            self.budget()
+        ))
+    }
+
+    fn take_slab(&self, class: usize) -> Option<usize> {
+        let cache = &self.caches[cache_index(self.caches.len())].0;
+        if let Some(offset) = lock(cache)[class].pop() {
+            return Some(offset);
+        }
+        let mut batch = Vec::new();
+        self.refill(class, &mut batch);
+        if batch.is_empty() {
+            // What other threads keep for themselves may be whole regions of another class.
+            self.flush_caches();
+            self.refill(class, &mut batch);
+        }
+        let offset = batch.pop()?;
+        if !batch.is_empty() {
+            lock(cache)[class].append(&mut batch);
+        }
+        Some(offset)
+    }
+
+    fn refill(&self, class: usize, batch: &mut Vec<usize>) {
+        let mut regions = lock(&self.regions);
+        regions.take(class, cache_limit(class).div_ceil(2), batch, |region| {
+            // Relaxed: whoever gets a slab of the region got it through a lock taken after this store.
+            self.classes[region].store(u8::try_from(class).expect("few classes"), Ordering::Relaxed);
+        });
+        self.prefault.announce(regions.reach());
+    }
+
+    fn take_run(&self, regions: usize) -> Option<usize> {
+        let take = || {
+            let first = lock(&self.regions).take_run(regions)?;
+            // Relaxed: as in `refill`.
+            self.classes[first].store(RUN, Ordering::Relaxed);
+            Some(first * REGION)
+        };
+        take().or_else(|| {
+            self.flush_caches();
+            take()
+        })
+    }
+
+    fn flush_caches(&self) {
+        for cache in &self.caches {
+            let mut slabs = std::mem::take(&mut *lock(&cache.0));
+            let mut regions = lock(&self.regions);
+            for (class, offsets) in slabs.iter_mut().enumerate() {
+                regions.give(class, offsets.drain(..));
+            }
+        }
+    }
+
+    /// Takes a slab back from its last handle, on any thread.
+    pub(crate) fn recycle(&self, offset: usize) {
+        if self.dead() {
+            // The child's copies of the locks may be held by threads that it does not have.
+            return;
+        }
+        // Relaxed: stored before the slab was handed out, see `refill`.
+        let class = self.classes[offset / REGION].load(Ordering::Relaxed);
+        let bytes = if class == RUN {
+            let regions = lock(&self.regions).give_run(offset / REGION);
+            self.counters.returned(None);
+            regions * REGION
+        } else {
+            let class = usize::from(class);
+            // Counted before it can be found again, so that `live` never exceeds what exists.
+            self.counters.returned(Some(class));
+            self.cache(class, offset);
+            CLASSES[class]
+        };
+        self.counters.give(bytes);
+        // SeqCst pairs with the store in `poll_room`.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.wake_waiters();
+        }
+    }
+
+    fn cache(&self, class: usize, offset: usize) {
+        let limit = cache_limit(class);
+        let mut surplus = Vec::new();
+        {
+            let mut slabs = lock(&self.caches[cache_index(self.caches.len())].0);
+            slabs[class].push(offset);
+            if slabs[class].len() > limit {
+                // The oldest half goes; the newest, whose lines are warm, stay.
+                surplus.extend(slabs[class].drain(..limit.div_ceil(2)));
+            }
+        }
+        if !surplus.is_empty() {
+            lock(&self.regions).give(class, surplus.into_iter());
+        }
+    }
+
+    fn wake_waiters(&self) {
+        let woken = {
+            let mut waiters = lock(&self.waiters);
+            self.waiting.store(0, Ordering::SeqCst);
+            std::mem::take(&mut *waiters)
+        };
+        for waker in woken {
+            waker.wake();
+        }
+    }
+}
+
+/// In `classes`: the region is the first of a run.
+const RUN: u8 = u8::MAX;
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.prefault.stop();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,195 @@
+//! What the pool counts, and the three states that the counts decide.
+
+use super::PoolConfig;
+use super::regions::CLASSES;
+use crate::sync::{AtomicU8, AtomicUsize, Ordering};
+
+/// Why payload was moved by the CPU inside this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyReason {
+    /// A frame lay across two slabs or two HTTP chunks and was made contiguous.
+    FrameJoin,
+    /// A request body came out of a Python object.
+    Upload,
+    /// TLS decryption wrote plaintext into a slab.
+    Tls,
+    /// The consumer asked for `bytes`.
+    PythonBytes,
+    /// The `data` of an event with several data lines was joined.
+    EventData,
+}
+
+impl CopyReason {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [Self::FrameJoin, Self::Upload, Self::Tls, Self::PythonBytes, Self::EventData];
+
+    /// The label of the counter.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::FrameJoin => "frame_join",
+            Self::Upload => "upload",
+            Self::Tls => "tls",
+            Self::PythonBytes => "python_bytes",
+            Self::EventData => "event_data",
+        }
+    }
+}
+
+/// Whether the pool takes new work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PoolState {
+    /// Everything is admitted.
+    Open,
+    /// Windows shrink.
+    Pressed,
+    /// New work is refused; established streams go on.
+    Full,
+}
+
+impl PoolState {
+    /// The word used in stats and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Pressed => "pressed",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// Counts of one slab class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassStats {
+    /// Bytes of one slab.
+    pub size: usize,
+    /// Slabs that regions are cut into now, free or not.
+    pub total: usize,
+    /// Slabs that somebody holds.
+    pub live: usize,
+    /// The highest `live` so far.
+    pub peak: usize,
+}
+
+/// A snapshot. Fields are read one after another, so under load they may be a few operations apart.
+#[derive(Debug, Clone)]
+pub struct PoolStats {
+    /// Bytes of data the pool may hold.
+    pub budget: usize,
+    /// Whether it takes new work.
+    pub state: PoolState,
+    /// By slab class, ascending.
+    pub classes: [ClassStats; CLASSES.len()],
+    /// Objects above the largest class that somebody holds.
+    pub live_runs: usize,
+    /// Bytes of slabs and runs that somebody holds.
+    pub live_bytes: usize,
+    /// The highest `live_bytes` so far.
+    pub peak_bytes: usize,
+    /// Requests for memory that were refused.
+    pub refusals: usize,
+    /// Bytes moved by the CPU, by reason, in the order of [`CopyReason::ALL`].
+    pub bytes_copied: [usize; CopyReason::ALL.len()],
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    live: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+/// All Relaxed: counters order nothing; the memory they describe is ordered by the pool's locks.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    classes: [Count; CLASSES.len()],
+    runs: AtomicUsize,
+    bytes: Count,
+    refusals: AtomicUsize,
+    copied: [AtomicUsize; CopyReason::ALL.len()],
+    state: AtomicU8,
+}
+
+impl Counters {
+    /// Adds `bytes` to what is live unless that would exceed `limit`.
+    pub(super) fn take(&self, bytes: usize, limit: usize) -> bool {
+        let live = self.bytes.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if live > limit {
+            self.give(bytes);
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn give(&self, bytes: usize) {
+        self.bytes.live.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn handed_out(&self, class: Option<usize>) {
+        self.bytes.peak.fetch_max(self.live_bytes(), Ordering::Relaxed);
+        match class {
+            Some(class) => {
+                let live = self.classes[class].live.fetch_add(1, Ordering::Relaxed) + 1;
+                self.classes[class].peak.fetch_max(live, Ordering::Relaxed);
+            }
+            None => {
+                self.runs.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn returned(&self, class: Option<usize>) {
+        let count = class.map_or(&self.runs, |class| &self.classes[class].live);
+        count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn copied(&self, reason: CopyReason, bytes: usize) {
+        self.copied[reason as usize].fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn live_bytes(&self) -> usize {
+        self.bytes.live.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn state(&self, budget: usize, config: &PoolConfig) -> PoolState {
+        let used = self.live_bytes().saturating_mul(100) / budget;
+        let was = self.state.load(Ordering::Relaxed);
+        let holds = |state: u8, threshold: usize| {
+            used >= if was >= state { threshold.saturating_sub(config.hysteresis_percent) } else { threshold }
+        };
+        let state = if holds(2, config.full_percent) {
+            PoolState::Full
+        } else if holds(1, config.pressed_percent) {
+            PoolState::Pressed
+        } else {
+            PoolState::Open
+        };
+        self.state.store(state as u8, Ordering::Relaxed);
+        state
+    }
+
+    pub(super) fn snapshot(
+        &self,
+        budget: usize,
+        state: PoolState,
+        cut: &[usize; CLASSES.len()],
+    ) -> PoolStats {
+        PoolStats {
+            budget,
+            state,
+            classes: std::array::from_fn(|class| ClassStats {
+                size: CLASSES[class],
+                total: cut[class],
+                live: self.classes[class].live.load(Ordering::Relaxed),
+                peak: self.classes[class].peak.load(Ordering::Relaxed),
+            }),
+            live_runs: self.runs.load(Ordering::Relaxed),
+            live_bytes: self.live_bytes(),
+            peak_bytes: self.bytes.peak.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
+            bytes_copied: std::array::from_fn(|reason| self.copied[reason].load(Ordering::Relaxed)),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+use super::*;
+
+pub(crate) fn config(budget: usize) -> PoolConfig {
+    PoolConfig {
+        budget,
+        reserve: 0,
+        pressed_percent: 75,
+        full_percent: 95,
+        hysteresis_percent: 10,
+        prefault: 0,
+        huge_pages: false,
+        lock: false,
+        caches: 4,
+    }
+}
+
+fn pool(budget: usize) -> Pool {
+    Pool::new(config(budget)).unwrap()
+}
+
+fn fill(pool: &Pool, size: usize) -> Vec<Writer> {
+    std::iter::from_fn(|| pool.writer(size, Purpose::Bulk).ok()).collect()
+}
+
+const BUDGET: usize = 8 * REGION;
+
+#[test]
+fn a_free_region_is_recut_for_any_class() {
+    let pool = pool(BUDGET);
+    let mut classes = CLASSES.to_vec();
+    classes.extend(CLASSES.iter().rev());
+    for class in classes {
+        let writers = fill(&pool, class);
+        assert_eq!(writers.len(), BUDGET / class, "the whole budget is usable in slabs of {class}");
+        assert_eq!(pool.stats().live_bytes, BUDGET);
+        drop(writers);
+        assert_eq!(pool.stats().live_bytes, 0);
+    }
+}
+
+#[test]
+fn a_large_object_is_one_contiguous_run() {
+    let pool = pool(BUDGET);
+    let mut writer = pool.writer(3 * REGION + 1, Purpose::Bulk).unwrap();
+    assert_eq!(writer.capacity(), 4 * REGION);
+    writer.spare().fill(7);
+    let all = writer.commit(4 * REGION);
+    assert!(all.iter().all(|&byte| byte == 7));
+    assert_eq!(pool.stats().live_runs, 1);
+    assert_eq!(pool.writer(5 * REGION, Purpose::Bulk).unwrap_err().code(), Code::PoolFull);
+    drop(writer);
+    drop(all);
+    assert_eq!(pool.writer(BUDGET, Purpose::Bulk).unwrap().capacity(), BUDGET);
+    assert_eq!(pool.writer(BUDGET + 1, Purpose::Bulk).unwrap_err().code(), Code::ObjectTooLarge);
+}
+
+#[test]
+fn the_slab_comes_back_with_the_last_handle() {
+    let pool = pool(BUDGET);
+    let mut writer = pool.writer(100, Purpose::Bulk).unwrap();
+    writer.spare()[..4].copy_from_slice(b"abcd");
+    let mut slice = writer.commit(4);
+    drop(writer);
+    let front = slice.split_to(1);
+    let tail = slice.slice(1..3);
+    drop(slice);
+    assert_eq!((&*front, &*tail), (&b"a"[..], &b"cd"[..]));
+    drop(front);
+    assert_eq!(pool.stats().live_bytes, CLASSES[0]);
+    drop(tail);
+    assert_eq!(pool.stats().live_bytes, 0);
+}
+
+#[test]
+fn only_adjacent_slices_of_one_slab_join() {
+    let pool = pool(BUDGET);
+    let mut writer = pool.writer(100, Purpose::Bulk).unwrap();
+    writer.spare()[..6].copy_from_slice(b"abcdef");
+    let (mut first, second, third) = (writer.commit(2), writer.commit(2), writer.commit(2));
+    let third = first.join(third).unwrap_err();
+    first.join(second).unwrap();
+    first.join(third).unwrap();
+    assert_eq!(&*first, b"abcdef");
+    first.truncate(3);
+    assert_eq!(&*first, b"abc");
+}
+
+#[test]
+fn a_writer_reclaims_its_slab_only_when_no_slice_is_left() {
+    let pool = pool(BUDGET);
+    let mut writer = pool.writer(100, Purpose::Bulk).unwrap();
+    let slice = writer.commit(10);
+    assert!(!writer.reclaim());
+    assert_eq!(writer.filled(), 10);
+    drop(slice);
+    assert!(writer.reclaim());
+    assert_eq!(writer.filled(), 0);
+}
+
+#[test]
+fn refusals_are_counted_and_room_wakes_who_waits() {
+    use std::sync::Arc as Plain;
+    use std::sync::atomic::AtomicUsize as PlainCount;
+    use std::task::Wake;
+
+    struct Woken(PlainCount);
+    impl Wake for Woken {
+        fn wake(self: Plain<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    let pool = pool(REGION);
+    let held = pool.writer(REGION, Purpose::Bulk).unwrap();
+    let woken = Plain::new(Woken(PlainCount::new(0)));
+    let waker = Waker::from(Plain::clone(&woken));
+    let mut context = Context::from_waker(&waker);
+    assert!(pool.poll_room(&mut context, 1, Purpose::Bulk).is_pending());
+    assert!(pool.stats().refusals >= 1);
+    drop(held);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(pool.poll_room(&mut context, 1, Purpose::Bulk).is_ready());
+}
+
+#[test]
+fn the_reserve_is_for_control_only() {
+    let pool = Pool::new(PoolConfig { reserve: REGION, ..config(2 * REGION) }).unwrap();
+    let bulk = fill(&pool, REGION);
+    assert_eq!(bulk.len(), 1);
+    assert!(pool.writer(1, Purpose::Control).is_ok());
+}
+
+#[test]
+fn the_state_relaxes_with_hysteresis() {
+    let pool = pool(100 * REGION);
+    let mut held: Vec<_> = (0..95).map(|_| pool.writer(REGION, Purpose::Bulk).unwrap()).collect();
+    assert_eq!(pool.state(), PoolState::Full);
+    held.truncate(86);
+    assert_eq!(pool.state(), PoolState::Full);
+    held.truncate(84);
+    assert_eq!(pool.state(), PoolState::Pressed);
+    held.truncate(66);
+    assert_eq!(pool.state(), PoolState::Pressed);
+    held.truncate(64);
+    assert_eq!(pool.state(), PoolState::Open);
+}
+
+#[test]
+fn gathering_counts_the_copy_by_reason() {
+    let pool = pool(BUDGET);
+    let slice = pool.gather([&b"ab"[..], b"cd"], 4, Purpose::Control, CopyReason::FrameJoin).unwrap();
+    assert_eq!(&*slice, b"abcd");
+    let stats = pool.stats();
+    assert_eq!(stats.bytes_copied[CopyReason::FrameJoin as usize], 4);
+    assert_eq!(stats.bytes_copied.iter().sum::<usize>(), 4);
+}
+
+#[test]
+fn slabs_dropped_on_other_threads_come_back() {
+    let pool = pool(BUDGET);
+    let rounds = if cfg!(miri) { 4 } else { 2000 };
+    let (sender, receiver) = std::sync::mpsc::sync_channel::<Slice>(64);
+    let receiver = std::sync::Mutex::new(receiver);
+    let receiver = &receiver;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(move || {
+                while let Ok(slice) = { receiver.lock().unwrap().recv() } {
+                    let copy = slice.clone();
+                    assert!(slice.iter().all(|&byte| byte == slice[0]), "another slab's bytes");
+                    drop(slice);
+                    drop(copy);
+                }
+            });
+        }
+        for number in 0..2_usize {
+            let (pool, sender) = (pool.clone(), sender.clone());
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let size = CLASSES[(round + number) % CLASSES.len()].min(64 * 1024);
+                    let Ok(mut writer) = pool.writer(size, Purpose::Bulk) else { continue };
+                    writer.spare()[..64].fill(u8::try_from(round % 251).unwrap());
+                    sender.send(writer.commit(64)).unwrap();
+                }
+            });
+        }
+        drop(sender);
+    });
+    let stats = pool.stats();
+    assert_eq!(stats.live_bytes, 0);
+    assert!(stats.classes.iter().all(|class| class.live == 0));
+    assert_eq!(fill(&pool, REGION).len(), BUDGET / REGION);
+}

@@ -1,0 +1,1 @@
+//! Bodies that do not come over HTTP: files, descriptors, child processes.

@@ -1,0 +1,1 @@
+//! The bounded channel between whoever reads a source and whoever consumes its frames.

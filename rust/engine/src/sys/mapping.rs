@@ -1,0 +1,138 @@
+//! The address range that slabs are cut from: one memfd, mapped once and shared, reserved whole and filled lazily.
+//!
+//! Reserving the whole budget as one range costs no memory (pages appear when they are first touched) and makes a
+//! run of regions contiguous by construction. Under Miri and loom the same range comes from the heap.
+
+use std::io;
+#[cfg(not(any(miri, loom)))]
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+
+/// A range of zeroed memory. Dereferencing it is the business of [`super::slab`].
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+    /// Kept so that another process could be given the same memory; also what names the range in /proc/maps.
+    #[cfg(not(any(miri, loom)))]
+    _memory: OwnedFd,
+}
+
+// SAFETY: a Mapping is an address range; who may read or write which part of it is decided by slab ownership.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method of Mapping reads or writes the range.
+unsafe impl Sync for Mapping {}
+
+/// A page, as the kernel would align it.
+#[cfg(any(miri, loom))]
+const ALIGNMENT: usize = 4096;
+
+#[cfg(not(any(miri, loom)))]
+impl Mapping {
+    /// Reserves `length` bytes.
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
+        use std::os::fd::{AsRawFd, FromRawFd};
+        // SAFETY: the name is a NUL-terminated literal; the result is checked.
+        let fd = unsafe { libc::memfd_create(c"penstock-pool".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just returned this descriptor to us, and nobody else knows it.
+        let memory = unsafe { OwnedFd::from_raw_fd(fd) };
+        let size = libc::off_t::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: no pointers; the descriptor is live.
+        if unsafe { libc::ftruncate(memory.as_raw_fd(), size) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing of ours.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                memory.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, length, _memory: memory })
+    }
+
+    /// Asks for transparent huge pages.
+    pub(crate) fn use_huge_pages(&self) -> io::Result<()> {
+        self.advise(0, self.length, libc::MADV_HUGEPAGE)
+    }
+
+    /// Locks pages into memory as they are touched.
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        // SAFETY: the range is our own live mapping; locking changes no byte of it.
+        let result = unsafe { libc::mlock2(self.base.as_ptr().cast(), self.length, libc::MLOCK_ONFAULT) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Makes the pages of `offset..offset + length` present without changing a byte of them.
+    pub(crate) fn populate(&self, offset: usize, length: usize) -> io::Result<()> {
+        self.advise(offset, length, libc::MADV_POPULATE_WRITE)
+    }
+
+    fn advise(&self, offset: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
+        assert!(offset <= self.length && length <= self.length - offset, "advice outside the mapping");
+        // SAFETY: the offset was just checked to lie inside our live mapping.
+        let start = unsafe { self.base.add(offset) };
+        // SAFETY: the whole range was checked too, and none of the advices used here (huge page, populate) changes
+        // what the memory holds.
+        let result = unsafe { libc::madvise(start.as_ptr().cast(), length, advice) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(not(any(miri, loom)))]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: base and length are those that mmap returned; the last slab is gone, because each holds the pool.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(any(miri, loom))]
+impl Mapping {
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
+        let layout = std::alloc::Layout::from_size_align(length, ALIGNMENT).map_err(io::Error::other)?;
+        // SAFETY: the pool never asks for zero bytes (its budget is at least one region).
+        let base =
+            NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { base, length })
+    }
+
+    pub(crate) fn use_huge_pages(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn lock(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn populate(&self, _offset: usize, _length: usize) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(any(miri, loom))]
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let layout = std::alloc::Layout::from_size_align(self.length, ALIGNMENT).expect("checked in new");
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
+    }
+}
+
+impl Mapping {
+    /// The first address of the range.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+}

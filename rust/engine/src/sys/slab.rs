@@ -1,0 +1,238 @@
+//! Handles to pool memory: a shared [`Slice`] of what has been written, and the one [`Writer`] of what has not.
+//!
+//! ```text
+//!   Pool ── region ── region ── region …          256 KiB each, one mapping
+//!             │
+//!             └─ slab  [ committed │ committed │ spare …… ]
+//!                        ▲     ▲     ▲           ▲
+//!                     Slice  Slice  Slice      Writer
+//! ```
+//!
+//! The invariant that every SAFETY line below relies on: a slab's bytes below the writer's mark are never written
+//! again while a handle to the slab lives, bytes above it are reachable through the one writer only, and the pool
+//! hands a slab out again only after the last handle is gone.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::pool::Shared;
+use crate::sync::{Arc, AtomicU32, Ordering};
+
+/// What is counted for one slab. Kept apart from the data, so that counting never touches a cold data page, and
+/// padded to a cache line, so that two threads' slabs do not share one.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Header {
+    handles: AtomicU32,
+}
+
+impl Header {
+    pub(crate) fn new() -> Self {
+        Self { handles: AtomicU32::new(0) }
+    }
+}
+
+/// One counted reference to a live slab.
+struct Handle {
+    pool: NonNull<Shared>,
+    header: NonNull<Header>,
+    /// Offset of the slab's first byte in the mapping.
+    offset: usize,
+}
+
+// SAFETY: a Handle is a counted reference; the counter is atomic and Shared is Sync.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    fn header(&self) -> &Header {
+        // SAFETY: headers live in the pool, which this handle's slab keeps alive (see `Writer::new`), and are
+        // never moved.
+        unsafe { self.header.as_ref() }
+    }
+
+    fn pool(&self) -> &Shared {
+        // SAFETY: the slab owns one strong count of the pool from `Writer::new` until its last handle is dropped.
+        unsafe { self.pool.as_ref() }
+    }
+
+    fn address(&self, position: usize) -> NonNull<u8> {
+        // SAFETY: callers pass positions inside the slab, and the whole slab lies inside the pool's mapping.
+        unsafe { self.pool().base().add(self.offset + position) }
+    }
+
+    fn sole(&self) -> bool {
+        // Acquire pairs with the Release in `drop`: what other handles read happened before we write again.
+        self.header().handles.load(Ordering::Acquire) == 1
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        // Relaxed: the clone is made from a live handle, so the count cannot reach zero meanwhile.
+        let handles = self.header().handles.fetch_add(1, Ordering::Relaxed);
+        assert!(handles < u32::MAX / 2, "more than two thousand million handles of one slab");
+        Self { pool: self.pool, header: self.header, offset: self.offset }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // Release pairs with the Acquire below and in `sole`: this handle's reads are over before the slab is reused.
+        if self.header().handles.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        // Acquire pairs with the Release of every other handle's drop. A load, not a fence, because thread
+        // sanitizer does not understand fences.
+        self.header().handles.load(Ordering::Acquire);
+        // SAFETY: this was the slab's last handle, so the strong count that `Writer::new` took is ours to give back.
+        let pool = unsafe { Arc::from_raw(self.pool.as_ptr().cast_const()) };
+        pool.recycle(self.offset);
+    }
+}
+
+/// The right to fill a slab that nobody else can write.
+pub struct Writer {
+    handle: Handle,
+    filled: usize,
+    capacity: usize,
+}
+
+impl Writer {
+    /// Takes over a slab that the pool has just marked as handed out.
+    pub(crate) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
+        let header = NonNull::from(pool.header(offset));
+        // Relaxed: the pool's lock ordered the previous life of the slab before this one.
+        pool.header(offset).handles.store(1, Ordering::Relaxed);
+        let shared = NonNull::new(Arc::into_raw(Arc::clone(pool)).cast_mut()).expect("an Arc is never null");
+        Self { handle: Handle { pool: shared, header, offset }, filled: 0, capacity }
+    }
+
+    /// Bytes that can still be written.
+    pub fn remaining(&self) -> usize {
+        self.capacity - self.filled
+    }
+
+    /// Bytes committed so far.
+    pub fn filled(&self) -> usize {
+        self.filled
+    }
+
+    /// The size of the slab.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The memory that has not been committed. Its contents are unspecified (a recycled slab holds old bytes).
+    pub fn spare(&mut self) -> &mut [u8] {
+        // SAFETY: this is the one writer, `&mut self` makes this the one borrow of its spare part, and no Slice
+        // reaches above `filled`. The memory was zeroed by the kernel, so it is initialised.
+        unsafe {
+            slice::from_raw_parts_mut(self.handle.address(self.filled).as_ptr(), self.capacity - self.filled)
+        }
+    }
+
+    /// Turns the first `count` bytes of the spare part into a slice.
+    ///
+    /// # Panics
+    /// If `count` exceeds [`Writer::remaining`].
+    pub fn commit(&mut self, count: usize) -> Slice {
+        assert!(count <= self.remaining(), "committed more than the slab holds");
+        let start = self.filled;
+        self.filled += count;
+        Slice { handle: self.handle.clone(), start, length: count }
+    }
+
+    /// Starts at the slab's beginning again if no slice of it is left.
+    pub fn reclaim(&mut self) -> bool {
+        let sole = self.handle.sole();
+        if sole {
+            self.filled = 0;
+        }
+        sole
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("filled", &self.filled)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A counted, immutable range of a slab. Cloning adds one to a counter; splitting is arithmetic.
+#[derive(Clone)]
+pub struct Slice {
+    handle: Handle,
+    start: usize,
+    length: usize,
+}
+
+impl Slice {
+    /// A part of this slice.
+    ///
+    /// # Panics
+    /// If the range does not lie inside the slice.
+    #[must_use]
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(range.start <= range.end && range.end <= self.length, "range outside the slice");
+        Self { handle: self.handle.clone(), start: self.start + range.start, length: range.end - range.start }
+    }
+
+    /// Cuts the first `count` bytes off and returns them.
+    ///
+    /// # Panics
+    /// If `count` exceeds the length.
+    #[must_use]
+    pub fn split_to(&mut self, count: usize) -> Self {
+        let front = self.slice(0..count);
+        self.start += count;
+        self.length -= count;
+        front
+    }
+
+    /// Keeps the first `length` bytes; does nothing if there are fewer.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
+    /// Grows by `next` if that is the same memory's continuation; hands it back otherwise.
+    pub fn join(&mut self, next: Self) -> Result<(), Self> {
+        if self.handle.header == next.handle.header && self.start + self.length == next.start {
+            self.length += next.length;
+            return Ok(());
+        }
+        Err(next)
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the range was committed before this slice was made, committed bytes are never written again
+        // while a handle lives, and this slice holds one.
+        unsafe { slice::from_raw_parts(self.handle.address(self.start).as_ptr(), self.length) }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slice")
+            .field("slab", &self.handle.offset)
+            .field("start", &self.start)
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}

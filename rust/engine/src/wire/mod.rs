@@ -1,0 +1,1 @@
+//! HTTP/1.1 as bytes: heads, bodies, requests. No sockets.
