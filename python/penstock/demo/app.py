@@ -1,0 +1,144 @@
+"""The demo: an embedded origin, the gateway in front of it, and a page that shows both at work.
+
+`run` is what `penstock demo` calls. The application here is what a user of penstock would write: its routes are
+`Gateway.relay`, beside a page and a handler of its own.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from aiohttp import web
+from yarl import URL
+
+from penstock import Engine
+from penstock.web import Gateway
+
+from .completion import ANSWERS
+from .figures import figures
+from .latency import LatencyProbe
+from .origin import make_origin
+
+STATIC = Path(__file__).with_name("static")
+
+_ENGINE = web.AppKey("engine", Engine)
+_PROBE = web.AppKey("probe", LatencyProbe)
+
+# Live video runs for ever and an answer for a quarter of a minute; who presses Ctrl-C in a demo waits for neither.
+_SHUTDOWN_SECONDS = 1.0
+
+# blob: is how Media Source Extensions hand a stream to the video element; all else comes from this very server.
+_PAGE_HEADERS = {"Content-Security-Policy": "default-src 'self'; media-src 'self' blob:", "Cache-Control": "no-cache"}
+
+
+def make_app(gateway: Gateway, engine: Engine, probe: LatencyProbe) -> web.Application:
+    """The gateway's application: `/live` and `/v1` are relayed, the page and its figures are its own."""
+    app = web.Application()
+    app[_ENGINE] = engine
+    app[_PROBE] = probe
+    app.router.add_get("/live/{path:.*}", gateway.relay)
+    app.router.add_get("/v1/{path:.*}", gateway.relay)
+    app.router.add_post("/v1/{path:.*}", gateway.relay)
+    app.router.add_get("/probe", gateway.relay)
+    app.router.add_get("/", _page)
+    app.router.add_get("/demo/figures", _figures)
+    app.router.add_get("/demo/questions", _questions)
+    app.router.add_static("/static/", STATIC)
+    return app
+
+
+async def run(listen: str) -> None:
+    """Serve the demo until SIGINT or SIGTERM, and print where to look.
+
+    Args:
+        listen: HOST:PORT to serve the page on; port 0 takes a free one. An IPv6 host stands in brackets.
+
+    Raises:
+        ValueError: `listen` is not HOST:PORT.
+        OSError: the address cannot be listened on.
+    """
+    host, port = _host_and_port(listen)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(each, stop.set)
+    try:
+        async with AsyncExitStack() as stack:
+            origin = await stack.enter_async_context(_serving(make_origin(), "127.0.0.1", 0))
+            engine = await stack.enter_async_context(Engine(memory="64MiB"))
+            probe = LatencyProbe()
+            app = make_app(Gateway(str(origin), engine=engine), engine, probe)
+            url = await stack.enter_async_context(_serving(app, host, port))
+            await stack.enter_async_context(_running(probe, str(origin / "probe"), str(_reachable(url) / "probe")))
+            print(_welcome(url, origin), flush=True)
+            await stop.wait()
+    finally:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(each)
+
+
+@asynccontextmanager
+async def _serving(app: web.Application, host: str, port: int) -> AsyncIterator[URL]:
+    """Serve `app` for the length of the block; yields the URL with the port that was bound."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host, port).start()
+        yield URL.build(scheme="http", host=host, port=runner.addresses[0][1], path="/")
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def _running(probe: LatencyProbe, direct: str, through: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(probe.run(direct, through))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"cannot listen on {listen!r}: not HOST:PORT with a port up to 65535")
+    return host, int(port)
+
+
+def _reachable(url: URL) -> URL:
+    """Where this process reaches what listens on `url`: a wildcard address is no address to connect to."""
+    return url.with_host({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(url.host or "", url.host or ""))
+
+
+def _welcome(url: URL, origin: URL) -> str:
+    return "\n".join(
+        (
+            "penstock demo: live video and a token stream, through the gateway",
+            "",
+            f"  open     {url}",
+            f"  video    ffplay {url / 'live/stream.m3u8'}  (or any other HLS player)",
+            f"  tokens   curl -N {url / 'v1/chat/completions'}",
+            f"  figures  {url / 'demo/figures'}",
+            f"  origin   {origin}  (embedded; everything above is fetched from it)",
+            "",
+            "Ctrl-C ends it.",
+        )
+    )
+
+
+async def _page(request: web.Request) -> web.FileResponse:
+    return web.FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
+
+
+async def _figures(request: web.Request) -> web.Response:
+    answer = figures(request.app[_ENGINE].stats(), request.app[_PROBE].latest())
+    return web.json_response(answer, headers={"Cache-Control": "no-store"})
+
+
+async def _questions(request: web.Request) -> web.Response:
+    return web.json_response(list(ANSWERS))
