@@ -1,0 +1,270 @@
+"""Every setting of the engine and of the gateway: declared, explained, defaulted and validated here and
+nowhere else.
+
+The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or
+as text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has
+no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError, that names the field.
+"""
+
+import math
+import os
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from .exceptions import make_error
+
+__all__ = ["Flow", "Forwarding", "OriginLimits", "Pool", "Timeouts", "Tls", "parse_size"]
+
+Size = int | str
+"""Bytes, as a number or as text such as `"64KiB"`."""
+
+_UNITS: Final = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+}
+_SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
+
+# The pool's unit of cutting, and the largest slab.
+_REGION: Final = 256 * 1024
+_PAGE: Final = 4 * 1024
+# Longer than any exchange, and short enough for every clock that counts it.
+_YEAR: Final = 365 * 24 * 3600.0
+
+
+def parse_size(size: Size) -> int:
+    """Read a size: a number of bytes, or text such as `"64KiB"`, `"1.5 GB"`, `"4096"`.
+
+    KiB, MiB, GiB are powers of 1024; KB, MB, GB powers of 1000. Case does not matter.
+
+    Raises:
+        ConfigurationError: it is none of these, is negative, or is not a whole number of bytes.
+    """
+    if isinstance(size, int) and not isinstance(size, bool):
+        if size < 0:
+            raise _no_size(size, "it is negative")
+        return size
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    unit = None if match is None else _UNITS.get(match[2].upper())
+    if match is None or unit is None:
+        raise _no_size(size, "write bytes, or text such as '64KiB' or '256MiB'")
+    whole, _, fraction = match[1].partition(".")
+    numerator, denominator = int(whole + fraction) * unit, 10 ** len(fraction)
+    if numerator % denominator:
+        raise _no_size(size, "it is not a whole number of bytes")
+    return numerator // denominator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long each stage of a request may take, in seconds; None for no limit."""
+
+    queue: float | None = 10.0
+    """For a connection to become free. A client that has waited this long has mostly gone."""
+    resolve: float | None = 5.0
+    """For the origin's name. Resolvers ask again after 5 s; a second question fares no better."""
+    connect: float | None = 5.0
+    """For a TCP connection, over all addresses. Leaves room for two lost SYNs (after 1 s and 3 s)."""
+    tls: float | None = 5.0
+    """For the TLS handshake: two round trips and some arithmetic."""
+    first_byte: float | None = 60.0
+    """From the last byte of the request to the first of the response. Models think long."""
+    between_bytes: float | None = 60.0
+    """Between two reads of the body. Quiet event streams send a comment every 15 to 30 s."""
+    total: float | None = None
+    """For the whole exchange. None: live streams have no end."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            _seconds(self, field.name, optional=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginLimits:
+    """What one origin (scheme, host, port) may take of the engine, and what its responses may look like."""
+
+    connections: int = 64
+    """Connections open at a time, per engine thread. HTTP/1.1 carries one response each."""
+    waiting: int = 1024
+    """Requests that wait for a connection; one more is refused at once."""
+    idle_timeout: float = 60.0
+    """Seconds an unused connection is kept. Below the 75 s after which nginx closes it."""
+    requests_per_connection: int = 10_000
+    """Requests on one connection before it is replaced, so that load follows when the origin moves."""
+    connection_age: float = 3600.0
+    """Seconds before a connection is not used again, for the same reason where requests are few."""
+    head_bytes: Size = "64KiB"
+    """Bytes of a response head; origins limit the heads they accept to 8 to 64 KiB themselves."""
+    head_fields: int = 128
+    """Header fields of a response; what aiohttp allows a client."""
+    interim_responses: int = 8
+    """1xx responses before the final one; 100 and some 103 occur, an endless row is an attack."""
+    chunk_extension_bytes: Size = "16KiB"
+    """Bytes of chunk extensions in one body. Nobody sends any, so this many are an attack."""
+    trailer_bytes: Size = "16KiB"
+    """Bytes of the trailer section."""
+
+    def __post_init__(self) -> None:
+        _count(self, "connections", 1)
+        _count(self, "waiting", 0)
+        _seconds(self, "idle_timeout")
+        _count(self, "requests_per_connection", 1)
+        _seconds(self, "connection_age")
+        # A head is parsed in one piece, and the largest slab is a region.
+        _bytes(self, "head_bytes", _PAGE, _REGION)
+        _count(self, "head_fields", 1, 4096)
+        _count(self, "interim_responses", 0)
+        _bytes(self, "chunk_extension_bytes", 0, _REGION)
+        _bytes(self, "trailer_bytes", 0, _REGION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The one budget of memory that all bytes on their way live in."""
+
+    memory: Size = "256MiB"
+    """Bytes; rounded down to whole regions of 256 KiB. 256 MiB hold 1024 streams of 256 KiB each."""
+    reserve: Size | None = None
+    """Bytes that only response heads and joined frames may take, so that established streams can go on when
+    the rest is taken. None: a thirty-second of `memory`."""
+    pressed_percent: int = 75
+    """From this use on nothing new is filled ahead and windows shrink; a quarter is for what is under way."""
+    full_percent: int = 95
+    """From this use on new work is refused at once; the rest is for the established."""
+    hysteresis_percent: int = 10
+    """How far below a threshold the use must fall before the state relaxes, so that it does not flap."""
+    prefault: Size = "4MiB"
+    """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 µs."""
+    huge_pages: bool = False
+    """Ask for transparent huge pages. Off: they make an idle process look as large as its budget."""
+    lock: bool = False
+    """Ask for the pages to be locked into memory. Off: the usual limit (RLIMIT_MEMLOCK) is 8 MiB."""
+    caches: int = 4
+    """Caches of free slabs, shared by threads in turn: for the engine's, the event loop's, and spare ones."""
+
+    def __post_init__(self) -> None:
+        memory = _bytes(self, "memory", _REGION) // _REGION * _REGION
+        _set(self, "memory", memory)
+        if self.reserve is None:
+            _set(self, "reserve", memory // 32)
+        if _bytes(self, "reserve", 0) >= memory:
+            raise _bad(self, "reserve", f"must be less than memory, {memory} bytes")
+        _count(self, "pressed_percent", 1, 100)
+        _count(self, "full_percent", 1, 100)
+        _count(self, "hysteresis_percent", 0, 100)
+        if self.full_percent < self.pressed_percent:
+            raise _bad(self, "full_percent", f"must not be below pressed_percent, {self.pressed_percent}")
+        if self.hysteresis_percent >= self.pressed_percent:
+            raise _bad(self, "hysteresis_percent", f"must be below pressed_percent, {self.pressed_percent}")
+        _bytes(self, "prefault", 0)
+        _flag(self, "huge_pages")
+        _flag(self, "lock")
+        _count(self, "caches", 1, 256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow:
+    """The window of one stream: how much may be under way to a consumer that has not let go of it yet."""
+
+    floor: Size = "64KiB"
+    """Bytes at the start, and at least: one read of the largest size that saves CPU time."""
+    ceiling: Size = "1MiB"
+    """Bytes at most: a round trip of 40 ms at 200 Mbit/s. The pool shared among the streams limits it further."""
+
+    def __post_init__(self) -> None:
+        floor = _bytes(self, "floor", _PAGE)
+        _bytes(self, "ceiling", _PAGE)
+        if parse_size(self.ceiling) < floor:
+            raise _bad(self, "ceiling", f"must not be below floor, {floor} bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How https origins are verified. They always are: to trust a private one, name its certificate."""
+
+    roots: str | os.PathLike[str] = "system"
+    """`"system"` for the operating system's roots (what the machine's owner has decided), `"webpki"` for
+    Mozilla's as compiled in (for images without any), or the path of a PEM file that then stands alone."""
+
+    def __post_init__(self) -> None:
+        roots = os.fspath(self.roots)
+        if roots not in {"system", "webpki"} and not Path(roots).is_file():
+            raise _bad(self, "roots", "must be 'system', 'webpki' or the path of a PEM file that exists")
+        _set(self, "roots", roots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarding:
+    """What the gateway tells the origin about the client, and each side about itself."""
+
+    x_forwarded: bool = True
+    """Send X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which most applications read."""
+    forwarded: bool = False
+    """Send Forwarded (RFC 7239). Off: where both arrive, applications disagree on which one counts."""
+    via: str | None = "penstock"
+    """The pseudonym in Via (RFC 9110 §7.6.3), both ways; None sends none, and then nobody sees a loop."""
+    trust_incoming: bool = False
+    """Whether the client is a proxy of one's own. If so, what it says about its client is kept and added to;
+    if not, X-Forwarded-* and Forwarded of the client are dropped, because anybody can send them."""
+    preserve_host: bool = False
+    """Send the client's Host to the origin, and not the origin's own: for origins with several sites."""
+
+    def __post_init__(self) -> None:
+        for name in ("x_forwarded", "forwarded", "trust_incoming", "preserve_host"):
+            _flag(self, name)
+        if self.via is not None and not (isinstance(self.via, str) and _TOKEN.fullmatch(self.via)):
+            raise _bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")
+
+
+def _no_size(size: object, rule: str) -> Exception:
+    return make_error("BAD_CONFIGURATION", f"{size!r} is no size: {rule}")
+
+
+def _bad(settings: object, name: str, rule: str) -> Exception:
+    field = f"{type(settings).__name__}.{name}"
+    return make_error("BAD_CONFIGURATION", f"{field} = {getattr(settings, name)!r}: {rule}")
+
+
+def _set(settings: object, name: str, value: object) -> None:
+    object.__setattr__(settings, name, value)
+
+
+def _flag(settings: object, name: str) -> None:
+    if not isinstance(getattr(settings, name), bool):
+        raise _bad(settings, name, "must be True or False")
+
+
+def _count(settings: object, name: str, least: int, most: int = 1 << 31) -> None:
+    value = getattr(settings, name)
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise _bad(settings, name, f"must be a whole number from {least} to {most}")
+
+
+def _seconds(settings: object, name: str, *, optional: bool = False) -> None:
+    value = getattr(settings, name)
+    if value is None and optional:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 < value <= _YEAR:
+        allowed = " or None" if optional else ""
+        raise _bad(settings, name, f"must be seconds above 0 and at most a year{allowed}")
+    _set(settings, name, float(value))
+
+
+def _bytes(settings: object, name: str, least: int, most: int = 1 << 48) -> int:
+    try:
+        size = parse_size(getattr(settings, name))
+    except ValueError as error:
+        raise _bad(settings, name, getattr(error, "detail", str(error))) from None
+    if not least <= size <= most:
+        raise _bad(settings, name, f"must be from {least} to {most} bytes")
+    _set(settings, name, size)
+    return size

@@ -1,0 +1,197 @@
+"""Everything that penstock raises, with the stable code of each failure.
+
+The table of codes is kept in Rust and read with `error_codes()`; here are the classes that its rows are
+raised as. Each class also derives from the builtin of its kind, so that `except TimeoutError` catches what it says::
+
+    PenstockError
+    ├── TimeLimitError (TimeoutError)             a limit on time was exceeded
+    ├── ConnectionFailedError (ConnectionError)   a connection could not be made, or broke
+    │   └── BodyTruncatedError                    0x10D: the origin closed before the end of the body
+    ├── ProtocolError (ValueError)                a peer broke the rules of HTTP
+    ├── FrameError (ValueError)                   the bytes do not make the frames asked for
+    ├── PoolError (MemoryError)                   no memory within the budget
+    ├── StateError (RuntimeError)                 the call does not fit the state of the object
+    │   ├── StreamBusyError                       0x502: another task is already awaiting the stream
+    │   └── WindowHeldError                       0x402: the whole window is held, and more awaited
+    ├── ArgumentError (ValueError)                an argument is wrong
+    │   ├── ConfigurationError                    0x507: a setting is out of range, or contradicts
+    │   └── RequestError                          0x503: URL, method or headers make no request
+    └── SystemFailureError (OSError)              a file, a pipe, a process or a mapping failed
+
+Match on `code` or `name` where the class is too coarse: a code keeps its meaning for ever, a text does not.
+"""
+
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+__all__ = [
+    "ArgumentError",
+    "BodyTruncatedError",
+    "ConfigurationError",
+    "ConnectionFailedError",
+    "ErrorCode",
+    "FrameError",
+    "PenstockError",
+    "PoolError",
+    "ProtocolError",
+    "RequestError",
+    "StateError",
+    "StreamBusyError",
+    "SystemFailureError",
+    "TimeLimitError",
+    "WindowHeldError",
+    "error_codes",
+]
+
+
+class PenstockError(Exception):
+    """The base of everything that penstock raises on purpose.
+
+    Attributes:
+        code: the stable number, such as 0x102.
+        name: the stable name, such as `IO_TIMEOUT`.
+        source: whose behaviour it describes: `origin`, `client`, `pool` or `local`.
+        retryable: whether the same request may succeed when it is sent again unchanged.
+        detail: one sentence that says what happened; its wording is not stable.
+        origin: `scheme://authority` of the origin concerned, or None.
+    """
+
+    code: int
+    name: str
+    source: str
+    retryable: bool
+    detail: str
+    origin: str | None
+
+    def __init__(  # noqa: D107 (made by the engine only)
+        self, detail: str, *, code: int, name: str, source: str, retryable: bool, origin: str | None = None
+    ) -> None:
+        at = "" if origin is None else f" (origin {origin})"
+        super().__init__(f"0x{code:03X} {name}: {detail}{at}")
+        self.code = code
+        self.name = name
+        self.source = source
+        self.retryable = retryable
+        self.detail = detail
+        self.origin = origin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The default calls the class with `args`, which is the one text: errors cross process boundaries in
+        # logs.
+        return _unpickle, (type(self), self.__dict__.copy())
+
+
+class TimeLimitError(PenstockError, TimeoutError):
+    """A limit on time was exceeded; the name says which (see `penstock.config.Timeouts`)."""
+
+
+class ConnectionFailedError(PenstockError, ConnectionError):
+    """A connection could not be made, or broke."""
+
+
+class BodyTruncatedError(ConnectionFailedError):
+    """The origin closed the connection before the end of the body: what was received is not the whole."""
+
+
+class ProtocolError(PenstockError, ValueError):
+    """A peer broke the rules of HTTP; the connection has been closed."""
+
+
+class FrameError(PenstockError, ValueError):
+    """The bytes of the body do not make the frames that were asked for."""
+
+
+class PoolError(PenstockError, MemoryError):
+    """No memory within the budget of the pool."""
+
+
+class StateError(PenstockError, RuntimeError):
+    """The call does not fit the state of the object."""
+
+
+class StreamBusyError(StateError):
+    """Another task is already awaiting this stream: a stream has one consumer."""
+
+
+class WindowHeldError(StateError):
+    """The consumer holds its whole window and awaits more. Release frames, or let their buffers be sent, and
+    go on."""
+
+
+class ArgumentError(PenstockError, ValueError):
+    """An argument is wrong; nothing was started."""
+
+
+class ConfigurationError(ArgumentError):
+    """A setting is out of range or contradicts another."""
+
+
+class RequestError(ArgumentError):
+    """The URL, method or headers cannot make a request."""
+
+
+class SystemFailureError(PenstockError, OSError):
+    """A file, a pipe, a child process or a mapping failed."""
+
+
+class ErrorCode(NamedTuple):
+    """One row of the table of codes."""
+
+    number: int
+    name: str
+    kind: str
+    source: str
+    retryable: bool
+    meaning: str
+
+
+_BY_KIND: Final[dict[str, type[PenstockError]]] = {
+    "timeout": TimeLimitError,
+    "connection": ConnectionFailedError,
+    "protocol": ProtocolError,
+    "frame": FrameError,
+    "memory": PoolError,
+    "state": StateError,
+    "value": ArgumentError,
+    "system": SystemFailureError,
+}
+
+_BY_NAME: Final[dict[str, type[PenstockError]]] = {
+    "BODY_TRUNCATED": BodyTruncatedError,
+    "BUSY": StreamBusyError,
+    "WINDOW_HELD": WindowHeldError,
+    "BAD_CONFIGURATION": ConfigurationError,
+    "BAD_REQUEST": RequestError,
+}
+
+
+def from_native(  # noqa: PLR0913, PLR0917 (the columns of the table, in its order)
+    code: int, name: str, kind: str, source: str, retryable: bool, detail: str, origin: str | None
+) -> PenstockError:
+    """Make the exception for an error of the engine. The native module calls this, and nobody else."""
+    cls = _BY_NAME.get(name) or _BY_KIND[kind]
+    return cls(detail, code=code, name=name, source=source, retryable=retryable, origin=origin)
+
+
+def make_error(name: str, detail: str, origin: str | None = None) -> PenstockError:
+    """Make the exception for row `name` of the table, for what is found wrong on the Python side."""
+    row = _rows()[name]
+    return from_native(row.number, row.name, row.kind, row.source, row.retryable, detail, origin)
+
+
+def error_codes() -> tuple[ErrorCode, ...]:
+    """Every code that penstock can raise, in the order of their numbers."""
+    return tuple(_rows().values())
+
+
+@cache
+def _rows() -> dict[str, ErrorCode]:
+    # Imported on first use: the native module looks up `from_native` here, and neither may need the other to
+    # load.
+    from . import _native  # noqa: PLC0415
+
+    return {row[1]: ErrorCode(*row) for row in _native.error_table()}
+
+
+def _unpickle(cls: type[PenstockError], state: dict[str, Any]) -> PenstockError:
+    return cls(**state)
