@@ -1,9 +1,8 @@
-"""Every setting of the engine and of the gateway: declared, explained, defaulted and validated here and
-nowhere else.
+"""Every setting of the engine and of the gateway: declared, explained and checked here and nowhere else.
 
-The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or
-as text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has
-no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError, that names the field.
+The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or as
+text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has no
+defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError, that names the field.
 """
 
 import math
@@ -177,7 +176,7 @@ class Flow:
     floor: Size = "64KiB"
     """Bytes at the start, and at least: one read of the largest size that saves CPU time."""
     ceiling: Size = "1MiB"
-    """Bytes at most: a round trip of 40 ms at 200 Mbit/s. The pool shared among the streams limits it further."""
+    """Bytes at most: a round trip of 40 ms at 200 Mbit/s. The pool shared by the streams is a limit too."""
 
     def __post_init__(self) -> None:
         floor = _bytes(self, "floor", _PAGE)

@@ -1,7 +1,8 @@
 """Everything that penstock raises, with the stable code of each failure.
 
 The table of codes is kept in Rust and read with `error_codes()`; here are the classes that its rows are
-raised as. Each class also derives from the builtin of its kind, so that `except TimeoutError` catches what it says::
+raised as. Each class also derives from the builtin of its kind, so that `except TimeoutError` catches what it
+says::
 
     PenstockError
     ├── TimeLimitError (TimeoutError)             a limit on time was exceeded
@@ -114,8 +115,7 @@ class StreamBusyError(StateError):
 
 
 class WindowHeldError(StateError):
-    """The consumer holds its whole window and awaits more. Release frames, or let their buffers be sent, and
-    go on."""
+    """The consumer holds its whole window and awaits more: release frames, then go on."""
 
 
 class ArgumentError(PenstockError, ValueError):
@@ -186,8 +186,7 @@ def error_codes() -> tuple[ErrorCode, ...]:
 
 @cache
 def _rows() -> dict[str, ErrorCode]:
-    # Imported on first use: the native module looks up `from_native` here, and neither may need the other to
-    # load.
+    # Imported on first use: the native module looks up `from_native` here, and neither needs the other to load.
     from . import _native  # noqa: PLC0415
 
     return {row[1]: ErrorCode(*row) for row in _native.error_table()}
