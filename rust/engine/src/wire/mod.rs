@@ -1,1 +1,19 @@
-//! HTTP/1.1 as bytes: heads, bodies, requests. No sockets.
+//! HTTP/1.1 as bytes: response heads, bodies and request heads, without a socket and without waiting.
+//!
+//! `origin` feeds what it read and gets ranges of the same memory back; nothing here copies payload. Whatever two
+//! parsers could understand differently is refused with a code of the table instead of being repaired, because
+//! such a difference is what response splitting and request smuggling are made of (RFC 9112, section 11). The
+//! invariant of every parser here: how the bytes were split into reads changes neither result nor error.
+
+mod body;
+mod chunked;
+mod decoder;
+mod head;
+mod request;
+mod section;
+mod text;
+
+pub use body::{Body, BodyLimits, body_of, keeps_alive};
+pub use decoder::Decoder;
+pub use head::{Head, HeadLimits, HeadScanner, parse_head};
+pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};

@@ -1,0 +1,196 @@
+//! The chunked coding (RFC 9112, section 7.1) as a state machine over plain bytes.
+//!
+//! It tells where payload lies and never touches it. Every byte is either payload, skipped by arithmetic, or looked
+//! at once. httparse's parser of chunk sizes is not used: it takes an empty size for 0, the end of the body, and a
+//! lone LF within an extension for text (checked against 1.10).
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::body::BodyLimits;
+use super::section::{self, Scanner, bare};
+use super::text::{is_text, quoted};
+use crate::error::{Code, Error, Result};
+
+/// Sixteen hexadecimal digits fill a `u64`, so that a size within this bound cannot overflow.
+const MAX_DIGITS: u8 = 16;
+
+/// A trailer that claims to delimit or route the message that it ends is refused (RFC 9110, section 6.5.1).
+const FORBIDDEN_TRAILERS: [&str; 8] = [
+    "transfer-encoding",
+    "content-length",
+    "host",
+    "connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "content-encoding",
+];
+
+/// Where in the coding the next byte belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The digits of a size.
+    Size { digits: u8, size: u64 },
+    /// Between the semicolon and the CR of a size line.
+    Extension { size: u64 },
+    /// After the CR of a size line.
+    SizeLineFeed { size: u64 },
+    /// The payload of a chunk.
+    Data { remaining: u64 },
+    /// After a chunk's payload.
+    DataReturn,
+    /// After the CR that follows a chunk's payload.
+    DataLineFeed,
+    /// After the last chunk's size line.
+    Trailer,
+    /// After the empty line that ends the body.
+    End,
+}
+
+/// A field of the trailer section: its name and its value.
+pub(super) type Trailer = (Vec<u8>, Vec<u8>);
+
+/// The state of one chunked body.
+#[derive(Debug)]
+pub(super) struct Chunked {
+    state: State,
+    /// What chunk extensions may still take.
+    extension_room: usize,
+    extension_limit: usize,
+    trailer_limit: usize,
+    section: Vec<u8>,
+    scanner: Scanner,
+    trailers: Vec<Trailer>,
+}
+
+impl Chunked {
+    pub(super) fn new(limits: BodyLimits) -> Self {
+        // The empty line is not charged to the limit.
+        let trailer_limit = limits.trailer_bytes.saturating_add(2);
+        Self {
+            state: State::Size { digits: 0, size: 0 },
+            extension_room: limits.chunk_extension_bytes,
+            extension_limit: limits.chunk_extension_bytes,
+            trailer_limit,
+            section: Vec::new(),
+            scanner: Scanner::new(section::TRAILER, trailer_limit, usize::MAX),
+            trailers: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::End
+    }
+
+    pub(super) fn trailers(&self) -> &[Trailer] {
+        &self.trailers
+    }
+
+    /// Goes on from `*at` in `bytes` and returns the next range of payload; `None` when the bytes are used up or the
+    /// body has ended, which then leaves `*at` behind its last byte.
+    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Range<usize>>> {
+        while *at < bytes.len() {
+            match self.state {
+                State::Data { remaining } => {
+                    let left = bytes.len() - *at;
+                    let count = usize::try_from(remaining).map_or(left, |remaining| remaining.min(left));
+                    let remaining = remaining - count as u64;
+                    self.state = if remaining == 0 { State::DataReturn } else { State::Data { remaining } };
+                    let start = *at;
+                    *at += count;
+                    return Ok(Some(start..*at));
+                }
+                State::Trailer => *at += self.trailer(&bytes[*at..])?,
+                State::End => break,
+                state => {
+                    self.state = self.step(state, bytes[*at])?;
+                    *at += 1;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The state after one byte of a size line or of the line end behind a chunk.
+    fn step(&mut self, state: State, byte: u8) -> Result<State> {
+        match (state, byte) {
+            (State::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
+                if digits == MAX_DIGITS {
+                    return Err(bad(format!("a chunk size of more than {MAX_DIGITS} digits")));
+                }
+                let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
+                Ok(State::Size { digits: digits + 1, size: (size << 4) | digit })
+            }
+            (State::Size { digits: 0, .. }, _) => {
+                Err(bad(format!("a chunk size that begins with {}", quoted(&[byte]))))
+            }
+            (State::Size { size, .. } | State::Extension { size }, b'\r') => Ok(State::SizeLineFeed { size }),
+            (State::Size { .. } | State::Extension { .. }, b'\n') => Err(bare(byte, CHUNK_LINE)),
+            (State::Size { size, .. }, b';') => self.extension(size),
+            (State::Size { .. }, _) => Err(bad(format!("{} in a chunk size", quoted(&[byte])))),
+            (State::Extension { size }, _) if is_text(byte) => self.extension(size),
+            (State::Extension { .. }, _) => {
+                Err(bad(format!("a control character {} in a chunk extension", quoted(&[byte]))))
+            }
+            (State::SizeLineFeed { size: 0 }, b'\n') => Ok(State::Trailer),
+            (State::SizeLineFeed { size }, b'\n') => Ok(State::Data { remaining: size }),
+            (State::SizeLineFeed { .. }, _) => Err(bare(b'\r', CHUNK_LINE)),
+            (State::DataReturn, b'\r') => Ok(State::DataLineFeed),
+            (State::DataLineFeed, b'\n') => Ok(State::Size { digits: 0, size: 0 }),
+            (State::DataReturn | State::DataLineFeed, _) => {
+                Err(bad(format!("{} where a chunk of the announced size ends", quoted(&[byte]))))
+            }
+            (State::Data { .. } | State::Trailer | State::End, _) => Ok(state),
+        }
+    }
+
+    /// Charges one byte of an extension. Its contents mean nothing here and are not kept.
+    fn extension(&mut self, size: u64) -> Result<State> {
+        match self.extension_room.checked_sub(1) {
+            Some(room) => self.extension_room = room,
+            None => {
+                return Err(Code::ChunkExtensionTooLarge
+                    .error(format!("chunk extensions exceed {} bytes", self.extension_limit)));
+            }
+        }
+        Ok(State::Extension { size })
+    }
+
+    /// Collects the trailer section; returns how many of `bytes` belong to it.
+    fn trailer(&mut self, bytes: &[u8]) -> Result<usize> {
+        let before = self.section.len();
+        let count = bytes.len().min(self.trailer_limit - before);
+        self.section.extend_from_slice(&bytes[..count]);
+        let Some(end) = self.scanner.scan(&self.section)? else { return Ok(count) };
+        self.section.truncate(end);
+        for field in section::fields(section::TRAILER, &self.section, 0, self.scanner.fields())? {
+            let (name, value) = (&self.section[field.name], &self.section[field.value]);
+            if FORBIDDEN_TRAILERS.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+                return Err(section::TRAILER.malformed(format!("the field {}", quoted(name))));
+            }
+            self.trailers.push((name.to_vec(), value.to_vec()));
+        }
+        self.state = State::End;
+        Ok(end - before)
+    }
+
+    /// What is missing, for the error of a connection that ends here.
+    pub(super) fn missing(&self) -> Cow<'static, str> {
+        match self.state {
+            State::Data { remaining } => format!("{remaining} bytes of a chunk are missing").into(),
+            State::DataReturn | State::DataLineFeed => "the line end of a chunk is missing".into(),
+            State::Trailer => "the end of the trailer section is missing".into(),
+            State::Size { .. } | State::Extension { .. } | State::SizeLineFeed { .. } => {
+                "the last chunk is missing".into()
+            }
+            State::End => "nothing is missing".into(),
+        }
+    }
+}
+
+const CHUNK_LINE: &str = "line of a chunk size";
+
+fn bad(what: String) -> Error {
+    Code::BadChunk.error(what)
+}

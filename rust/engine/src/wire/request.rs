@@ -1,0 +1,219 @@
+//! The head of a request, and the chunked coding of its body.
+//!
+//! Framing is ours alone: the fields that delimit the body or speak about the connection are written here from what
+//! is known about the body, and a caller who sets them is told so. Nothing that a caller passes can start a new line.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+
+use super::text::{is_text, is_token, quoted};
+use crate::error::{Code, Error, Result};
+
+/// How the body of a request is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upload {
+    /// There is none.
+    None,
+    /// It has that many bytes.
+    Length(u64),
+    /// In chunks, because its length is not known beforehand.
+    Chunked,
+}
+
+/// Fields about the connection or the body's coding (RFC 9110, section 7.6.1, and RFC 9112): never a caller's.
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// The head of a request, ready to be sent.
+///
+/// `target` is in origin-form (`/path?query`), absolute-form, or `*` for OPTIONS. `authority` becomes the `Host` field
+/// unless `headers` has one. A `Content-Length` in `headers` must agree with `upload`; it is sent once. There is no
+/// `Connection` field, which in HTTP/1.1 asks to keep the connection.
+///
+/// # Errors
+/// `BAD_REQUEST`, naming what is wrong: a method or field name that is no token, CONNECT, a target with whitespace,
+/// controls, non-ASCII bytes or a fragment, a control character in a value, a malformed or repeated `Host`, a length
+/// that contradicts `upload`, or a hop-by-hop field. Values are never quoted in the error, because they may be secret.
+pub fn encode_request(
+    method: &str,
+    target: &str,
+    authority: &str,
+    headers: &[(Vec<u8>, Vec<u8>)],
+    upload: &Upload,
+) -> Result<Vec<u8>> {
+    check_method(method)?;
+    check_target(method, target)?;
+    let host = host(authority, headers)?;
+    let size: usize = headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    let mut head = Vec::with_capacity(method.len() + target.len() + host.len() + size + 80);
+    for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
+        head.extend_from_slice(part);
+    }
+    for (name, value) in headers {
+        if !is_token(name) {
+            return Err(bad(format!("the header name {} is not a token", quoted(name))));
+        }
+        if let Some(byte) = value.iter().find(|byte| !is_text(**byte)) {
+            return Err(bad(format!("the header {} has a {} in its value", quoted(name), quoted(&[*byte]))));
+        }
+        if HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            return Err(bad(format!(
+                "the header {} concerns the connection and cannot be set by the caller",
+                quoted(name)
+            )));
+        }
+        if name.eq_ignore_ascii_case(b"host") {
+            continue;
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            check_length(value, upload)?;
+            continue;
+        }
+        for part in [name, b": ".as_slice(), value, b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    match upload {
+        Upload::Length(length) => write_length(&mut head, *length),
+        Upload::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        // RFC 9110, section 8.6: methods that expect a body say that there is none.
+        Upload::None if matches!(method, "POST" | "PUT" | "PATCH") => write_length(&mut head, 0),
+        Upload::None => {}
+    }
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
+}
+
+fn write_length(head: &mut Vec<u8>, length: u64) {
+    write!(head, "Content-Length: {length}\r\n").expect("a Vec takes all that is written");
+}
+
+fn check_method(method: &str) -> Result<()> {
+    if !is_token(method.as_bytes()) {
+        return Err(bad(format!("the method {} is not a token", quoted(method.as_bytes()))));
+    }
+    if method == "CONNECT" {
+        return Err(bad("CONNECT is not supported: its answer has no end".to_owned()));
+    }
+    Ok(())
+}
+
+/// RFC 9112, section 3.2.
+fn check_target(method: &str, target: &str) -> Result<()> {
+    let absolute = || {
+        target.split_once("://").is_some_and(|(scheme, rest)| {
+            let mut bytes = scheme.bytes();
+            bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+                && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+                && !rest.is_empty()
+        })
+    };
+    if !(target.starts_with('/') || (target == "*" && method == "OPTIONS") || absolute()) {
+        return Err(bad(format!("the target {} is neither a path nor a URL", quoted(target.as_bytes()))));
+    }
+    if let Some(byte) = target.bytes().find(|byte| !byte.is_ascii_graphic() || *byte == b'#') {
+        return Err(bad(format!("the target has a {}, which must be percent-encoded", quoted(&[byte]))));
+    }
+    Ok(())
+}
+
+/// The caller's `Host` if there is one, else the authority of the URL (RFC 9110, section 7.2).
+fn host<'a>(authority: &'a str, headers: &'a [(Vec<u8>, Vec<u8>)]) -> Result<&'a [u8]> {
+    let mut given = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+    let host = given.next().map_or(authority.as_bytes(), |(_, value)| value);
+    if given.next().is_some() {
+        return Err(bad("more than one Host header".to_owned()));
+    }
+    if !is_host(host) {
+        return Err(bad(format!("the host {} is not a name or address with an optional port", quoted(host))));
+    }
+    Ok(host)
+}
+
+/// `uri-host [ ":" port ]` with a host that is not empty (RFC 3986, section 3.2.2).
+fn is_host(value: &[u8]) -> bool {
+    let (port, valid) = if let [b'[', rest @ ..] = value {
+        let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
+        let address = &rest[..end];
+        (&rest[end + 1..], address.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte)))
+    } else {
+        let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
+        let name = &value[..end];
+        (&value[end..], name.iter().all(|byte| is_name_byte(*byte)))
+    };
+    let port_is_valid = match port {
+        [] => true,
+        [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    valid && port_is_valid && value.len() > port.len() && value != b"[]"
+}
+
+/// A byte of a registered name: unreserved, percent-encoded, or a sub-delimiter.
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte)
+}
+
+fn check_length(value: &[u8], upload: &Upload) -> Result<()> {
+    let agreed = match upload {
+        Upload::None => value == b"0",
+        Upload::Length(length) => value == length.to_string().as_bytes(),
+        Upload::Chunked => false,
+    };
+    if agreed {
+        return Ok(());
+    }
+    let body = match upload {
+        Upload::None => "there is no body".to_owned(),
+        Upload::Length(length) => format!("the body has {length} bytes"),
+        Upload::Chunked => "the body's length is not known".to_owned(),
+    };
+    Err(bad(format!("the header Content-Length is {}, but {body}", quoted(value))))
+}
+
+fn bad(what: String) -> Error {
+    Code::BadRequest.error(what)
+}
+
+/// What follows the payload of every chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// What ends a chunked body: the chunk of size 0 and a trailer section without fields.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The size line of a chunk; dereferences to its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkHead {
+    bytes: [u8; ChunkHead::MAX],
+    length: usize,
+}
+
+impl ChunkHead {
+    const MAX: usize = usize::BITS as usize / 4 + CHUNK_END.len();
+}
+
+impl Deref for ChunkHead {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The size line of a chunk of `length` bytes. Never of none: that would be the last one.
+pub fn encode_chunk_head(length: NonZeroUsize) -> ChunkHead {
+    let mut head = ChunkHead { bytes: [0; ChunkHead::MAX], length: 0 };
+    let mut spare = &mut head.bytes[..];
+    write!(spare, "{length:x}\r\n").expect("the digits of a usize fit");
+    head.length = ChunkHead::MAX - spare.len();
+    head
+}

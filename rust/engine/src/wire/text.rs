@@ -1,0 +1,42 @@
+//! Characters of HTTP, and how offending bytes are shown in errors: escaped, and never more than a few of them.
+
+/// More would let a peer write its own log lines; fewer would cut ordinary header names.
+const SHOWN: usize = 48;
+
+/// The bytes in quotes, escaped, cut after [`SHOWN`] of them.
+pub(super) fn quoted(bytes: &[u8]) -> String {
+    let shown = &bytes[..bytes.len().min(SHOWN)];
+    let more = if shown.len() < bytes.len() { "..." } else { "" };
+    format!("\"{}{more}\"", shown.escape_ascii())
+}
+
+/// `tchar` of RFC 9110, section 5.6.2.
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// A token of RFC 9110, section 5.6.2: the shape of methods and field names.
+pub(super) fn is_token(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(|byte| is_token_byte(*byte))
+}
+
+/// What a line of text may hold (RFC 9110, section 5.5): visible characters, space, tab, and obs-text.
+pub(super) fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// Without the optional whitespace (RFC 9110, section 5.6.3) at either end. `trim_ascii` would take CR and LF too.
+pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] = bytes {
+        bytes = rest;
+    }
+    while let [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The members of a comma-separated list (RFC 9110, section 5.6.1), trimmed, the empty ones too.
+pub(super) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(trim)
+}
