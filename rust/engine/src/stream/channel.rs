@@ -1,0 +1,397 @@
+//! The shared state of a stream, and its consumer's side.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc as Plain, OnceLock};
+use std::task::{Context, Poll, Waker};
+
+use super::window::{Window, charge};
+use super::{Ending, Feed, FlowConfig, Meter, ResponseHead};
+use crate::error::{Code, Error, Result};
+use crate::framing::{Cutter, Framing};
+use crate::pool::{Pool, PoolState, Purpose, Slice};
+use crate::sync::{Arc, Mutex, lock};
+
+/// Makes the two sides of a stream whose body is cut by `framing`.
+pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain<Meter>) -> (Feed, Stream) {
+    meter.opened();
+    let channel = Arc::new(Channel {
+        pool: pool.clone(),
+        meter: Plain::clone(meter),
+        head: OnceLock::new(),
+        cutter: Mutex::new(Cutter::new(framing)),
+        queue: Mutex::new(Queue {
+            frames: VecDeque::new(),
+            window: Window::new(config),
+            backlog: false,
+            exhausted: None,
+            end: None,
+            closed: false,
+            producer: None,
+            consumer: None,
+            watcher: None,
+        }),
+    });
+    (Feed::new(Arc::clone(&channel)), Stream { channel })
+}
+
+/// Lock order: `cutter` before `queue`; neither is held while a waker runs.
+pub(super) struct Channel {
+    pub(super) pool: Pool,
+    pub(super) meter: Plain<Meter>,
+    pub(super) head: OnceLock<ResponseHead>,
+    pub(super) cutter: Mutex<Cutter>,
+    pub(super) queue: Mutex<Queue>,
+}
+
+pub(super) struct Queue {
+    pub(super) frames: VecDeque<Slice>,
+    pub(super) window: Window,
+    /// The cutter may hold whole frames that the window had no room for, or the end has not been told.
+    pub(super) backlog: bool,
+    /// The source has ended well, but not everything it gave has been cut.
+    pub(super) exhausted: Option<Ending>,
+    /// How the body ended; told to the consumer after the last frame.
+    pub(super) end: Option<Result<Ending>>,
+    /// The consumer has left.
+    pub(super) closed: bool,
+    /// Waits for room.
+    pub(super) producer: Option<Waker>,
+    /// Waits for the head, a frame or the end.
+    pub(super) consumer: Option<Waker>,
+    /// Waits for the consumer to leave.
+    pub(super) watcher: Option<Waker>,
+}
+
+impl Channel {
+    /// Bytes charged, and the window in force: at most a fair share of the pool, and the floor while it is pressed.
+    pub(super) fn usage(&self, queue: &Queue) -> (usize, usize) {
+        let share = self.pool.budget() / self.meter.live().max(1);
+        (queue.window.used(), queue.window.limit(share, self.pool.state() != PoolState::Open))
+    }
+
+    pub(super) fn has_room(&self, queue: &Queue) -> bool {
+        let (used, limit) = self.usage(queue);
+        used < limit
+    }
+
+    /// Cuts what the window has room for into the queue, and ends the body behind the last frame.
+    ///
+    /// # Errors
+    /// `POOL_FULL` changes nothing and may be retried; anything else has ended the stream.
+    pub(super) fn cut(&self, cutter: &mut Cutter) -> Result<()> {
+        let result = self.cut_frames(cutter);
+        match &result {
+            Err(error) if error.code() != Code::PoolFull => {
+                let mut queue = lock(&self.queue);
+                queue.backlog = false;
+                queue.exhausted = None;
+                queue.end.get_or_insert_with(|| Err(error.clone()));
+            }
+            _ => {}
+        }
+        result
+    }
+
+    fn cut_frames(&self, cutter: &mut Cutter) -> Result<()> {
+        loop {
+            {
+                let mut queue = lock(&self.queue);
+                if queue.closed {
+                    return Ok(());
+                }
+                // One frame is always queued: it may be larger than the window.
+                if !queue.frames.is_empty() && !self.has_room(&queue) {
+                    queue.backlog = cutter.pending() > 0 || queue.exhausted.is_some();
+                    return Ok(());
+                }
+            }
+            let frame = cutter.next(&self.pool)?;
+            if frame.is_none() && lock(&self.queue).exhausted.is_some() {
+                let last = cutter.finish(&self.pool)?;
+                let mut queue = lock(&self.queue);
+                queue.backlog = false;
+                queue.end = queue.exhausted.take().map(Ok);
+                queue.admit(last);
+                return Ok(());
+            }
+            let mut queue = lock(&self.queue);
+            if frame.is_none() {
+                queue.backlog = false;
+                return Ok(());
+            }
+            queue.admit(frame);
+        }
+    }
+
+    fn give_back(&self, charge: usize) {
+        let producer = {
+            let mut queue = lock(&self.queue);
+            queue.window.give(charge);
+            self.producer_to_wake(&mut queue)
+        };
+        wake(producer);
+    }
+
+    /// The waiting producer, once half the window is free (one wake-up for many frames) or the consumer has
+    /// nothing left to do but wait for it.
+    fn producer_to_wake(&self, queue: &mut Queue) -> Option<Waker> {
+        if queue.producer.is_none() || queue.backlog {
+            return None;
+        }
+        let (used, limit) = self.usage(queue);
+        let idle = queue.frames.is_empty() && queue.consumer.is_some();
+        if used * 2 <= limit || (idle && used < limit) { queue.producer.take() } else { None }
+    }
+}
+
+impl Queue {
+    fn admit(&mut self, frame: Option<Slice>) {
+        if let Some(frame) = frame.filter(|_| !self.closed) {
+            self.window.take(charge(frame.len()));
+            self.frames.push_back(frame);
+        }
+    }
+}
+
+pub(super) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// One frame on its way to a consumer. Dropping it gives its credit back.
+pub struct Delivery {
+    slice: Slice,
+    charge: usize,
+    channel: Arc<Channel>,
+}
+
+impl Delivery {
+    /// The bytes.
+    pub fn slice(&self) -> &Slice {
+        &self.slice
+    }
+
+    /// The pool that holds them.
+    pub fn pool(&self) -> &Pool {
+        &self.channel.pool
+    }
+}
+
+impl Deref for Delivery {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.slice
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        // In a forked child the parent's threads may have left the queue's lock closed.
+        if !self.channel.pool.dead() {
+            self.channel.give_back(self.charge);
+        }
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery").field("slice", &self.slice).finish_non_exhaustive()
+    }
+}
+
+/// The consumer's side. Dropping it closes the stream.
+pub struct Stream {
+    channel: Arc<Channel>,
+}
+
+impl Stream {
+    /// Ready with the response head, or with the error that came instead of it.
+    pub fn poll_head(&self, context: &mut Context<'_>) -> Poll<Result<&ResponseHead>> {
+        if let Some(head) = self.channel.head.get() {
+            return Poll::Ready(Ok(head));
+        }
+        let mut queue = lock(&self.channel.queue);
+        if queue.closed {
+            return Poll::Ready(Err(closed()));
+        }
+        match &queue.end {
+            Some(Err(error)) => return Poll::Ready(Err(error.clone())),
+            Some(Ok(_)) => return Poll::Ready(Err(Code::Internal.error("a body ended that had no head"))),
+            None => {}
+        }
+        // The feed sets the head before it locks the queue to wake us, so this second look cannot miss it.
+        if let Some(head) = self.channel.head.get() {
+            return Poll::Ready(Ok(head));
+        }
+        queue.consumer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// The head, if it has arrived.
+    pub fn head(&self) -> Option<&ResponseHead> {
+        self.channel.head.get()
+    }
+
+    /// The next frame; `None` after the last. Errors of the source repeat; `WINDOW_HELD` does not end the stream.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+        loop {
+            {
+                let mut queue = lock(&self.channel.queue);
+                if queue.closed {
+                    return Poll::Ready(Some(Err(closed())));
+                }
+                if let Some(slice) = queue.frames.pop_front() {
+                    drop(queue);
+                    let charge = charge(slice.len());
+                    return Poll::Ready(Some(Ok(Delivery {
+                        slice,
+                        charge,
+                        channel: Arc::clone(&self.channel),
+                    })));
+                }
+                if !queue.backlog {
+                    return self.wait(&mut queue, context);
+                }
+            }
+            // What the producer left uncut for want of room is cut here, now that the queue is empty.
+            let mut cutter = lock(&self.channel.cutter);
+            if let Err(error) = self.channel.cut(&mut cutter) {
+                let size = cutter.pending();
+                if error.code() == Code::PoolFull
+                    && self.channel.pool.poll_room(context, size, Purpose::Control).is_pending()
+                {
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn wait(&self, queue: &mut Queue, context: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+        match &queue.end {
+            Some(Ok(_)) => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error.clone()))),
+            None => {}
+        }
+        if queue.producer.is_some() {
+            queue.window.ran_dry();
+            let (used, limit) = self.channel.usage(queue);
+            if used >= limit {
+                return Poll::Ready(Some(Err(Code::WindowHeld.error(format!(
+                    "the consumer holds {used} bytes, its whole window, and awaits more; release frames first"
+                )))));
+            }
+            wake(queue.producer.take());
+        }
+        queue.consumer = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// Changes how the rest of the body is cut, including what has arrived and was not yet taken.
+    pub fn set_framing(&self, framing: &Framing) {
+        let mut cutter = lock(&self.channel.cutter);
+        let mut fresh = Cutter::new(framing);
+        let mut queue = lock(&self.channel.queue);
+        for slice in std::mem::take(&mut queue.frames) {
+            queue.window.give(charge(slice.len()));
+            fresh.push(slice);
+        }
+        for slice in std::mem::replace(&mut *cutter, Cutter::new(&Framing::Raw)).into_pending() {
+            fresh.push(slice);
+        }
+        // A body that had ended well ends again behind the frames of the new framing.
+        if let Some(Ok(ending)) = queue.end.take_if(|end| end.is_ok()) {
+            queue.exhausted = Some(ending);
+        }
+        queue.backlog = true;
+        *cutter = fresh;
+    }
+
+    /// What followed the body, once it has ended well.
+    pub fn ending(&self) -> Option<Ending> {
+        match &lock(&self.channel.queue).end {
+            Some(Ok(ending)) => Some(ending.clone()),
+            _ => None,
+        }
+    }
+
+    /// Ends the stream from this side: the source is cancelled, queued frames are freed. Idempotent.
+    pub fn close(&self) {
+        let (producer, watcher, frames) = {
+            let mut queue = lock(&self.channel.queue);
+            queue.closed = true;
+            queue.consumer = None;
+            let frames = std::mem::take(&mut queue.frames);
+            for slice in &frames {
+                queue.window.give(charge(slice.len()));
+            }
+            queue.backlog = false;
+            (queue.producer.take(), queue.watcher.take(), frames)
+        };
+        drop(frames);
+        *lock(&self.channel.cutter) = Cutter::new(&Framing::Raw);
+        wake(producer);
+        wake(watcher);
+    }
+
+    /// A frame, if one is queued: what a consumer takes along after [`Stream::poll_next`] gave it one.
+    pub fn take_ready(&self) -> Option<Delivery> {
+        let slice = lock(&self.channel.queue).frames.pop_front()?;
+        let charge = charge(slice.len());
+        Some(Delivery { slice, charge, channel: Arc::clone(&self.channel) })
+    }
+
+    /// Whether the body has ended and every frame of it was taken.
+    pub fn is_over(&self) -> bool {
+        let queue = lock(&self.channel.queue);
+        queue.end.is_some() && queue.frames.is_empty() && !queue.backlog
+    }
+
+    /// Whether [`Stream::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        lock(&self.channel.queue).closed
+    }
+
+    /// Bytes queued for or held by this consumer, and the window they are held against.
+    pub fn held(&self) -> (usize, usize) {
+        self.channel.usage(&lock(&self.channel.queue))
+    }
+
+    /// The pool that holds the frames.
+    pub fn pool(&self) -> &Pool {
+        &self.channel.pool
+    }
+}
+
+fn closed() -> Error {
+    Code::StreamClosed.error("the stream has been closed")
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if !self.channel.pool.dead() {
+            self.close();
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.meter.closed();
+    }
+}

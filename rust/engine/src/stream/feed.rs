@@ -1,0 +1,186 @@
+//! The producer's side of a stream.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use super::channel::{Channel, wake};
+use super::{Ending, ResponseHead};
+use crate::error::{Code, Error, Result};
+use crate::pool::{Purpose, Slice};
+use crate::sync::{Arc, lock};
+
+/// Where a source puts what it has read. Dropping it without [`Feed::finish`] or [`Feed::fail`] ends the stream with
+/// `ENGINE_CLOSED`, so that a task that is torn down never leaves a body that looks whole.
+pub struct Feed {
+    channel: Arc<Channel>,
+}
+
+impl Feed {
+    pub(super) fn new(channel: Arc<Channel>) -> Self {
+        Self { channel }
+    }
+
+    /// Ready when the source may be read.
+    ///
+    /// # Errors
+    /// `STREAM_CLOSED` when nobody will take what is read: the consumer left, or the stream has ended in an error.
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let consumer = {
+            let mut queue = lock(&self.channel.queue);
+            if queue.closed || queue.end.is_some() {
+                return Poll::Ready(Err(gone()));
+            }
+            if !queue.backlog && self.channel.has_room(&queue) {
+                return Poll::Ready(Ok(()));
+            }
+            queue.window.note_stopped();
+            queue.producer = Some(context.waker().clone());
+            // A consumer that waits with nothing queued holds the window itself: it must look again and be told.
+            if queue.frames.is_empty() { queue.consumer.take() } else { None }
+        };
+        wake(consumer);
+        Poll::Pending
+    }
+
+    /// Waits until the source may be read; see [`Feed::poll_room`].
+    pub async fn room(&self) -> Result<()> {
+        poll_fn(|context| self.poll_room(context)).await
+    }
+
+    /// Resolves when the consumer has left.
+    pub async fn closed(&self) {
+        poll_fn(|context| {
+            let mut queue = lock(&self.channel.queue);
+            if queue.closed {
+                return Poll::Ready(());
+            }
+            queue.watcher = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Publishes the response head.
+    ///
+    /// # Panics
+    /// If there was one already.
+    pub fn set_head(&self, head: ResponseHead) {
+        self.channel.head.set(head).expect("a response has one head");
+        let consumer = lock(&self.channel.queue).consumer.take();
+        wake(consumer);
+    }
+
+    /// Appends payload. Waits only for pool room, where a frame has to be joined and there is none.
+    ///
+    /// # Errors
+    /// What the framing makes of the bytes; the stream has then ended with it. `STREAM_CLOSED` as in
+    /// [`Feed::poll_room`].
+    pub async fn push(&self, slice: Slice) -> Result<()> {
+        self.accept(slice)?;
+        loop {
+            match self.cut() {
+                Err(error) if error.code() == Code::PoolFull => self.pool_room().await?,
+                other => return other,
+            }
+        }
+    }
+
+    /// As [`Feed::push`] for a raw stream fed from outside an engine thread, where nothing is ever joined.
+    pub fn push_raw(&self, slice: Slice) -> Result<()> {
+        self.accept(slice)?;
+        self.cut()
+    }
+
+    fn accept(&self, slice: Slice) -> Result<()> {
+        let queue = lock(&self.channel.queue);
+        if queue.closed || queue.end.is_some() {
+            return Err(gone());
+        }
+        drop(queue);
+        self.channel.meter.received(slice.len());
+        lock(&self.channel.cutter).push(slice);
+        Ok(())
+    }
+
+    fn cut(&self) -> Result<()> {
+        let result = self.channel.cut(&mut lock(&self.channel.cutter));
+        let consumer = {
+            let mut queue = lock(&self.channel.queue);
+            let something = !queue.frames.is_empty() || queue.end.is_some() || queue.backlog;
+            if something { queue.consumer.take() } else { None }
+        };
+        wake(consumer);
+        result
+    }
+
+    async fn pool_room(&self) -> Result<()> {
+        let size = lock(&self.channel.cutter).pending();
+        poll_fn(|context| {
+            if lock(&self.channel.queue).closed {
+                return Poll::Ready(Err(gone()));
+            }
+            self.channel.pool.poll_room(context, size, Purpose::Control).map(|room| room.map(drop))
+        })
+        .await
+    }
+
+    /// How many more bytes the current frame needs, if that is known: worth one contiguous piece of memory.
+    pub fn wants(&self) -> Option<usize> {
+        lock(&self.channel.cutter).wants()
+    }
+
+    /// Ends the body well, behind what has been pushed.
+    pub fn finish(self, ending: Ending) {
+        {
+            let mut queue = lock(&self.channel.queue);
+            if queue.end.is_none() {
+                queue.exhausted = Some(ending);
+            }
+        }
+        // A refused join leaves the rest to the consumer, which waits for the room itself.
+        if self.cut().is_err() {
+            let consumer = {
+                let mut queue = lock(&self.channel.queue);
+                queue.backlog = queue.end.is_none();
+                queue.consumer.take()
+            };
+            wake(consumer);
+        }
+    }
+
+    /// Ends the body with an error, behind what has been pushed.
+    pub fn fail(self, error: Error) {
+        self.end(error);
+    }
+
+    fn end(&self, error: Error) {
+        let consumer = {
+            let mut queue = lock(&self.channel.queue);
+            if queue.end.is_some() || queue.exhausted.is_some() {
+                return;
+            }
+            queue.end = Some(Err(error));
+            queue.consumer.take()
+        };
+        wake(consumer);
+    }
+}
+
+fn gone() -> Error {
+    Code::StreamClosed.error("nobody reads this stream any more")
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        if !self.channel.pool.dead() {
+            self.end(Code::EngineClosed.error("the engine was closed before the end of the body"));
+        }
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,204 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use super::*;
+use crate::error::Code;
+use crate::framing::Framing;
+use crate::pool::{Pool, PoolConfig, Purpose, Slice};
+
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Count {
+    fn pair() -> (Arc<Self>, Waker) {
+        let count = Arc::new(Self::default());
+        (Arc::clone(&count), Waker::from(count))
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+const FLOW: FlowConfig = FlowConfig { floor: 1000, ceiling: 2000 };
+
+fn pool() -> Pool {
+    Pool::new(PoolConfig {
+        budget: 4 * crate::pool::REGION,
+        reserve: 0,
+        pressed_percent: 75,
+        full_percent: 95,
+        hysteresis_percent: 10,
+        prefault: 0,
+        huge_pages: false,
+        lock: false,
+        caches: 1,
+    })
+    .unwrap()
+}
+
+fn slice(pool: &Pool, bytes: &[u8]) -> Slice {
+    let mut writer = pool.writer(bytes.len(), Purpose::Bulk).unwrap();
+    writer.spare()[..bytes.len()].copy_from_slice(bytes);
+    writer.commit(bytes.len())
+}
+
+struct Pair {
+    pool: Pool,
+    feed: Feed,
+    stream: Stream,
+    meter: Arc<Meter>,
+}
+
+fn pair() -> Pair {
+    let (pool, meter) = (pool(), Arc::new(Meter::default()));
+    let (feed, stream) = channel(&pool, FLOW, &Framing::Raw, &meter);
+    Pair { pool, feed, stream, meter }
+}
+
+fn next(stream: &Stream, waker: &Waker) -> Poll<Option<crate::error::Result<Delivery>>> {
+    stream.poll_next(&mut Context::from_waker(waker))
+}
+
+fn take(stream: &Stream) -> Delivery {
+    match next(stream, Waker::noop()) {
+        Poll::Ready(Some(Ok(delivery))) => delivery,
+        other => panic!("expected a frame, got {other:?}"),
+    }
+}
+
+fn code(poll: &Poll<Option<crate::error::Result<Delivery>>>) -> Code {
+    match poll {
+        Poll::Ready(Some(Err(error))) => error.code(),
+        other => panic!("expected an error, got {other:?}"),
+    }
+}
+
+#[test]
+fn frames_arrive_in_order_and_the_end_follows_them() {
+    let Pair { pool, feed, stream, meter } = pair();
+    for text in ["a", "b"] {
+        feed.push_raw(slice(&pool, text.as_bytes())).unwrap();
+    }
+    feed.finish(Ending::default());
+    assert_eq!(&*take(&stream), b"a");
+    assert!(!stream.is_over());
+    assert_eq!(&*take(&stream), b"b");
+    assert!(stream.is_over());
+    assert!(matches!(next(&stream, Waker::noop()), Poll::Ready(None)));
+    assert!(matches!(next(&stream, Waker::noop()), Poll::Ready(None)));
+    assert_eq!(pool.stats().live_bytes, 0);
+    assert_eq!((meter.live(), meter.bytes()), (1, 2));
+    drop(stream);
+    assert_eq!(meter.live(), 0);
+}
+
+#[test]
+fn a_waiting_consumer_is_woken_once_by_a_burst() {
+    let Pair { pool, feed, stream, .. } = pair();
+    let (count, waker) = Count::pair();
+    assert!(next(&stream, &waker).is_pending());
+    for text in ["a", "b", "c"] {
+        feed.push_raw(slice(&pool, text.as_bytes())).unwrap();
+    }
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn an_error_follows_the_frames_before_it_and_repeats() {
+    let Pair { pool, feed, stream, .. } = pair();
+    feed.push_raw(slice(&pool, b"a")).unwrap();
+    feed.fail(Code::BodyTruncated.error("cut short"));
+    drop(take(&stream));
+    for _ in 0..2 {
+        assert_eq!(code(&next(&stream, Waker::noop())), Code::BodyTruncated);
+    }
+}
+
+#[test]
+fn a_feed_that_is_dropped_is_never_a_clean_end() {
+    let Pair { feed, stream, .. } = pair();
+    let (count, waker) = Count::pair();
+    assert!(next(&stream, &waker).is_pending());
+    drop(feed);
+    assert_eq!(count.get(), 1);
+    assert_eq!(code(&next(&stream, &waker)), Code::EngineClosed);
+}
+
+#[test]
+fn the_producer_waits_while_the_window_is_held_and_is_woken_by_its_return() {
+    let Pair { pool, feed, stream, .. } = pair();
+    let (count, waker) = Count::pair();
+    let mut context = Context::from_waker(&waker);
+    feed.push_raw(slice(&pool, &[0; 2000])).unwrap();
+    assert!(feed.poll_room(&mut context).is_pending());
+    let held = take(&stream);
+    assert!(feed.poll_room(&mut context).is_pending());
+    drop(held);
+    assert_eq!(count.get(), 1);
+    assert!(feed.poll_room(&mut context).is_ready());
+}
+
+#[test]
+fn a_consumer_that_holds_its_whole_window_and_awaits_more_is_told() {
+    let Pair { pool, feed, stream, .. } = pair();
+    let mut context = Context::from_waker(Waker::noop());
+    feed.push_raw(slice(&pool, &[0; 3000])).unwrap();
+    let held = take(&stream);
+    let (count, waker) = Count::pair();
+    assert!(next(&stream, &waker).is_pending(), "the producer may still have something");
+    assert!(feed.poll_room(&mut context).is_pending());
+    assert_eq!(count.get(), 1, "the consumer must look again");
+    assert_eq!(code(&next(&stream, &waker)), Code::WindowHeld);
+    assert_eq!(code(&next(&stream, &waker)), Code::WindowHeld);
+    drop(held);
+    assert!(next(&stream, &waker).is_pending(), "the stream goes on");
+    assert!(feed.poll_room(&mut context).is_ready());
+}
+
+#[test]
+fn the_window_grows_when_the_consumer_runs_dry_behind_a_stopped_producer() {
+    let Pair { pool, feed, stream, .. } = pair();
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(stream.held().1, FLOW.floor);
+    feed.push_raw(slice(&pool, &[0; 1500])).unwrap();
+    let held = take(&stream);
+    assert!(feed.poll_room(&mut context).is_pending());
+    let (_, waker) = Count::pair();
+    assert!(next(&stream, &waker).is_pending(), "growing made room");
+    assert_eq!(stream.held().1, FLOW.ceiling);
+    assert!(feed.poll_room(&mut context).is_ready());
+    drop(held);
+}
+
+#[test]
+fn a_consumer_that_leaves_cancels_the_producer_and_frees_the_frames() {
+    let Pair { pool, feed, stream, .. } = pair();
+    let (count, waker) = Count::pair();
+    feed.push_raw(slice(&pool, &[0; 2000])).unwrap();
+    assert!(feed.poll_room(&mut Context::from_waker(&waker)).is_pending());
+    let mut closed = std::pin::pin!(feed.closed());
+    let (left, leaving) = Count::pair();
+    assert!(closed.as_mut().poll(&mut Context::from_waker(&leaving)).is_pending());
+    stream.close();
+    assert_eq!((count.get(), left.get()), (1, 1));
+    assert_eq!(pool.stats().live_bytes, 0);
+    assert!(closed.as_mut().poll(&mut Context::from_waker(&leaving)).is_ready());
+    assert!(matches!(feed.poll_room(&mut Context::from_waker(&waker)), Poll::Ready(Err(_))));
+    assert_eq!(code(&next(&stream, &waker)), Code::StreamClosed);
+}
+
+#[test]
+fn many_streams_share_the_budget() {
+    let (pool, meter) = (pool(), Arc::new(Meter::default()));
+    let flow = FlowConfig { floor: 256 * 1024, ceiling: 1024 * 1024 };
+    let streams: Vec<_> = (0..16).map(|_| channel(&pool, flow, &Framing::Raw, &meter)).collect();
+    assert_eq!(streams[0].1.held().1, pool.budget() / 16);
+}

@@ -1,0 +1,111 @@
+//! How many bytes a consumer may hold or have waiting: the credit that decides whether the source is read.
+//!
+//! A frame is charged when it is queued and given back when its last handle drops (for a relay: when the kernel took
+//! it). The window starts at the floor and doubles only on evidence that it was the bottleneck: the consumer ran
+//! dry although the producer had been stopped for want of credit. A slow consumer never runs dry, so its window
+//! stays at the floor; a fast one reaches the ceiling within a few round trips.
+
+/// Bounds of the window, in bytes. Declared and validated in Python.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowConfig {
+    /// What every stream may hold.
+    pub floor: usize,
+    /// What no stream exceeds, except by the one read that crosses it.
+    pub ceiling: usize,
+}
+
+/// What a queued frame costs besides its bytes. Without it a body of empty lines would queue without end.
+const FRAME_COST: usize = 64;
+
+/// The smallest share a stream is left with, however many there are.
+const LEAST: usize = crate::pool::CLASSES[0];
+
+#[derive(Debug)]
+pub(super) struct Window {
+    config: FlowConfig,
+    size: usize,
+    used: usize,
+    /// The producer has been stopped since the window last grew.
+    stopped: bool,
+}
+
+/// What a frame of `length` bytes is charged.
+pub(super) fn charge(length: usize) -> usize {
+    length + FRAME_COST
+}
+
+impl Window {
+    pub(super) fn new(config: FlowConfig) -> Self {
+        Self { config, size: config.floor, used: 0, stopped: false }
+    }
+
+    pub(super) fn take(&mut self, charge: usize) {
+        self.used += charge;
+    }
+
+    pub(super) fn give(&mut self, charge: usize) {
+        self.used -= charge;
+    }
+
+    /// Bytes charged now.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// The size in force when a fair share of the pool is `share` bytes and the pool is `pressed` or not.
+    pub(super) fn limit(&self, share: usize, pressed: bool) -> usize {
+        let size = if pressed { self.config.floor } else { self.size };
+        size.min(share.max(LEAST))
+    }
+
+    /// The producer wanted to read and may not.
+    pub(super) fn note_stopped(&mut self) {
+        self.stopped = true;
+    }
+
+    /// The consumer ran dry. Returns whether the window could grow.
+    pub(super) fn ran_dry(&mut self) -> bool {
+        if !self.stopped || self.size >= self.config.ceiling {
+            return false;
+        }
+        self.stopped = false;
+        self.size = (self.size * 2).min(self.config.ceiling);
+        true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const CONFIG: FlowConfig = FlowConfig { floor: 64 * 1024, ceiling: 256 * 1024 };
+
+    #[test]
+    fn a_window_that_never_stopped_the_producer_does_not_grow() {
+        let mut window = Window::new(CONFIG);
+        assert!(!window.ran_dry());
+        assert_eq!(window.limit(usize::MAX, false), CONFIG.floor);
+    }
+
+    #[test]
+    fn running_dry_after_a_stop_doubles_up_to_the_ceiling() {
+        let mut window = Window::new(CONFIG);
+        for expected in [128 * 1024, 256 * 1024] {
+            window.note_stopped();
+            assert!(window.ran_dry());
+            assert_eq!(window.limit(usize::MAX, false), expected);
+        }
+        window.note_stopped();
+        assert!(!window.ran_dry());
+    }
+
+    #[test]
+    fn the_share_and_a_pressed_pool_bound_the_window() {
+        let mut window = Window::new(CONFIG);
+        window.note_stopped();
+        window.ran_dry();
+        assert_eq!(window.limit(usize::MAX, true), CONFIG.floor);
+        assert_eq!(window.limit(10_000, false), 10_000);
+        assert_eq!(window.limit(0, false), LEAST);
+    }
+}
