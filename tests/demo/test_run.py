@@ -5,8 +5,10 @@ import signal
 
 import aiohttp
 import pytest
-from conftest import running_demo
+from penstock.demo import run
 from penstock.demo.origin import MEDIA
+
+from .process import running_demo
 
 
 @pytest.mark.asyncio
@@ -43,7 +45,5 @@ async def test_a_signal_ends_it_cleanly_while_an_answer_is_being_told(number: si
 @pytest.mark.asyncio
 @pytest.mark.parametrize("listen", ["8080", "127.0.0.1:", ":8080", "127.0.0.1:70000", "127.0.0.1:http"])
 async def test_an_address_that_is_none_is_refused_by_name(listen: str) -> None:
-    from penstock.demo import run
-
     with pytest.raises(ValueError, match="not HOST:PORT"):
         await run(listen)
