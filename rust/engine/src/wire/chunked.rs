@@ -16,11 +16,12 @@ use crate::error::{Code, Error, Result};
 const MAX_DIGITS: u8 = 16;
 
 /// A trailer that claims to delimit or route the message that it ends is refused (RFC 9110, section 6.5.1).
-const FORBIDDEN_TRAILERS: [&str; 8] = [
+const FORBIDDEN_TRAILERS: [&str; 9] = [
     "transfer-encoding",
     "content-length",
     "host",
     "connection",
+    "keep-alive",
     "te",
     "trailer",
     "upgrade",

@@ -17,3 +17,6 @@ pub use body::{Body, BodyLimits, body_of, keeps_alive};
 pub use decoder::Decoder;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
+
+#[cfg(all(test, not(loom)))]
+mod tests;
