@@ -7,6 +7,7 @@ pub mod error;
 pub mod framing;
 pub mod origin;
 pub mod pool;
+pub mod runtime;
 pub mod source;
 pub mod stream;
 mod sync;

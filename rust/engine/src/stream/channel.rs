@@ -73,7 +73,8 @@ impl Channel {
 
     pub(super) fn has_room(&self, queue: &Queue) -> bool {
         let (used, limit) = self.usage(queue);
-        used < limit
+        // Whoever holds one frame can always await the next, however large frames are and however small the window.
+        used < limit || (queue.frames.is_empty() && queue.window.holds_little())
     }
 
     /// Cuts what the window has room for into the queue, and ends the body behind the last frame.
@@ -128,7 +129,7 @@ impl Channel {
     fn give_back(&self, charge: usize) {
         let producer = {
             let mut queue = lock(&self.queue);
-            queue.window.give(charge);
+            queue.window.hand_back(charge);
             self.producer_to_wake(&mut queue)
         };
         wake(producer);
@@ -142,7 +143,7 @@ impl Channel {
         }
         let (used, limit) = self.usage(queue);
         let idle = queue.frames.is_empty() && queue.consumer.is_some();
-        if used * 2 <= limit || (idle && used < limit) { queue.producer.take() } else { None }
+        if used * 2 <= limit || (idle && self.has_room(queue)) { queue.producer.take() } else { None }
     }
 }
 
@@ -244,14 +245,8 @@ impl Stream {
                 if queue.closed {
                     return Poll::Ready(Some(Err(closed())));
                 }
-                if let Some(slice) = queue.frames.pop_front() {
-                    drop(queue);
-                    let charge = charge(slice.len());
-                    return Poll::Ready(Some(Ok(Delivery {
-                        slice,
-                        charge,
-                        channel: Arc::clone(&self.channel),
-                    })));
+                if let Some(delivery) = self.take_from(&mut queue) {
+                    return Poll::Ready(Some(Ok(delivery)));
                 }
                 if !queue.backlog {
                     return self.wait(&mut queue, context);
@@ -278,10 +273,10 @@ impl Stream {
         }
         if queue.producer.is_some() {
             queue.window.ran_dry();
-            let (used, limit) = self.channel.usage(queue);
-            if used >= limit {
+            if !self.channel.has_room(queue) {
+                let (used, limit) = self.channel.usage(queue);
                 return Poll::Ready(Some(Err(Code::WindowHeld.error(format!(
-                    "the consumer holds {used} bytes, its whole window, and awaits more; release frames first"
+                    "the consumer holds {used} bytes of a window of {limit} and awaits more; release frames first"
                 )))));
             }
             wake(queue.producer.take());
@@ -339,7 +334,12 @@ impl Stream {
 
     /// A frame, if one is queued: what a consumer takes along after [`Stream::poll_next`] gave it one.
     pub fn take_ready(&self) -> Option<Delivery> {
-        let slice = lock(&self.channel.queue).frames.pop_front()?;
+        self.take_from(&mut lock(&self.channel.queue))
+    }
+
+    fn take_from(&self, queue: &mut Queue) -> Option<Delivery> {
+        let slice = queue.frames.pop_front()?;
+        queue.window.hand_over();
         let charge = charge(slice.len());
         Some(Delivery { slice, charge, channel: Arc::clone(&self.channel) })
     }

@@ -137,9 +137,11 @@ fn the_producer_waits_while_the_window_is_held_and_is_woken_by_its_return() {
     let Pair { pool, feed, stream, .. } = pair();
     let (count, waker) = Count::pair();
     let mut context = Context::from_waker(&waker);
-    feed.push_raw(slice(&pool, &[0; 2000])).unwrap();
+    for _ in 0..2 {
+        feed.push_raw(slice(&pool, &[0; 1000])).unwrap();
+    }
     assert!(feed.poll_room(&mut context).is_pending());
-    let held = take(&stream);
+    let held = [take(&stream), take(&stream)];
     assert!(feed.poll_room(&mut context).is_pending());
     drop(held);
     assert_eq!(count.get(), 1);
@@ -150,8 +152,10 @@ fn the_producer_waits_while_the_window_is_held_and_is_woken_by_its_return() {
 fn a_consumer_that_holds_its_whole_window_and_awaits_more_is_told() {
     let Pair { pool, feed, stream, .. } = pair();
     let mut context = Context::from_waker(Waker::noop());
-    feed.push_raw(slice(&pool, &[0; 3000])).unwrap();
-    let held = take(&stream);
+    for _ in 0..2 {
+        feed.push_raw(slice(&pool, &[0; 1500])).unwrap();
+    }
+    let held = [take(&stream), take(&stream)];
     let (count, waker) = Count::pair();
     assert!(next(&stream, &waker).is_pending(), "the producer may still have something");
     assert!(feed.poll_room(&mut context).is_pending());
@@ -164,12 +168,25 @@ fn a_consumer_that_holds_its_whole_window_and_awaits_more_is_told() {
 }
 
 #[test]
+fn whoever_holds_one_frame_can_await_the_next_however_large_it_is() {
+    let Pair { pool, feed, stream, .. } = pair();
+    let mut context = Context::from_waker(Waker::noop());
+    feed.push_raw(slice(&pool, &[0; 100_000])).unwrap();
+    assert!(feed.poll_room(&mut context).is_pending(), "queued is not held");
+    let held = take(&stream);
+    assert!(feed.poll_room(&mut context).is_ready());
+    drop(held);
+}
+
+#[test]
 fn the_window_grows_when_the_consumer_runs_dry_behind_a_stopped_producer() {
     let Pair { pool, feed, stream, .. } = pair();
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(stream.held().1, FLOW.floor);
-    feed.push_raw(slice(&pool, &[0; 1500])).unwrap();
-    let held = take(&stream);
+    for _ in 0..2 {
+        feed.push_raw(slice(&pool, &[0; 700])).unwrap();
+    }
+    let held = [take(&stream), take(&stream)];
     assert!(feed.poll_room(&mut context).is_pending());
     let (_, waker) = Count::pair();
     assert!(next(&stream, &waker).is_pending(), "growing made room");

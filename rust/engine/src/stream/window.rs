@@ -25,6 +25,8 @@ pub(super) struct Window {
     config: FlowConfig,
     size: usize,
     used: usize,
+    /// Frames that the consumer holds.
+    held: usize,
     /// The producer has been stopped since the window last grew.
     stopped: bool,
 }
@@ -36,15 +38,33 @@ pub(super) fn charge(length: usize) -> usize {
 
 impl Window {
     pub(super) fn new(config: FlowConfig) -> Self {
-        Self { config, size: config.floor, used: 0, stopped: false }
+        Self { config, size: config.floor, used: 0, held: 0, stopped: false }
     }
 
+    /// A frame was queued.
     pub(super) fn take(&mut self, charge: usize) {
         self.used += charge;
     }
 
+    /// A queued frame was dropped unread.
     pub(super) fn give(&mut self, charge: usize) {
         self.used -= charge;
+    }
+
+    /// A queued frame went to the consumer.
+    pub(super) fn hand_over(&mut self) {
+        self.held += 1;
+    }
+
+    /// The consumer let go of a frame.
+    pub(super) fn hand_back(&mut self, charge: usize) {
+        self.held -= 1;
+        self.used -= charge;
+    }
+
+    /// Whether the consumer holds no more than the frame that a loop's variable still names while it awaits the next.
+    pub(super) fn holds_little(&self) -> bool {
+        self.held <= 1
     }
 
     /// Bytes charged now.
@@ -63,14 +83,14 @@ impl Window {
         self.stopped = true;
     }
 
-    /// The consumer ran dry. Returns whether the window could grow.
-    pub(super) fn ran_dry(&mut self) -> bool {
-        if !self.stopped || self.size >= self.config.ceiling {
-            return false;
+    /// The consumer ran dry. If the producer had been stopped, the window doubles until what is held fits.
+    pub(super) fn ran_dry(&mut self) {
+        if std::mem::take(&mut self.stopped) {
+            self.size = (self.size * 2).min(self.config.ceiling);
+            while self.size <= self.used && self.size < self.config.ceiling {
+                self.size = (self.size * 2).min(self.config.ceiling);
+            }
         }
-        self.stopped = false;
-        self.size = (self.size * 2).min(self.config.ceiling);
-        true
     }
 }
 
@@ -83,20 +103,18 @@ mod tests {
     #[test]
     fn a_window_that_never_stopped_the_producer_does_not_grow() {
         let mut window = Window::new(CONFIG);
-        assert!(!window.ran_dry());
+        window.ran_dry();
         assert_eq!(window.limit(usize::MAX, false), CONFIG.floor);
     }
 
     #[test]
     fn running_dry_after_a_stop_doubles_up_to_the_ceiling() {
         let mut window = Window::new(CONFIG);
-        for expected in [128 * 1024, 256 * 1024] {
+        for expected in [128 * 1024, 256 * 1024, 256 * 1024] {
             window.note_stopped();
-            assert!(window.ran_dry());
+            window.ran_dry();
             assert_eq!(window.limit(usize::MAX, false), expected);
         }
-        window.note_stopped();
-        assert!(!window.ran_dry());
     }
 
     #[test]

@@ -1,0 +1,137 @@
+//! The engine's threads: one tokio current-thread runtime each, so that what a thread owns never moves.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::error::{Code, Result};
+
+/// A fixed set of running threads. Dropping it stops them without waiting.
+#[derive(Debug)]
+pub struct Threads {
+    threads: Vec<Thread>,
+    next: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Thread {
+    handle: Handle,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    body: Mutex<Option<JoinHandle<()>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Threads {
+    /// Starts `count` threads.
+    pub fn start(count: usize) -> Result<Self> {
+        let threads = (0..count).map(Thread::start).collect::<Result<_>>()?;
+        Ok(Self { threads, next: AtomicUsize::new(0) })
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// The number of the thread whose turn it is.
+    pub fn pick(&self) -> usize {
+        // Relaxed: a fair turn is all that is wanted.
+        self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len()
+    }
+
+    /// Runs `task` on thread `number`. After [`Threads::stop`] the task is dropped unrun.
+    pub fn spawn(&self, number: usize, task: impl Future<Output = ()> + Send + 'static) {
+        self.threads[number].handle.spawn(task);
+    }
+
+    /// Tells all threads to drop their tasks and end. Idempotent, does not wait.
+    pub fn stop(&self) {
+        for thread in &self.threads {
+            // Dropping the sender is the signal.
+            drop(lock(&thread.stop).take());
+        }
+    }
+
+    /// Waits until the threads have ended. Call [`Threads::stop`] first.
+    pub fn join(&self) {
+        for thread in &self.threads {
+            if let Some(body) = lock(&thread.body).take() {
+                // A panic of the thread has been printed by it; there is nothing to add when it is over.
+                let _ = body.join();
+            }
+        }
+    }
+}
+
+impl Thread {
+    fn start(number: usize) -> Result<Self> {
+        let failed = |error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let body = std::thread::Builder::new()
+            .name(format!("penstock-engine-{number}"))
+            .spawn(move || {
+                // An error is the dropped sender, which is the signal.
+                let _ = runtime.block_on(stopped);
+                // A resolver call on the blocking pool may hang for long; it holds nothing of ours.
+                runtime.shutdown_background();
+            })
+            .map_err(failed)?;
+        Ok(Self { handle, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn tasks_run_on_the_thread_they_were_given_to() {
+        let threads = Threads::start(2).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        for number in 0..2 {
+            let sender = sender.clone();
+            threads.spawn(number, async move {
+                sender.send(std::thread::current().name().map(str::to_owned)).unwrap();
+            });
+            assert_eq!(receiver.recv().unwrap(), Some(format!("penstock-engine-{number}")));
+        }
+        assert_eq!([threads.pick(), threads.pick(), threads.pick()], [0, 1, 0]);
+    }
+
+    #[test]
+    fn stopping_drops_the_tasks_that_run_and_those_that_come() {
+        struct Dropped(mpsc::Sender<()>);
+        impl Drop for Dropped {
+            fn drop(&mut self) {
+                self.0.send(()).unwrap();
+            }
+        }
+        let threads = Threads::start(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        for _ in 0..2 {
+            let guard = Dropped(sender.clone());
+            threads.spawn(0, async move {
+                let _guard = guard;
+                std::future::pending::<()>().await;
+            });
+            threads.stop();
+            threads.join();
+            receiver.recv().unwrap();
+        }
+    }
+}
