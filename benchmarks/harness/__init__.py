@@ -1,0 +1,1 @@
+"""The comparison of penstock with its peers: see benchmarks/README.md for the method."""

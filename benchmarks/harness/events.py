@@ -1,0 +1,97 @@
+"""Event streams: an origin that sends each stream a few events a second, and a client that follows them
+all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.builds import go
+from harness.load import LoadError, Target, Window, verify_digest
+from harness.measurement import Round, Workload
+from harness.processes import HOST, Process, free_port
+from harness.settings import Settings
+
+VERIFIED_EVENTS = 1000
+# Below this share of the events that were due in the window, the gateway or the machine did not keep up.
+DELIVERED_SHARE = 0.95
+
+
+class EventLoad:
+    """The load of `events`: see harness.load.Load."""
+
+    def __init__(self, settings: Settings, port: int, runtime: Path) -> None:
+        self._settings = settings
+        self._port = port
+        self._runtime = runtime
+        self._client = go("load/sse", "./client")
+
+    @property
+    def origin(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    def verify(self, target: Target) -> None:
+        verify_digest(target, self._port, f"/fixed?events={VERIFIED_EVENTS}")
+
+    def measure(self, target: Target, workload: Workload) -> Round:
+        settings = self._settings
+        url = f"http://{HOST}:{target.port}/events"
+        command = [self._client, "-url", url, "-streams", str(settings.streams)]
+        with Process(command, core=settings.load_core, runtime=self._runtime, interactive=True) as client:
+            self._line(client)  # every stream has had its first event
+            time.sleep(settings.warm_up)
+            window = Window(target, settings)
+            window.open()
+            self._tell(client, "begin")
+            time.sleep(settings.seconds)
+            self._tell(client, "end")
+            window.close()
+            report = self._line(client)
+        errors = []
+        if report["failures"]:
+            errors.append(f"{report['failures']} streams failed: {report['first_error']}")
+        due = settings.streams * settings.events_per_second * report["seconds"]
+        if report["events"] < DELIVERED_SHARE * due:
+            errors.append(f"{report['events']} events of {due:.0f}")
+        return Round(
+            units=report["events"],
+            bytes=report["events"] * workload.size,
+            seconds=report["seconds"],
+            cpu_seconds=window.cpu_seconds,
+            p50_us=report["p50_us"],
+            p99_us=report["p99_us"],
+            other_cpu=window.other_cpu,
+            errors=tuple(errors),
+        )
+
+    def _tell(self, client: Process, word: str) -> None:
+        try:
+            client.stdin.write(word + "\n")
+            client.stdin.flush()
+        except BrokenPipeError as error:
+            raise LoadError(client.diagnosis()) from error
+
+    def _line(self, client: Process) -> dict[str, Any]:
+        line = client.stdout.readline()
+        if not line:
+            client.child.wait()
+            raise LoadError(client.diagnosis())
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+
+@contextmanager
+def event_load(settings: Settings, runtime: Path) -> Iterator[EventLoad]:
+    """Start the origin. Raises AbsentError if Go is missing."""
+    port = free_port()
+    load = EventLoad(settings, port, runtime)
+    origin_command = [go("load/sse", "./origin"), "-listen", f"{HOST}:{port}"]
+    origin_command += ["-rate", str(settings.events_per_second)]
+    with Process(origin_command, core=settings.load_core, runtime=runtime) as origin:
+        origin.wait_until_listening(port)
+        yield load

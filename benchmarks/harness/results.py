@@ -1,0 +1,182 @@
+"""Results as files: one JSON per run in benchmarks/results, with method, machine and versions beside it.
+
+A peer's figures do not change during a day on one machine. Where one is off its own median of the day, the
+machine was busy or something is broken, and the whole run is void: no ratio of it means anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from harness.builds import BENCHMARKS, AbsentError
+from harness.gateways import BY_NAME, Gateway
+from harness.measurement import Cell, Round
+from harness.settings import Settings
+
+DIRECTORY = BENCHMARKS / "results"
+SCHEMA = 1
+DEVIATION = 0.25
+# More of the two cores than this in other programs' hands is worth a line in the report.
+DISTURBED = 0.10
+METHOD = (
+    "Each gateway is pinned to one core, origin and client share another. CPU is the gateway's user + system "
+    "time (scheduler's account, all threads and child processes) divided by what was delivered; rounds are "
+    "interleaved, figures are medians of the rounds. Latencies of segments are a closed loop's under "
+    "saturation; latencies of events run from the origin's write to the client's read, and the cell 'direct' "
+    "is the same without a gateway."
+)
+
+# "partial": only some gateways or workloads were chosen.
+Scope = Literal["full", "quick", "partial"]
+
+
+@dataclass
+class Result:
+    """One run."""
+
+    date: str
+    scope: Scope
+    settings: Settings
+    machine: dict[str, str]
+    versions: dict[str, str]
+    revision: str
+    absent: dict[str, str]
+    cells: list[Cell]
+    void: list[str]
+    comparison: str
+
+    def cell(self, gateway: str, workload: str) -> Cell | None:
+        return next(
+            (cell for cell in self.cells if (cell.gateway, cell.workload) == (gateway, workload)), None
+        )
+
+
+def machine() -> dict[str, str]:
+    """Return what a figure depends on besides the programs. No names: only kinds."""
+    models = [
+        line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
+    ]
+    return {
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cpu": models[0].partition(":")[2].strip() if models else "unknown",
+        "cores": str(os.cpu_count()),
+    }
+
+
+def versions(gateways: list[Gateway], absent: dict[str, str]) -> dict[str, str]:
+    """Return the versions of the programs that were measured."""
+    found: dict[str, str] = {}
+    for gateway in gateways:
+        if gateway.name not in absent:
+            try:
+                found |= gateway.versions()
+            except AbsentError:
+                continue  # its load was absent before it was looked for
+    return found
+
+
+def revision() -> str:
+    """Return the commit that was measured, with "+" for uncommitted changes to penstock itself."""
+    git = ["git", "-C", str(BENCHMARKS.parent)]
+
+    def ask(*arguments: str) -> str:
+        return subprocess.run([*git, *arguments], capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = ask("rev-parse", "--short", "HEAD")
+    changed = ask("status", "--porcelain", "--", "python", "rust")
+    return commit + ("+" if changed else "") if commit else "unknown"
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def judge(result: Result, others: list[Result]) -> None:
+    """Compare each peer with its own median of the day and set `void` and `comparison` on `result`.
+
+    `others` are the results so far; those of another day or machine are left out.
+    """
+    same_day = [
+        other
+        for other in others
+        if other.date[:10] == result.date[:10]
+        and other.machine == result.machine
+        and other.date != result.date
+    ]
+    result.void = []
+    if not same_day:
+        result.comparison = (
+            "the first run of the day on this machine: no peer has a median to be compared with"
+        )
+        return
+    result.comparison = (
+        f"each peer was compared with its median over {len(same_day)} earlier run(s) of the day and this one"
+    )
+    for cell in result.cells:
+        peer = BY_NAME.get(cell.gateway)
+        if cell.cpu_us is None or peer is None or peer.own:
+            continue
+        cells = [other.cell(cell.gateway, cell.workload) for other in (*same_day, result)]
+        rounds = [round_.cpu_us for known in cells if known and known.void is None for round_ in known.rounds]
+        of_day = median(value for value in rounds if value is not None)
+        deviation = cell.cpu_us / of_day - 1
+        if abs(deviation) > DEVIATION:
+            figures = f"{cell.cpu_us:.1f} μs is {deviation:+.0%} off the day's {of_day:.1f} μs"
+            result.void.append(f"{cell.gateway} {cell.workload}: {figures}")
+
+
+def save(result: Result, directory: Path) -> Path:
+    directory.mkdir(parents=True, exist_ok=True)
+    document: dict[str, Any] = {"schema": SCHEMA, "method": METHOD} | asdict(result)
+    for stored, cell in zip(document["cells"], result.cells, strict=True):
+        # For readers of the file: load() computes them again from the rounds.
+        stored["median"] = {
+            "cpu_us": cell.cpu_us,
+            "cpu_s_per_gb": cell.cpu_s_per_gb,
+            "p50_us": cell.p50_us,
+            "p99_us": cell.p99_us,
+            "rate": cell.rate,
+            "spread": cell.spread,
+            "void": cell.void,
+        }
+    name = result.date[:19].replace(":", "")
+    path = directory / f"{name}Z-{result.scope}.json"
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    return path
+
+
+def load(path: Path) -> Result:
+    """Read a file that `save` wrote. Raises ValueError for another schema."""
+    document: dict[str, Any] = json.loads(path.read_text())
+    if document.pop("schema", None) != SCHEMA:
+        raise ValueError(f"{path}: not a result of schema {SCHEMA}")
+    document.pop("method")
+    cells = []
+    for stored in document.pop("cells"):
+        stored.pop("median")
+        rounds = [Round(**round_ | {"errors": tuple(round_["errors"])}) for round_ in stored.pop("rounds")]
+        cells.append(Cell(rounds=rounds, **stored))
+    return Result(settings=Settings(**document.pop("settings")), cells=cells, **document)
+
+
+def load_all(directory: Path) -> list[tuple[Path, Result]]:
+    """Return all results, the oldest first: the names begin with the date."""
+    return [(path, load(path)) for path in sorted(directory.glob("*.json"))]
+
+
+def latest_valid(directory: Path) -> Result:
+    """Return the latest full run that is not void. Raises LookupError if there is none."""
+    found = load_all(directory)
+    for _, result in reversed(found):
+        if result.scope == "full" and not result.void:
+            return result
+    raise LookupError(f"none of the {len(found)} results in {directory} is a full run that is not void")

@@ -1,0 +1,144 @@
+"""One run: every gateway started once, then measured in interleaved rounds, so that drift meets all alike."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from harness.builds import AbsentError
+from harness.events import event_load
+from harness.gateways import Gateway, Kind, Launch
+from harness.load import Load, LoadError, Target
+from harness.measurement import Cell, Workload
+from harness.processes import HOST, Process, StartError, free_port
+from harness.segments import segment_load
+from harness.settings import Settings
+
+# The event streams without any gateway: what of the latency is the origin's and the client's own.
+DIRECT = "direct"
+
+LOADS: dict[Kind, Callable[[Settings, Path], AbstractContextManager[Load]]] = {
+    "segments": segment_load,
+    "events": event_load,
+}
+Say = Callable[[str], None]
+
+
+@dataclass
+class Outcome:
+    """Cells by gateway and workload, and why what is not there is absent."""
+
+    cells: list[Cell] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+
+
+def _directory(parent: Path, name: str) -> Path:
+    directory = parent / name
+    directory.mkdir()
+    return directory
+
+
+@contextmanager
+def started(gateway: Gateway, kind: Kind, origin: str, settings: Settings, runtime: Path) -> Iterator[Target]:
+    """Run a gateway pinned to its core. Raises AbsentError or StartError."""
+    port = free_port()
+    launch = Launch(kind, f"{HOST}:{port}", origin, runtime)
+    with Process(gateway.command(launch), core=settings.gateway_core, runtime=runtime) as process:
+        process.wait_until_listening(port)
+        yield Target(port, process)
+
+
+def _measure(load: Load, target: Target, workload: Workload, cell: Cell) -> None:
+    """Add a round to the cell, or the reason why there is none."""
+    try:
+        cell.rounds.append(load.measure(target, workload))
+    except LoadError as error:
+        cell.failure = str(error)
+    if target.gateway is not None and target.gateway.ended():
+        cell.failure = target.gateway.diagnosis()
+
+
+class _KindRun:
+    """The part of a run that one load serves: its gateways live as long as `stack`."""
+
+    def __init__(self, kind: Kind, settings: Settings, outcome: Outcome, say: Say) -> None:
+        self._kind = kind
+        self._settings = settings
+        self._outcome = outcome
+        self._say = say
+        self._targets: dict[str, Target] = {}
+        self._broken: dict[str, str] = {}
+
+    def run(self, gateways: list[Gateway], workloads: list[Workload], runtime: Path) -> None:
+        with ExitStack() as stack:
+            try:
+                load = stack.enter_context(LOADS[self._kind](self._settings, _directory(runtime, "origin")))
+            except (AbsentError, StartError) as error:
+                self._outcome.absent[self._kind] = str(error)
+                return
+            for gateway in gateways:
+                self._start(gateway, load, _directory(runtime, gateway.name), stack)
+            if self._kind == "events":
+                self._targets[DIRECT] = Target(int(load.origin.rpartition(":")[2]), None)
+            self._rounds(load, workloads)
+
+    def _start(self, gateway: Gateway, load: Load, runtime: Path, stack: ExitStack) -> None:
+        try:
+            target = stack.enter_context(started(gateway, self._kind, load.origin, self._settings, runtime))
+            load.verify(target)
+        except AbsentError as error:
+            self._outcome.absent[gateway.name] = str(error)
+            self._say(f"{gateway.name}: absent: {error}")
+        except (StartError, LoadError) as error:
+            self._broken[gateway.name] = str(error)
+            self._say(f"{gateway.name}: {error}")
+        else:
+            self._targets[gateway.name] = target
+            self._say(f"{gateway.name}: started, SHA-256 is the origin's")
+
+    def _rounds(self, load: Load, workloads: list[Workload]) -> None:
+        cells = {
+            (name, workload): Cell(name, workload.name, failure=self._broken.get(name))
+            for workload in workloads
+            for name in (*self._targets, *self._broken)
+        }
+        self._outcome.cells.extend(cells.values())
+        total = self._settings.rounds
+        for number in range(total):
+            # Every other round backwards, so that no gateway always runs in the wake of the same one.
+            order = list(self._targets.items())[:: -1 if number % 2 else 1]
+            for workload in workloads:
+                for name, target in order:
+                    cell = cells[name, workload]
+                    if cell.failure is None:
+                        _measure(load, target, workload, cell)
+                    cost = (
+                        "done" if cell.cpu_us is None else f"{cell.rounds[-1].cpu_us:.1f} μs/{workload.unit}"
+                    )
+                    self._say(f"round {number + 1}/{total} {workload.name} {name}: {cell.void or cost}")
+
+
+def run(gateways: list[Gateway], workloads: list[Workload], settings: Settings, say: Say) -> Outcome:
+    """Measure the gateways. `say` gets one line per step.
+
+    What is missing or fails is in the outcome. Raises SystemExit if too few files may be open.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 4 * settings.streams + 1000
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise SystemExit(f"{needed} open files are needed, the limit is {hard} (ulimit -n)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+
+    outcome = Outcome()
+    kinds = dict.fromkeys(workload.kind for workload in workloads)
+    with TemporaryDirectory(prefix="penstock-benchmark-") as temporary:
+        for kind in kinds:
+            of_kind = [gateway for gateway in gateways if kind in gateway.kinds]
+            chosen = [workload for workload in workloads if workload.kind == kind]
+            directory = _directory(Path(temporary), kind)
+            _KindRun(kind, settings, outcome, say).run(of_kind, chosen, directory)
+    return outcome

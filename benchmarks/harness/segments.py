@@ -1,0 +1,99 @@
+"""Segments: an nginx origin with static files, and wrk asking for one of them over kept-alive connections."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from harness.builds import BENCHMARKS, require
+from harness.gateways import nginx_command
+from harness.load import LoadError, Target, Window, verify_digest
+from harness.measurement import SEGMENTS, Round, Workload
+from harness.processes import HOST, Process, free_port
+from harness.settings import Settings
+
+ERROR_COUNTS = ("connect_errors", "read_errors", "write_errors", "status_errors", "timeouts")
+
+
+def _path(workload: Workload) -> str:
+    return f"/{workload.name}.m4s"
+
+
+class SegmentLoad:
+    """The load of `segments`: see harness.load.Load."""
+
+    def __init__(self, settings: Settings, port: int, runtime: Path) -> None:
+        self._settings = settings
+        self._port = port
+        self._runtime = runtime
+        self._wrk = require("wrk", "wrk")
+
+    @property
+    def origin(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    def verify(self, target: Target) -> None:
+        for workload in SEGMENTS:
+            verify_digest(target, self._port, _path(workload))
+
+    def measure(self, target: Target, workload: Workload) -> Round:
+        self._run(target, workload, self._settings.warm_up)
+        window = Window(target, self._settings)
+        window.open()
+        counts = self._run(target, workload, self._settings.seconds)
+        window.close()
+        errors = [f"{counts[name]} {name}" for name in ERROR_COUNTS if counts[name]]
+        if counts["bytes"] < counts["requests"] * workload.size:
+            errors.append(f"{counts['requests']} responses had {counts['bytes']} bytes")
+        return Round(
+            units=counts["requests"],
+            bytes=counts["bytes"],
+            seconds=counts["duration_us"] / 1e6,
+            cpu_seconds=window.cpu_seconds,
+            p50_us=counts["p50_us"],
+            p99_us=counts["p99_us"],
+            other_cpu=window.other_cpu,
+            errors=tuple(errors),
+        )
+
+    def _run(self, target: Target, workload: Workload, seconds: float) -> dict[str, int]:
+        """Run wrk; it takes whole seconds only."""
+        command = [
+            self._wrk,
+            "--threads=1",
+            f"--connections={self._settings.connections}",
+            f"--duration={max(1, round(seconds))}s",
+            "--timeout=10s",
+            f"--script={BENCHMARKS / 'load' / 'report.lua'}",
+            f"http://{HOST}:{target.port}{_path(workload)}",
+        ]
+        with Process(command, core=self._settings.load_core, runtime=self._runtime, interactive=True) as wrk:
+            output = wrk.stdout.read()
+            wrk.child.wait()
+            lines = [line for line in output.splitlines() if line.startswith("{")]
+            if wrk.child.returncode or not lines:
+                raise LoadError(f"wrk: {output.strip()} {wrk.diagnosis()}")
+        counts: dict[str, int] = json.loads(lines[0])
+        if not counts["requests"]:
+            raise LoadError("no request was answered")
+        return counts
+
+
+@contextmanager
+def segment_load(settings: Settings, runtime: Path) -> Iterator[SegmentLoad]:
+    """Start the origin. Raises AbsentError if nginx or wrk is missing."""
+    root = runtime / "root"
+    root.mkdir()
+    for workload in SEGMENTS:
+        (root / _path(workload).lstrip("/")).write_bytes(os.urandom(workload.size))
+    port = free_port()
+    load = SegmentLoad(settings, port, runtime)
+    command = nginx_command(
+        BENCHMARKS / "load" / "origin.conf", runtime, LISTEN=f"{HOST}:{port}", ROOT=str(root)
+    )
+    with Process(command, core=settings.load_core, runtime=runtime) as origin:
+        origin.wait_until_listening(port)
+        yield load

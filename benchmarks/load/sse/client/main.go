@@ -1,0 +1,167 @@
+// The client of event streams: opens -streams of them and checks that each event arrives once, in order, unaltered.
+//
+// It prints {"phase": "connected"} when every stream has had its first event, counts between the lines "begin" and "end"
+// on its standard input, so that whoever reads the gateway's CPU time knows the window, and then prints its report.
+// Latency is from the origin's clock just before its write to ours just after our read: origin, gateway and client
+// are on one machine and share that clock.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"penstock/benchmarks/sse/event"
+)
+
+type report struct {
+	Events     int     `json:"events"`
+	Seconds    float64 `json:"seconds"`
+	P50        float64 `json:"p50_us"`
+	P99        float64 `json:"p99_us"`
+	Max        float64 `json:"max_us"`
+	Failures   int64   `json:"failures"`
+	FirstError string  `json:"first_error"`
+}
+
+type client struct {
+	http     http.Client
+	url      string
+	started  atomic.Int64
+	counting atomic.Bool
+	failures atomic.Int64
+
+	mutex      sync.Mutex
+	latencies  []int64
+	firstError string
+}
+
+func (c *client) fail(stream int, err error) {
+	c.failures.Add(1)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.firstError == "" {
+		c.firstError = fmt.Sprintf("stream %d: %v", stream, err)
+	}
+}
+
+// follow reads one stream until the context ends; any other end is an error.
+func (c *client) follow(ctx context.Context, connecting chan struct{}) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
+	if err != nil {
+		return err
+	}
+	connecting <- struct{}{}
+	response, err := c.http.Do(request)
+	<-connecting
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("status %d", response.StatusCode)
+	}
+	var buffer [event.Size]byte
+	for expected := int64(0); ; expected++ {
+		if _, err := io.ReadFull(response.Body, buffer[:]); err != nil {
+			return err
+		}
+		now := time.Now().UnixNano()
+		sequence, sent, err := event.Parse(&buffer)
+		if err != nil {
+			return err
+		}
+		if sequence != expected {
+			return fmt.Errorf("event %d where %d was due", sequence, expected)
+		}
+		if now < sent {
+			return fmt.Errorf("the clock went back by %d ns", sent-now)
+		}
+		if expected == 0 {
+			c.started.Add(1)
+		}
+		if c.counting.Load() {
+			c.mutex.Lock()
+			c.latencies = append(c.latencies, now-sent)
+			c.mutex.Unlock()
+		}
+	}
+}
+
+func (c *client) report(window time.Duration) report {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	sort.Slice(c.latencies, func(i, j int) bool { return c.latencies[i] < c.latencies[j] })
+	percentile := func(share float64) float64 {
+		if len(c.latencies) == 0 {
+			return 0
+		}
+		return float64(c.latencies[int(share*float64(len(c.latencies)-1))]) / 1000
+	}
+	return report{
+		Events: len(c.latencies), Seconds: window.Seconds(),
+		P50: percentile(0.5), P99: percentile(0.99), Max: percentile(1),
+		Failures: c.failures.Load(), FirstError: c.firstError,
+	}
+}
+
+func printLine(value any) {
+	if err := json.NewEncoder(os.Stdout).Encode(value); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func main() {
+	url := flag.String("url", "", "the event stream's URL")
+	streams := flag.Int("streams", 1000, "how many to follow at once")
+	patience := flag.Duration("patience", 30*time.Second, "until every stream must have had its first event")
+	flag.Parse()
+
+	c := &client{url: *url, http: http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	c.latencies = make([]int64, 0, 1<<20)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+
+	// As many as a listener's backlog surely holds: the measurement is of streams, not of a rush of connections.
+	connecting := make(chan struct{}, 64)
+	for stream := 0; stream < *streams; stream++ {
+		go func() {
+			if err := c.follow(ctx, connecting); ctx.Err() == nil {
+				c.fail(stream, err)
+			}
+		}()
+	}
+	deadline := time.Now().Add(*patience)
+	for c.started.Load()+c.failures.Load() < int64(*streams) {
+		if time.Now().After(deadline) {
+			log.Fatalf("%d of %d streams had an event within %v; first error: %q",
+				c.started.Load(), *streams, *patience, c.report(0).FirstError)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	printLine(map[string]string{"phase": "connected"})
+
+	var began time.Time
+	input := bufio.NewScanner(os.Stdin)
+	for input.Scan() {
+		switch input.Text() {
+		case "begin":
+			began = time.Now()
+			c.counting.Store(true)
+		case "end":
+			c.counting.Store(false)
+			printLine(c.report(time.Since(began)))
+			return
+		}
+	}
+}

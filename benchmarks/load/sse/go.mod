@@ -1,0 +1,3 @@
+module penstock/benchmarks/sse
+
+go 1.22

@@ -1,0 +1,3 @@
+module penstock/benchmarks/reverse_proxy
+
+go 1.21

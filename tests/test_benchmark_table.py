@@ -1,0 +1,140 @@
+"""The benchmark's figures as readers see them: medians, ratios, what is void or absent, and the README's
+markers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+from harness import results, table
+from harness.measurement import Cell, Round
+from harness.settings import FULL
+
+
+def rounds(*cpu_us: float, errors: tuple[str, ...] = ()) -> list[Round]:
+    """One round of 1,000 requests of 64 KiB for each figure."""
+    return [Round(1000, 1000 << 16, 5.0, value / 1000, 100.0, 900.0, 0.0, errors) for value in cpu_us]
+
+
+def result(*cells: Cell, date: str = "2026-11-21T10:00:00+00:00", **absent: str) -> results.Result:
+    machine = {"kernel": "6.18", "architecture": "x86_64", "cpu": "EPYC", "cores": "2"}
+    versions = {"nginx": "nginx version: nginx/1.22.1", "go": "go version go1.26.8 linux/amd64"}
+    return results.Result(date, "full", FULL, machine, versions, "abc1234", absent, list(cells), [], "")
+
+
+@pytest.fixture
+def measured() -> results.Result:
+    return result(
+        Cell("aiohttp", "segment-64k", rounds(90, 100, 140)),
+        Cell("nginx", "segment-64k", rounds(25, 30, 20)),
+        Cell("go", "segment-64k", rounds(50, errors=("3 status_errors",))),
+        Cell("aiohttp", "events", rounds(20)),
+        Cell("aiohttp-lines", "events", rounds(40)),
+        haproxy="haproxy is not installed (package: haproxy)",
+    )
+
+
+def row(document: str, title: str) -> list[str]:
+    lines = [line for line in document.splitlines() if line.startswith(f"| {title} |")]
+    assert len(lines) == 1, f"{title}: {lines}"
+    return [column.strip() for column in lines[0].strip("|").split("|")]
+
+
+def test_a_cell_shows_the_median_and_its_share_of_aiohttp(measured: results.Result) -> None:
+    document = table.markdown(measured)
+    assert row(document, "aiohttp + uvloop")[2] == "100 (1.00)"
+    assert row(document, "nginx")[2] == "25.0 (0.25)"
+
+
+def test_events_are_compared_with_both_ways_of_aiohttp(measured: results.Result) -> None:
+    assert row(table.markdown(measured), "aiohttp + uvloop, by line")[1:4] == ["40.0", "2.00", "1.00"]
+    assert row(table.markdown(measured), "aiohttp + uvloop, by chunk")[1:4] == ["20.0", "1.00", "0.50"]
+
+
+def test_an_error_in_one_round_voids_the_cell_and_says_so(measured: results.Result) -> None:
+    assert row(table.markdown(measured), "Go ReverseProxy")[2] == "void"
+    assert "void: 3 status_errors" in table.terminal(measured)
+
+
+def test_what_is_absent_is_named_with_its_reason(measured: results.Result) -> None:
+    assert row(table.markdown(measured), "HAProxy")[1] == "absent"
+    assert "absent: haproxy: haproxy is not installed (package: haproxy)" in table.terminal(measured)
+
+
+def test_the_spread_is_that_of_the_rounds(measured: results.Result) -> None:
+    cell = measured.cell("aiohttp", "segment-64k")
+    assert cell is not None
+    assert cell.spread == pytest.approx(0.5)
+    assert "of a cell 50%" in table.markdown(measured)
+
+
+def test_versions_are_numbers(measured: results.Result) -> None:
+    assert "nginx 1.22.1, go 1.26.8" in table.markdown(measured)
+
+
+def test_render_replaces_only_what_is_between_the_markers() -> None:
+    readme = f"# before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+    once = table.render(readme, "| new |")
+    assert once == f"# before\n{table.BEGIN}\n\n| new |\n\n{table.END}\nafter\n"
+    assert table.render(once, "| new |") == once
+
+
+@pytest.mark.parametrize(
+    "readme",
+    ["", table.BEGIN, f"{table.END} {table.BEGIN}", f"{table.BEGIN} {table.END} {table.BEGIN}"],
+    ids=["none", "no end", "wrong order", "twice"],
+)
+def test_render_refuses_a_document_without_the_markers(readme: str) -> None:
+    with pytest.raises(ValueError, match="once, in this order"):
+        table.render(readme, "new")
+
+
+def test_a_result_is_read_back_as_it_was_saved(measured: results.Result, tmp_path: Path) -> None:
+    path = results.save(measured, tmp_path)
+    assert results.load(path) == measured
+    assert table.markdown(results.load(path)) == table.markdown(measured)
+
+
+def test_a_peer_off_its_median_of_the_day_voids_the_run() -> None:
+    def run(hour: int, cost: float, gateway: str = "nginx") -> results.Result:
+        return result(Cell(gateway, "segment-64k", rounds(cost)), date=f"2026-11-21T{hour}:00:00+00:00")
+
+    earlier = [run(10, 30), run(11, 31)]
+    steady, slow = run(12, 36), run(12, 40)
+    results.judge(steady, earlier)
+    results.judge(slow, earlier)
+    assert steady.void == []
+    assert slow.void == ["nginx segment-64k: 40.0 μs is +29% off the day's 31.0 μs"]
+    assert "VOID RUN: nginx" in table.terminal(slow)
+
+
+def test_neither_penstock_nor_another_day_voids_a_run() -> None:
+    def run(date: str, gateway: str, cost: float) -> results.Result:
+        return result(Cell(gateway, "segment-64k", rounds(cost)), date=f"{date}:00:00+00:00")
+
+    faster = run("2026-11-21T12", "penstock", 10)
+    results.judge(faster, [run("2026-11-21T10", "penstock", 40), run("2026-11-21T11", "penstock", 41)])
+    assert faster.comparison.startswith("each peer was compared with its median over 2 earlier")
+    assert faster.void == []
+    next_day = run("2026-11-22T10", "nginx", 60)
+    results.judge(next_day, [run("2026-11-21T12", "nginx", 30)])
+    assert next_day.void == []
+    assert next_day.comparison.startswith("the first run of the day")
+
+
+def test_the_readme_gets_the_latest_full_run_that_is_not_void(
+    measured: results.Result, tmp_path: Path
+) -> None:
+    with pytest.raises(LookupError, match="none of the 0 results"):
+        results.latest_valid(tmp_path)
+    void = result(date="2026-11-21T11:00:00+00:00")
+    void.void = ["nginx"]
+    quick = result(date="2026-11-21T12:00:00+00:00")
+    quick.scope = "quick"
+    for each in (measured, void, quick):
+        results.save(each, tmp_path)
+    assert results.latest_valid(tmp_path) == measured
