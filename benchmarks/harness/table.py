@@ -156,8 +156,8 @@ def markdown(result: Result) -> str:
             f"Measured {result.date[:10]} at {result.revision} on {machine['cpu']} "
             f"({machine['cores']} cores), kernel {machine['kernel']}, over loopback: the gateway has one "
             f"core, origin and client share another; median of {settings.rounds} interleaved rounds of "
-            f"{settings.seconds:g} s, {settings.connections} kept-alive connections; largest spread between the rounds of a cell "
-            f"{max(spreads, default=0):.0%}. {versions}. Compare within the table only; "
+            f"{settings.seconds:g} s, {settings.connections} kept-alive connections; largest spread between "
+            f"the rounds of a cell {max(spreads, default=0):.0%}. {versions}. Compare within the table only; "
             "[method](benchmarks/README.md)."
         ),
     ]
