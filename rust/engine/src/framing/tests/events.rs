@@ -1,0 +1,177 @@
+//! Server-sent events: the public cases, and the splits that a CR invites.
+
+use std::ops::Range;
+
+use super::reference::{Dispatched, blocks, dispatched};
+use super::*;
+use crate::framing::event::{Event, parse};
+
+const MAX: usize = 8192;
+const EVENTS: Framing = Framing::Events { max_frame: MAX, blocks: false };
+const BLOCKS: Framing = Framing::Events { max_frame: MAX, blocks: true };
+
+/// The examples of the HTML standard and the format cases of web-platform-tests, shared with Python's tests.
+const CASES: &str = include_str!("../../../../../tests/data/sse_cases.json");
+
+/// What a page would be told of a block.
+pub(super) fn page_sees(block: &[u8], event: &Event) -> Dispatched {
+    let text = |range: &Range<usize>| String::from_utf8_lossy(&block[range.clone()]).into_owned();
+    let lines: Vec<String> = event.data.lines().map(text).collect();
+    Dispatched {
+        event: event.name.as_ref().map_or_else(|| "message".to_owned(), text),
+        data: lines.join("\n"),
+        id: event.id.as_ref().map(text),
+        retry: event.retry,
+    }
+}
+
+pub(super) fn dispatched_of(frames: &[Vec<u8>]) -> Vec<Dispatched> {
+    frames
+        .iter()
+        .map(|block| (block, parse(block)))
+        .filter(|(_, event)| event.dispatches())
+        .map(|(block, event)| page_sees(block, &event))
+        .collect()
+}
+
+fn expected(case: &serde_json::Value) -> Vec<Dispatched> {
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let events = case["events"].as_array().unwrap().iter();
+    events
+        .map(|event| Dispatched {
+            event: text(&event["event"]).unwrap(),
+            data: text(&event["data"]).unwrap(),
+            id: text(&event["id"]),
+            retry: event["retry"].as_u64(),
+        })
+        .collect()
+}
+
+#[test]
+fn the_public_cases_pass_however_they_are_split() {
+    let cases: Vec<serde_json::Value> = serde_json::from_str(CASES).unwrap();
+    assert!(cases.len() > 40);
+    for case in &cases {
+        let (name, input) = (&case["name"], case["input"].as_str().unwrap().as_bytes());
+        let expected = expected(case);
+        assert_eq!(dispatched(input), expected, "the reference disagrees with {name}");
+        let (frames, end) = cut_anyhow(&EVENTS, input);
+        assert_eq!(end, End::Clean);
+        assert_eq!(frames.len(), expected.len(), "{name}: a frame for each event and no other");
+        assert_eq!(dispatched_of(&frames), expected, "{name}");
+        let (frames, end) = cut_anyhow(&BLOCKS, input);
+        assert_eq!(end, End::Clean);
+        assert_eq!(dispatched_of(&frames), expected, "{name} as blocks");
+        assert_eq!(frames.concat(), input, "{name}: every byte is relayed");
+    }
+}
+
+#[test]
+fn a_block_keeps_its_bytes_and_its_blank_line() {
+    for (text, expected) in [
+        (&b"data:1\n\ndata:2\n\n"[..], &[&b"data:1\n\n"[..], b"data:2\n\n"][..]),
+        (b"data:1\r\n\r\n:c\r\n\r\n", &[b"data:1\r\n\r\n", b":c\r\n\r\n"]),
+        // A blank line that is a bare CR after a bare CR cuts at once; an LF after it is no line.
+        (b"a\r\r\nb\r\r\n", &[b"a\r\r", b"\nb\r\r", b"\n"]),
+        (b"a\r\r\n\nb\n\n", &[b"a\r\r", b"\n\nb\n\n"]),
+        (b"a\r\rb\r\r", &[b"a\r\r", b"b\r\r"]),
+        // After any other end of line, a CR waits for its LF.
+        (b"a\n\rb\n\r\nc\r\n\r", &[b"a\n\r", b"b\n\r\n", b"c\r\n\r"]),
+        (b"a\rb\n\r\n\r", &[b"a\rb\n\r\n", b"\r"]),
+        // Blank lines before a block lie at its front.
+        (b"\n\r\r\n\r\na\n\n\nb\n\n\n", &[b"\n\r\r\n\r\na\n\n", b"\nb\n\n", b"\n"]),
+        // A byte order mark at the start is no part of the first block, so that the block can be parsed alone.
+        (b"\xEF\xBB\xBFa\n\n\xEF\xBB\xBFb\n\n", &[b"\xEF\xBB\xBF", b"a\n\n", b"\xEF\xBB\xBFb\n\n"]),
+        (b"\xEF\xBBa\n\n", &[b"\xEF\xBBa\n\n"]),
+        (b"\xEF\xBB\n\n", &[b"\xEF\xBB\n\n"]),
+        // What is not finished is relayed as it is.
+        (b"a\n\nb\r", &[b"a\n\n", b"b\r"]),
+        (b"\xEF\xBB", &[b"\xEF\xBB"]),
+    ] {
+        assert_eq!(cut_anyhow(&BLOCKS, text), (frames(expected), End::Clean), "{}", text.escape_ascii());
+        assert_eq!(blocks(text), expected, "the reference disagrees: {}", text.escape_ascii());
+    }
+}
+
+#[test]
+fn only_blocks_with_data_are_events() {
+    let text = b"\xEF\xBB\xBF\n:c\n\nid:1\nretry:2\n\n\r\ndata\n\n\ndata:\n\ndat\n\ndata\0:\n\nxdata:\n\nid:2\ndata: x";
+    assert_eq!(cut_anyhow(&EVENTS, text), (frames(&[b"data\n\n", b"data:\n\n"]), End::Clean));
+    let text = b"data:1\r\r\ndata:2\r\r\n\ndata:3\n\r";
+    let expected: &[&[u8]] = &[b"data:1\r\r", b"data:2\r\r", b"data:3\n\r"];
+    assert_eq!(cut_anyhow(&EVENTS, text), (frames(expected), End::Clean));
+}
+
+#[test]
+fn a_bare_cr_stream_is_not_late_by_a_byte() {
+    POOL.with(|pool| {
+        for (text, cut_at) in
+            [("data:1\r\r", 8), ("data:1\n\r\n", 9), ("data:1\n\n", 8), ("data:1\r\n\r\n", 10)]
+        {
+            let mut cutter = Cutter::new(&EVENTS);
+            let mut slabs = Slabs::new(pool);
+            let at = text.bytes().position(|byte| {
+                cutter.push(slabs.slice(&[byte]));
+                cutter.next(pool).unwrap().is_some()
+            });
+            assert_eq!(at, Some(cut_at - 1), "{text:?}");
+        }
+    });
+}
+
+#[test]
+fn a_block_may_fill_its_maximum_and_not_pass_it() {
+    let framing = |blocks| Framing::Events { max_frame: 8, blocks };
+    for blocks in [false, true] {
+        let text = b"data:1\n\ndata:1\n\rdata:1\r\r";
+        let expected: &[&[u8]] = &[b"data:1\n\n", b"data:1\n\r", b"data:1\r\r"];
+        assert_eq!(cut_anyhow(&framing(blocks), text), (frames(expected), End::Clean));
+        for text in [&b"data:1\n\r\n"[..], b"data:12\n\n", b":comment\n\n", b"data:1234", b"\xEF\xBB1234567"]
+        {
+            assert_eq!(
+                cut_anyhow(&framing(blocks), text),
+                (vec![], End::TooLarge),
+                "{}",
+                text.escape_ascii()
+            );
+        }
+    }
+    // Blank lines count where they are delivered.
+    assert_eq!(cut_anyhow(&framing(true), b"\ndata:1\n\n"), (vec![], End::TooLarge));
+    assert_eq!(cut_anyhow(&framing(true), b"\n\n\n\n\n\n\n\n\n"), (vec![], End::TooLarge));
+    assert_eq!(cut_anyhow(&framing(false), b"\n\n\n\n\n\n\n\n\n\ndata:1\n\n").0, frames(&[b"data:1\n\n"]));
+    let tiny = Framing::Events { max_frame: 1, blocks: true };
+    assert_eq!(cut_anyhow(&tiny, b"\xEF\xBB\xBF\n"), (frames(&[b"\xEF\xBB\xBF", b"\n"]), End::Clean));
+    assert_eq!(cut_anyhow(&tiny, b"\xEF\xBB"), (vec![], End::TooLarge));
+}
+
+#[test]
+fn the_data_of_one_line_is_one_range() {
+    let block = b"event: add\ndata: one\nid: 7\n\n";
+    let event = parse(block);
+    assert_eq!(&block[event.data.only().unwrap().clone()], b"one");
+    assert_eq!(event.data.joined_len(), 3);
+    assert_eq!(&block[event.name.unwrap()], b"add");
+
+    let event = parse(b"data: one\ndata\ndata:  three\n\n");
+    assert_eq!(event.data.only(), None);
+    assert_eq!(event.data.lines().cloned().collect::<Vec<_>>(), [6..9, 14..14, 21..27]);
+    assert_eq!(event.data.joined_len(), "one\n\n three".len());
+}
+
+#[test]
+fn a_block_without_its_blank_line_is_not_dispatched() {
+    for unfinished in [&b"data:1"[..], b"data:1\n", b"data:1\r\n", b"data:1\r", b"", b"\n\ndata:1\n"] {
+        assert!(!parse(unfinished).dispatches(), "{}", unfinished.escape_ascii());
+    }
+    for finished in [&b"data:1\n\n"[..], b"data:1\r\r", b"data:1\r\n\r", b"\ndata:1\n\n", b"data\n\n"] {
+        assert!(parse(finished).dispatches(), "{}", finished.escape_ascii());
+    }
+    assert!(!parse(b":1\n\n").dispatches());
+}
+
+#[test]
+fn a_retry_beyond_64_bits_counts_as_missing() {
+    assert_eq!(parse(b"retry:18446744073709551615\n\n").retry, Some(u64::MAX));
+    assert_eq!(parse(b"retry:5\nretry:18446744073709551616\n\n").retry, Some(5));
+}
