@@ -1,8 +1,8 @@
 """Every setting of the engine and of the gateway: declared, explained and checked here and nowhere else.
 
-The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or as
-text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has no
-defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError, that names the field.
+The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or
+as text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has
+no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import Final
 
 from .exceptions import make_error
 
-__all__ = ["Flow", "Forwarding", "OriginLimits", "Pool", "Timeouts", "Tls", "parse_size"]
+__all__ = ["Flow", "Forwarding", "OriginLimits", "Pool", "Reads", "Timeouts", "Tls", "parse_size"]
 
 Size = int | str
 """Bytes, as a number or as text such as `"64KiB"`."""
@@ -56,7 +56,7 @@ def parse_size(size: Size) -> int:
     if match is None or unit is None:
         raise _no_size(size, "write bytes, or text such as '64KiB' or '256MiB'")
     whole, _, fraction = match[1].partition(".")
-    numerator, denominator = int(whole + fraction) * unit, 10 ** len(fraction)
+    numerator, denominator = int(whole + fraction) * unit, int("1" + "0" * len(fraction))
     if numerator % denominator:
         raise _no_size(size, "it is not a whole number of bytes")
     return numerator // denominator
@@ -141,7 +141,7 @@ class Pool:
     hysteresis_percent: int = 10
     """How far below a threshold the use must fall before the state relaxes, so that it does not flap."""
     prefault: Size = "4MiB"
-    """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 µs."""
+    """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 us."""
     huge_pages: bool = False
     """Ask for transparent huge pages. Off: they make an idle process look as large as its budget."""
     lock: bool = False
@@ -183,6 +183,26 @@ class Flow:
         _bytes(self, "ceiling", _PAGE)
         if parse_size(self.ceiling) < floor:
             raise _bad(self, "ceiling", f"must not be below floor, {floor} bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reads:
+    """How much memory one read of a body is offered; it adapts to what arrives between `least` and `most`."""
+
+    least: Size = "4KiB"
+    """Bytes at least: the smallest slab, which is what an idle or slow stream costs."""
+    unknown: Size = "16KiB"
+    """Bytes at the start of a body of unknown length: an event stream, or anything."""
+    known: Size = "64KiB"
+    """Bytes at the start of a body whose length is known, unless that is shorter."""
+    most: Size = "256KiB"
+    """Bytes at most: the largest slab. A socket seldom has more at a time."""
+
+    def __post_init__(self) -> None:
+        least = _bytes(self, "least", _PAGE, _REGION)
+        most = _bytes(self, "most", least, _REGION)
+        _bytes(self, "unknown", least, most)
+        _bytes(self, "known", least, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ class PenstockError(Exception):
     detail: str
     origin: str | None
 
-    def __init__(  # noqa: D107 (made by the engine only)
+    def __init__(
         self, detail: str, *, code: int, name: str, source: str, retryable: bool, origin: str | None = None
     ) -> None:
         at = "" if origin is None else f" (origin {origin})"
@@ -165,7 +165,7 @@ _BY_NAME: Final[dict[str, type[PenstockError]]] = {
 }
 
 
-def from_native(  # noqa: PLR0913, PLR0917 (the columns of the table, in its order)
+def from_native(
     code: int, name: str, kind: str, source: str, retryable: bool, detail: str, origin: str | None
 ) -> PenstockError:
     """Make the exception for an error of the engine. The native module calls this, and nobody else."""
@@ -186,7 +186,7 @@ def error_codes() -> tuple[ErrorCode, ...]:
 
 @cache
 def _rows() -> dict[str, ErrorCode]:
-    # Imported on first use: the native module looks up `from_native` here, and neither needs the other to load.
+    # Imported on first use: the native module looks `from_native` up here; neither needs the other to load.
     from . import _native  # noqa: PLC0415
 
     return {row[1]: ErrorCode(*row) for row in _native.error_table()}

@@ -1,0 +1,53 @@
+"""What became of a relay that did not end well, for logs.
+
+`relay` notes the failure on the request. A handler that raises after its head is logged by aiohttp with a
+traceback and without a line in the access log; `settle_failures` is the middleware for servers that want it
+the other way.
+"""
+
+import asyncio
+from typing import Final, NamedTuple
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from penstock.exceptions import PenstockError
+
+__all__ = ["FAILURE", "Failure", "note_failure", "settle_failures"]
+
+
+class Failure(NamedTuple):
+    """Why a relay did not end well."""
+
+    error: PenstockError
+    status: int | None
+    """The status that was relayed, or None if the failure came before."""
+
+
+FAILURE: Final = web.RequestKey("failure", Failure)
+"""Where `Gateway.relay` leaves the failure of a request."""
+
+# What nginx has made the custom for a client that left before the head. Nobody receives it.
+_CLIENT_LEFT: Final = 499
+
+
+def note_failure(request: web.BaseRequest, error: PenstockError, status: int | None) -> None:
+    """Leave `error` on `request`."""
+    request[FAILURE] = Failure(error, status)
+
+
+@web.middleware
+async def settle_failures(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Give a relay that was cut off its line in the access log, in place of aiohttp's traceback.
+
+    The outermost middleware of a server whose access log tells of `FAILURE`, as that of `penstock serve`
+    does. Nothing is sent: the connection has been ended, and the response returned here is for the log.
+    """
+    try:
+        return await handler(request)
+    except (PenstockError, asyncio.CancelledError):
+        failure = request.get(FAILURE)
+        transport = request.transport
+        if failure is None or not (transport is None or transport.is_closing()):
+            raise
+        return web.Response(status=failure.status or _CLIENT_LEFT)

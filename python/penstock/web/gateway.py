@@ -1,0 +1,230 @@
+"""The gateway: answers a request of an aiohttp application with what an origin answers.
+
+`Gateway.relay` is one request, phase by phase: the request goes up (`headers`, `upload`), the head comes
+down, the body follows frame by frame. It keeps three promises. What is relayed is the origin's, but for the
+fields of the hop. A body that did not arrive whole never ends as if it had. And neither side outlives the
+other: the upstream request is cancelled when the client leaves (`disconnect`), the client is cut off when the
+origin fails (`cutoff`).
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from multidict import CIMultiDict, istr
+
+from penstock.config import Forwarding, Timeouts
+from penstock.engine import Engine, default_engine, native_timeouts
+from penstock.exceptions import PenstockError, WindowHeldError, make_error
+from penstock.framing import Events
+from penstock.stream import FrameStream, Response
+
+from .cutoff import cut_off, flush
+from .disconnect import ClientLink
+from .failures import note_failure
+from .headers import RequestFields, response_fields
+from .problem import problem_response
+from .target import parse_origin, raw_target, replaced_target
+from .upload import Pieces, request_body
+
+__all__ = ["TENANT", "Gateway"]
+
+_CONTENT_TYPE: Final = istr(hdrs.CONTENT_TYPE)
+_CONTENT_ENCODING: Final = istr(hdrs.CONTENT_ENCODING)
+
+# How a relay ends when its client leaves: cancelled while it waits, or refused by the transport while it
+# writes.
+_LEAVING: Final = (PenstockError, ConnectionError, asyncio.CancelledError)
+
+_log: Final = logging.getLogger("penstock.web")
+
+TENANT: Final = web.RequestKey("tenant", str)
+"""Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
+
+
+class Gateway:
+    """An origin, and how requests are relayed to it.
+
+    Args:
+        origin: `http://host:port` or `https://host`; a path stands in front of the paths that are asked for.
+        engine: what fetches; by default the one that the process shares (`penstock.default_engine`).
+        forwarding: what each side is told of the other.
+        timeouts: limits on time in place of the engine's.
+        prefix: what stands in front of the origin's paths here and is not sent, such as `/live`.
+        max_event: the longest event of a text/event-stream that is relayed, in bytes.
+        unix: path of a Unix socket to reach the origin by.
+
+    Raises:
+        ConfigurationError: `origin` or `prefix` makes no URL.
+    """
+
+    def __init__(
+        self,
+        origin: str,
+        *,
+        engine: Engine | None = None,
+        forwarding: Forwarding | None = None,
+        timeouts: Timeouts | None = None,
+        prefix: str = "",
+        max_event: int | str = "1MiB",
+        unix: str | os.PathLike[str] | None = None,
+    ) -> None:
+        if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+            raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
+        self._origin = parse_origin(origin)
+        self._engine = engine
+        self._prefix = prefix
+        self._unix = None if unix is None else os.fspath(unix)
+        self._events = Events(max_frame=max_event, blocks=True)
+        self._timeouts = None if timeouts is None else native_timeouts(timeouts)
+        policy = forwarding or Forwarding()
+        self._fields = RequestFields(policy)
+        self._via = None if policy.via is None else tuple(f"1.{minor} {policy.via}" for minor in range(10))
+
+    async def relay(
+        self,
+        request: web.Request,
+        *,
+        path: str | None = None,
+        origin: str | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        timeouts: Timeouts | None = None,
+        tenant: str | None = None,
+    ) -> web.StreamResponse:
+        """Answer `request` with what the origin answers to it. A handler like any other.
+
+        A failure before the origin's head is answered with 502, 503 or 504 and a body of
+        application/problem+json (RFC 9457) that has the stable code of the failure.
+
+        Args:
+            request: what the client has sent. Nothing may have been sent back yet.
+            path: in place of the request's path, percent-encoded; with a `?` in place of its query as well.
+            origin: in place of the gateway's.
+            headers: fields to send to the origin in place of the client's; None keeps the client's back.
+            timeouts: limits on time in place of the gateway's.
+            tenant: on whose account this is; left at `request[penstock.web.TENANT]`, for logs.
+
+        Returns:
+            The response, relayed to its end, or the answer to a failure.
+
+        Raises:
+            PenstockError: the origin failed after its head was relayed. The client has been cut off so that
+                it cannot take what it has for the whole.
+            CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
+                cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
+                both sides have been cut off then.
+            ConfigurationError: `origin` makes no URL.
+            RequestError: `path` does not begin with a slash.
+        """
+        if tenant is not None:
+            request[TENANT] = tenant
+        where = self._origin if origin is None else parse_origin(origin)
+        target = None if path is None else replaced_target(request, where.base, path)
+        transport = request.transport
+        if transport is None:
+            gone = _client_gone(request, None)
+            raise asyncio.CancelledError from gone
+        link = ClientLink.of(transport)
+        link.task = asyncio.current_task()
+        body, length, decoded = request_body(request, link)
+        upstream: Response | None = None
+        response: web.StreamResponse | None = None
+        try:
+            engine = self._engine or default_engine()
+            upstream = engine.fetch(
+                engine.endpoint(where.scheme, where.host, where.port, self._unix),
+                request.method,
+                target or raw_target(request, where.base, self._prefix),
+                self._fields.build(request, _without_coding(headers) if decoded else headers),
+                body=body,
+                length=length,
+                timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
+            )
+            await upstream
+            response = self._head(upstream)
+            writer = await response.prepare(request)
+            assert writer is not None  # noqa: S101 (it is for a response that has ended)
+            frames = upstream.frames(self._events) if _is_event_stream(response.headers) else upstream
+            await _copy(frames, writer, transport)
+        except BaseException as error:
+            left = link.lost or transport.is_closing()
+            if upstream is not None:
+                await upstream.aclose()
+            status = None
+            if response is not None and request.writer.output_size:
+                status = response.status
+                cut_off(request, response)
+            if left and isinstance(error, _LEAVING):
+                gone = _client_gone(request, status)
+                raise asyncio.CancelledError from gone
+            if isinstance(error, PenstockError):
+                note_failure(request, error, status)
+                if status is None:
+                    _log.warning("%s %s: %s", request.method, request.raw_path, error)
+                    return problem_response(error)
+            raise
+        else:
+            return response
+        finally:
+            link.task = None
+            if isinstance(body, Pieces):
+                body.stop()
+
+    def _head(self, upstream: Response) -> web.StreamResponse:
+        via = None if self._via is None else self._via[upstream.version[1]]
+        fields = CIMultiDict(response_fields(upstream.raw_headers, via))
+        cls = web.StreamResponse if _CONTENT_TYPE in fields else _Untyped
+        return cls(status=upstream.status, reason=upstream.reason, headers=fields)
+
+
+class _Untyped(web.StreamResponse):
+    """A response without Content-Type: aiohttp would give it one, and browsers would believe it."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        self.headers.popall(_CONTENT_TYPE, None)
+
+
+async def _copy(frames: FrameStream, writer: AbstractStreamWriter, transport: asyncio.Transport) -> None:
+    """Write every frame; nothing but the transport holds one for longer than its write."""
+    write = writer.write
+    limits: tuple[int, int] | None = None
+    try:
+        while True:
+            try:
+                async for frame in frames:
+                    await write(memoryview(frame))
+                    del frame
+            except WindowHeldError:
+                # A slow client: all that the window allows waits in the transport.
+                if not transport.get_write_buffer_size():
+                    raise
+                limits = limits or transport.get_write_buffer_limits()
+                await flush(transport, writer)
+            else:
+                return
+    finally:
+        if limits is not None and not transport.is_closing():
+            transport.set_write_buffer_limits(limits[1], limits[0])
+
+
+def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
+    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
+    note_failure(request, error, status)
+    return error
+
+
+def _is_event_stream(headers: CIMultiDict[str]) -> bool:
+    content_type = headers.get(_CONTENT_TYPE)
+    if content_type is None or content_type[:17].lower() != "text/event-stream":
+        return False
+    # Coded events cannot be told apart, and are none of the gateway's business.
+    return _CONTENT_ENCODING not in headers
+
+
+def _without_coding(headers: Mapping[str, str | None] | None) -> Mapping[str, str | None]:
+    return {**(headers or {}), "Content-Encoding": None}

@@ -1,0 +1,102 @@
+"""Where a request goes: the origin's address, and the request target as the client wrote it.
+
+Nothing here is decoded or encoded again: the percent-encoding that the client chose reaches the origin. What
+the application has decided on must be what the origin resolves, so a path with dot segments, which the origin
+would resolve to another one, is refused.
+"""
+
+import re
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from aiohttp import web
+from yarl import URL
+
+from penstock.exceptions import make_error
+
+_SLASH: Final = r"(?:/|\\|%2f|%5c)"
+_DOT_SEGMENT: Final = re.compile(rf"{_SLASH}(?:\.|%2e){{1,2}}(?:{_SLASH}|$)", re.IGNORECASE | re.ASCII)
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*", re.ASCII)
+
+
+class Origin(NamedTuple):
+    """The parts of an origin's URL."""
+
+    scheme: str
+    host: str
+    port: int
+    base: str
+    """What stands in front of every path; no slash at its end."""
+
+
+@lru_cache(maxsize=1024)
+def parse_origin(origin: str) -> Origin:
+    """Take the URL of an origin apart.
+
+    Raises:
+        ConfigurationError: it is no absolute http or https URL, or has more than a host, a port and a path.
+    """
+    try:
+        url = URL(origin)
+        port = url.port
+    except (TypeError, ValueError) as error:
+        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no URL: {error}") from None
+    if url.scheme not in {"http", "https"} or not url.raw_host or port is None:
+        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: it must be like 'http://host:port'")
+    if url.raw_user or url.raw_password or url.raw_query_string or url.raw_fragment:
+        rule = "it can have a host, a port and a path, and nothing else"
+        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: {rule}")
+    return Origin(url.scheme, url.raw_host, port, url.raw_path.rstrip("/"))
+
+
+def raw_target(request: web.BaseRequest, base: str, prefix: str) -> str:
+    """The target to ask the origin for: the client's without `prefix`, behind `base`.
+
+    Raises:
+        RequestError: the client's target cannot be sent on.
+    """
+    target = request.raw_path
+    if not target.startswith("/"):
+        target = _origin_form(request.method, target)
+        if target == "*":
+            return target
+    _refuse_ambiguous(target)
+    if prefix:
+        rest = target.removeprefix(prefix)
+        if rest is target or rest[:1] not in {"", "/", "?"}:
+            raise make_error("BAD_REQUEST", f"the path does not begin with {prefix!r}, the gateway's prefix")
+        target = rest if rest.startswith("/") else "/" + rest
+    return base + target
+
+
+def replaced_target(request: web.BaseRequest, base: str, path: str) -> str:
+    """The target to ask the origin for when the application has said `path`.
+
+    Raises:
+        RequestError: `path` does not begin with a slash.
+    """
+    if not path.startswith("/"):
+        raise make_error("BAD_REQUEST", f"path is {path!r}; it must begin with '/'")
+    if "?" in path:
+        return base + path
+    _, mark, query = request.raw_path.partition("?")
+    return base + path + mark + query
+
+
+def _origin_form(method: str, target: str) -> str:
+    """The origin-form of another form of request target (RFC 9112 section 3.2)."""
+    if target == "*" and method == "OPTIONS":
+        return target
+    absolute = _ABSOLUTE.match(target)
+    if absolute is None:
+        raise make_error("BAD_REQUEST", f"the target of {method} is neither a path nor a URL")
+    rest = target[absolute.end() :]
+    return rest if rest.startswith("/") else "/" + rest
+
+
+def _refuse_ambiguous(target: str) -> None:
+    if "#" in target:
+        raise make_error("BAD_REQUEST", "the target has a fragment")
+    # The two tests are true of few paths and 20 times cheaper than the expression.
+    if ("/." in target or "%" in target or "\\" in target) and _DOT_SEGMENT.search(target.partition("?")[0]):
+        raise make_error("BAD_REQUEST", "the path has dot segments")
