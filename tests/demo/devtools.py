@@ -1,7 +1,8 @@
 """A headless Chromium driven over the DevTools protocol, as much of it as the tests of the page need.
 
-`open_browser` starts the program with a profile of its own and ends it; `Page` is its one tab. Nothing is polled from
-here: conditions are awaited inside the page, and what the page complains of is collected from the moment it is opened.
+`open_browser` starts the program with a profile of its own and ends it; `Page` is its one tab. Nothing is
+polled from here: conditions are awaited inside the page, and what the page complains of is collected from the
+moment it is opened.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from typing import Any
 
 import aiohttp
 
-# Without these a fresh Chromium asks its maker for components, experiments and QUIC, and a test must reach nobody.
+# Without these a fresh Chromium asks its maker for components, experiments and QUIC, and a test must reach
+# nobody.
 _FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -33,7 +35,7 @@ _LISTENING = re.compile(rb"DevTools listening on ws://([\d.:]+)/")
 
 
 class Page:
-    """One tab. Made by `open_browser`; `complaints` holds its console errors, exceptions and failed requests."""
+    """One tab, made by `open_browser`; `complaints` holds console errors, exceptions and failed requests."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self.complaints: list[str] = []
@@ -59,15 +61,17 @@ class Page:
 
     async def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression; a promise is awaited."""
-        answer = await self.command("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        answer = await self.command(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     async def until(self, condition: str, *, seconds: float) -> Any:
         """Wait until a JavaScript expression is true and return its value; fails after `seconds`."""
         watching = f"""new Promise((resolve) => {{
-            const look = () => {{ const value = ({condition}); value ? resolve(value) : setTimeout(look, 50); }};
-            look();
+            const look = () => {{ const value = ({condition}); value ? resolve(value) : setTimeout(look, 50);
+            }}; look();
         }})"""
         try:
             async with asyncio.timeout(seconds):
@@ -79,16 +83,21 @@ class Page:
             ) from None
 
     async def screenshot(self, width: int, height: int, *, scheme: str, target: Path) -> None:
-        """Write a PNG of the page at `width` x `height`, at two device pixels each, in a light or dark `scheme`."""
+        """Write a PNG of the page at `width` x `height`, twice as fine, in a light or dark `scheme`."""
         await self.command(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2, mobile=False
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2,
+            mobile=False,
         )
-        await self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        await self.command(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
+        )
         # A frame that was laid out at the new size has to be shown before it can be taken.
         await self.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         answer = await self.command("Page.captureScreenshot", format="png")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(base64.b64decode(answer["data"]))
+        _write(target, base64.b64decode(answer["data"]))
 
     async def listen(self) -> None:
         """Take in answers and events until the browser is gone."""
@@ -111,6 +120,11 @@ class Page:
             self.complaints.append(f"{event['entry']['text']} {event['entry'].get('url', '')}")
         elif method == "Network.loadingFailed" and not event.get("canceled"):
             self.complaints.append(f"a request failed: {event['errorText']}")
+
+
+def _write(target: Path, content: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
+
 from penstock.demo.live import WINDOW, LiveStream
 from penstock.demo.origin import MEDIA
 
@@ -74,7 +75,9 @@ def test_a_discontinuity_and_its_map_stand_right_before_the_first_segment_of_a_l
     assert playlist.count("#EXT-X-DISCONTINUITY\n") == 1
 
 
-def test_a_segment_keeps_its_discontinuity_number_while_the_window_slides(live: LiveStream, clock: Clock) -> None:
+def test_a_segment_keeps_its_discontinuity_number_while_the_window_slides(
+    live: LiveStream, clock: Clock
+) -> None:
     seen: dict[int, int] = {}
     for _ in range(4 * _RECORDED):
         playlist = live.playlist()
@@ -88,7 +91,9 @@ def test_a_segment_keeps_its_discontinuity_number_while_the_window_slides(live: 
     assert sorted(set(seen.values())) == [0, 1, 2, 3, 4]
 
 
-def test_a_segment_can_be_fetched_while_it_is_listed_and_a_while_after(live: LiveStream, clock: Clock) -> None:
+def test_a_segment_can_be_fetched_while_it_is_listed_and_a_while_after(
+    live: LiveStream, clock: Clock
+) -> None:
     clock.now += 100 * _SECONDS
     first, *_, last = _numbers(live.playlist())
     assert live.segment(last + 1) is None

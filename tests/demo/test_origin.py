@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+
 from penstock.demo.completion import ANSWERS, tokens
 from penstock.demo.origin import MEDIA, make_origin
 
@@ -31,8 +32,9 @@ def _asked(**more: Any) -> dict[str, Any]:
     return {"model": "a-model", "messages": [{"role": "user", "content": _QUESTION}], **more}
 
 
-@pytest.mark.asyncio
-async def test_playlists_and_segments_say_what_they_are_and_for_how_long(origin: aiohttp.ClientSession) -> None:
+async def test_playlists_and_segments_say_what_they_are_and_for_how_long(
+    origin: aiohttp.ClientSession,
+) -> None:
     async with origin.get("live/stream.m3u8") as response:
         assert response.content_type == "application/vnd.apple.mpegurl"
         assert "video.m3u8" in await response.text()
@@ -46,21 +48,20 @@ async def test_playlists_and_segments_say_what_they_are_and_for_how_long(origin:
         assert await response.read() in [each.read_bytes() for each in MEDIA.glob("*.m4s")]
 
 
-@pytest.mark.asyncio
 async def test_a_segment_answers_a_range(origin: aiohttp.ClientSession) -> None:
     async with origin.get("live/init.mp4", headers={"Range": "bytes=4-7"}) as response:
         assert response.status == 206
         assert await response.read() == b"ftyp"
 
 
-@pytest.mark.asyncio
-async def test_a_segment_that_is_not_made_yet_is_not_found_and_not_kept(origin: aiohttp.ClientSession) -> None:
+async def test_a_segment_that_is_not_made_yet_is_not_found_and_not_kept(
+    origin: aiohttp.ClientSession,
+) -> None:
     async with origin.get("live/segment-999999999.m4s") as response:
         assert response.status == 404
         assert response.headers["Cache-Control"] == "no-store"
 
 
-@pytest.mark.asyncio
 async def test_a_streamed_completion_is_the_answer_token_by_token(origin: aiohttp.ClientSession) -> None:
     async with origin.post("v1/chat/completions", json=_asked(stream=True)) as response:
         assert response.content_type == "text/event-stream"
@@ -77,7 +78,6 @@ async def test_a_streamed_completion_is_the_answer_token_by_token(origin: aiohtt
     assert chunks[-1]["usage"]["completion_tokens"] == len(tokens(ANSWERS[_QUESTION]))
 
 
-@pytest.mark.asyncio
 async def test_without_stream_the_completion_is_one_object(origin: aiohttp.ClientSession) -> None:
     async with origin.post("v1/chat/completions", json=_asked()) as response:
         answer = await response.json()
@@ -86,9 +86,10 @@ async def test_without_stream_the_completion_is_one_object(origin: aiohttp.Clien
     assert answer["choices"][0]["message"]["content"] == ANSWERS[_QUESTION]
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("body", ["{", "[]", "{}", '{"messages": []}', '{"messages": ["hello"]}'])
-async def test_what_is_no_completion_request_is_refused_with_a_reason(origin: aiohttp.ClientSession, body: str) -> None:
+async def test_what_is_no_completion_request_is_refused_with_a_reason(
+    origin: aiohttp.ClientSession, body: str
+) -> None:
     async with origin.post("v1/chat/completions", data=body) as response:
         assert response.status == 400
         error = (await response.json())["error"]

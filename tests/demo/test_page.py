@@ -10,11 +10,12 @@ import pytest
 
 from .devtools import Page, open_browser
 
-# A segment is two seconds long and playback starts at the beginning of one: four seconds later a boundary is passed.
+# A segment is two seconds long and playback starts at the beginning of one: four seconds later a boundary is
+# passed.
 _ADVANCE = 4.0
 
 
-@pytest.mark.asyncio
+@pytest.mark.timeout(240)
 async def test_the_page_plays_prints_and_measures(demo: str, chromium: str, tmp_path: Path) -> None:
     async with open_browser(chromium, tmp_path / "profile") as page:
         await page.open(demo)
@@ -28,7 +29,9 @@ async def test_the_page_plays_prints_and_measures(demo: str, chromium: str, tmp_
 
 
 async def _video_advances(page: Page) -> None:
-    began = await page.until("document.readyState == 'complete' && video.videoWidth && video.currentTime", seconds=30)
+    began = await page.until(
+        "document.readyState == 'complete' && video.videoWidth && video.currentTime", seconds=30
+    )
     assert await page.evaluate("[video.videoWidth, video.videoHeight]") == [480, 270]
     await page.until(f"video.currentTime > {began + _ADVANCE}", seconds=30)
     assert await page.evaluate("video.getVideoPlaybackQuality().totalVideoFrames") > _ADVANCE * 25 / 2
@@ -41,7 +44,8 @@ async def _tokens_arrive(page: Page) -> None:
     await page.until("answer.textContent.startsWith('A penstock is the gated pipe')", seconds=10)
     length = await page.evaluate("answer.textContent.length")
     await page.until(f"answer.textContent.length > {length} || Number(answers.textContent) > 0", seconds=10)
-    # The page counts an answer only when [DONE] came and the usage chunk names as many tokens as were printed.
+    # The page counts an answer only when [DONE] came and the usage chunk names as many tokens as were
+    # printed.
     await page.until("Number(answers.textContent) > 0", seconds=30)
 
 

@@ -5,13 +5,13 @@ import signal
 
 import aiohttp
 import pytest
+
 from penstock.demo import run
 from penstock.demo.origin import MEDIA
 
 from .process import running_demo
 
 
-@pytest.mark.asyncio
 async def test_the_video_that_comes_through_the_gateway_is_the_recorded_one(demo: str) -> None:
     async with aiohttp.ClientSession(demo) as session:
         async with session.get("live/init.mp4") as response:
@@ -23,7 +23,6 @@ async def test_the_video_that_comes_through_the_gateway_is_the_recorded_one(demo
     assert figures["pool"]["state"] == "open"
 
 
-@pytest.mark.asyncio
 async def test_nothing_on_the_page_comes_from_elsewhere(demo: str) -> None:
     async with aiohttp.ClientSession(demo) as session, session.get("") as response:
         assert response.headers["Content-Security-Policy"].startswith("default-src 'self'")
@@ -31,18 +30,19 @@ async def test_nothing_on_the_page_comes_from_elsewhere(demo: str) -> None:
     assert "//" not in page
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
 async def test_a_signal_ends_it_cleanly_while_an_answer_is_being_told(number: signal.Signals) -> None:
-    async with running_demo() as (process, url), aiohttp.ClientSession(url) as session:
-        async with session.get("v1/chat/completions") as response:
-            assert await response.content.readline()
-            process.send_signal(number)
-            async with asyncio.timeout(10):
-                assert await process.wait() == 0
+    async with (
+        running_demo() as (process, url),
+        aiohttp.ClientSession(url) as session,
+        session.get("v1/chat/completions") as response,
+    ):
+        assert await response.content.readline()
+        process.send_signal(number)
+        async with asyncio.timeout(10):
+            assert await process.wait() == 0
 
 
-@pytest.mark.asyncio
 @pytest.mark.parametrize("listen", ["8080", "127.0.0.1:", ":8080", "127.0.0.1:70000", "127.0.0.1:http"])
 async def test_an_address_that_is_none_is_refused_by_name(listen: str) -> None:
     with pytest.raises(ValueError, match="not HOST:PORT"):

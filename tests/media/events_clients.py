@@ -1,8 +1,8 @@
 """The readers of the load test: `python events_clients.py URL STREAMS EVENTS`.
 
-Reads all streams at once, each to its end, and compares every event with the one that has to come next. Prints how
-many events were right as the last line; the first thing wrong with each stream goes to standard error, and the status
-is then 1.
+Reads all streams at once, each to its end, and compares every event with the one that has to come next.
+Prints how many events were right as the last line; the first thing wrong with each stream goes to standard
+error, and the status is then 1.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ async def read(session: aiohttp.ClientSession, url: str, stream: int, events: in
     """Read one stream; returns how many events came, each at its place.
 
     Raises:
-        ValueError: an event is missing, repeated, out of order or changed, or there are fewer or more than `events`.
-        aiohttp.ClientError: the stream could not be had, or was cut short.
+        ValueError: an event is missing, repeated, out of order or changed, or there are fewer or more than
+        `events`. aiohttp.ClientError: the stream could not be had, or was cut short.
     """
     rest = b""
     number = 0
@@ -38,13 +38,15 @@ async def read(session: aiohttp.ClientSession, url: str, stream: int, events: in
 async def main(url: str, streams: int, events: int) -> int:
     """Read all streams and report; returns the exit status."""
     connector = aiohttp.TCPConnector(limit=0)
-    async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=None)) as session:
+    async with aiohttp.ClientSession(
+        connector=connector, timeout=aiohttp.ClientTimeout(total=None)
+    ) as session:
         reading = (read(session, url, stream, events) for stream in range(streams))
         results = await asyncio.gather(*reading, return_exceptions=True)
     for stream, result in enumerate(results):
         if isinstance(result, BaseException):
-            print(f"stream {stream}: {result!r}", file=sys.stderr)
-    print(sum(each for each in results if isinstance(each, int)))
+            print(f"stream {stream}: {result!r}", file=sys.stderr)  # noqa: T201 (how it reports)
+    print(sum(each for each in results if isinstance(each, int)))  # noqa: T201 (how it reports)
     return int(any(isinstance(each, BaseException) for each in results))
 
 

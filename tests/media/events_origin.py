@@ -1,8 +1,8 @@
 """An origin of event streams for the load test: `python events_origin.py STREAMS EVENTS PER_SECOND`.
 
-`/events/N` is stream N. None begins before all STREAMS are asked for, so that they are all live at once; each then
-sends EVENTS numbered events at PER_SECOND and ends. `/asked` tells how many have been asked for so far. Prints its
-URL when it listens.
+`/events/N` is stream N. None begins before all STREAMS are asked for, so that they are all live at once; each
+then sends EVENTS numbered events at PER_SECOND and ends. `/asked` tells how many have been asked for so far.
+Prints its URL when it listens.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class Streams:
         self._per_second = per_second
         self._asked = 0
 
-    async def asked(self, request: web.Request) -> web.Response:
+    async def asked(self, _request: web.Request) -> web.Response:
         """How many streams have been asked for."""
         return web.Response(text=str(self._asked))
 
@@ -53,7 +53,7 @@ async def main(streams: int, events: int, per_second: float) -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, backlog=streams).start()
     host, port = runner.addresses[0]
-    print(f"http://{host}:{port}", flush=True)
+    print(f"http://{host}:{port}", flush=True)  # noqa: T201 (how it tells its port)
     await asyncio.Event().wait()
 
 

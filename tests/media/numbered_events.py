@@ -1,7 +1,7 @@
 """Server-sent events that can be told apart: stream and number give every byte of each.
 
-Shared by the two programs of the load test, so that the reader checks bytes and not a summary of them. Lengths and
-shapes vary, so that events end anywhere in a read and no two neighbours have one length.
+Shared by the two programs of the load test, so that the reader checks bytes and not a summary of them.
+Lengths and shapes vary, so that events end anywhere in a read and no two neighbours have one length.
 """
 
 

@@ -21,7 +21,7 @@ CONTAINERS = {
 
 
 def on_demand(ffmpeg: str, container: str, seconds: int) -> tuple[str, ...]:
-    """The command that packages `seconds` of test stream as `main.m3u8` and `media.m3u8` in the working directory."""
+    """The command that packages `seconds` of test stream in the working directory as `main.m3u8`."""
     return (
         *(ffmpeg, "-nostdin", "-v", "error", *_SOURCES, "-t", str(seconds), *_CODECS),
         *("-f", "hls", "-hls_time", "2", "-hls_playlist_type", "vod", "-master_pl_name", "main.m3u8"),
@@ -30,7 +30,7 @@ def on_demand(ffmpeg: str, container: str, seconds: int) -> tuple[str, ...]:
 
 
 def live(ffmpeg: str, container: str, seconds: int) -> tuple[str, ...]:
-    """The command that writes a sliding `live.m3u8` in real time, `seconds` long, and closes it with an end list."""
+    """The command that writes a sliding `live.m3u8` in real time, and ends it after `seconds`."""
     sources = tuple(part for each in (_SOURCES[:4], _SOURCES[4:]) for part in ("-re", *each))
     return (
         *(ffmpeg, "-nostdin", "-v", "error", *sources, "-t", str(seconds), *_CODECS),

@@ -1,7 +1,7 @@
 """Other people's programs that these tests need, and the rule for a machine that lacks one.
 
-In CI a missing program is a failure, so that no proof is skipped without anybody noticing; on a developer's machine
-it is a skip that says what to install.
+In CI a missing program is a failure, so that no proof is skipped without anybody noticing; on a developer's
+machine it is a skip that says what to install.
 """
 
 import asyncio
@@ -43,7 +43,9 @@ async def output_of(*command: str, directory: Path | None = None, seconds: float
         if process.returncode is None:
             process.kill()
             await process.wait()
-    assert process.returncode == 0, f"{command} ended with {process.returncode}: {complaints.decode(errors='replace')}"
+    assert process.returncode == 0, (
+        f"{command} ended with {process.returncode}: {complaints.decode(errors='replace')}"
+    )
     # The programs run here are told to speak of errors only, so that whatever they say is one.
     assert complaints == b"", f"{command} complained: {complaints.decode(errors='replace')}"
     return output.decode()

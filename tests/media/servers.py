@@ -1,7 +1,7 @@
 """Servers as processes of their own: `penstock serve`, and nginx as an origin.
 
-Each is a context manager that yields when the server can be connected to and ends it after the block. Neither has a
-port of its own choosing: penstock is asked for port 0 and says what it got, nginx is handed a socket.
+Each is a context manager that yields when the server can be connected to and ends it after the block. Neither
+has a port of its own choosing: penstock is asked for port 0 and says what it got, nginx is handed a socket.
 """
 
 import asyncio
@@ -49,41 +49,47 @@ async def running_gateway(origin: str, *options: str) -> AsyncIterator[str]:
 
     After the block it is told to terminate, and has to end with status 0.
     """
-    command = (sys.executable, "-m", "penstock", "serve", "--origin", origin, "--listen", "127.0.0.1:0", *options)
+    command = (
+        sys.executable,
+        "-m",
+        "penstock",
+        "serve",
+        "--origin",
+        origin,
+        "--listen",
+        "127.0.0.1:0",
+        *options,
+    )
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
-    said: list[bytes] = []
-    hearing: asyncio.Task[None] | None = None
+    hearing: asyncio.Task[bytes] | None = None
     try:
         async with asyncio.timeout(30):
-            url = await _announced(process.stderr, said)
+            url = await _announced(process.stderr)
         # Heard to the end, so that a full pipe cannot hold it up.
-        hearing = asyncio.create_task(_hear(process.stderr, said))
+        hearing = asyncio.create_task(process.stderr.read())
         yield url
         process.terminate()
         async with asyncio.timeout(30):
-            status = await process.wait()
-            await hearing
-        assert status == 0, f"penstock serve ended with {status}: {b''.join(said).decode(errors='replace')}"
+            assert await process.wait() == 0
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
         if hearing is not None:
-            hearing.cancel()
+            # Shown by pytest with a test that fails, and by it alone.
+            sys.stderr.write((await hearing).decode(errors="replace"))
 
 
-async def _announced(stderr: asyncio.StreamReader, said: list[bytes]) -> str:
+async def _announced(stderr: asyncio.StreamReader) -> str:
+    said: list[bytes] = []
     async for line in stderr:
         said.append(line)
         if found := _LISTENING.search(line):
             return found[1].decode()
-    raise AssertionError(f"penstock serve ended before it listened: {b''.join(said).decode(errors='replace')}")
-
-
-async def _hear(stderr: asyncio.StreamReader, said: list[bytes]) -> None:
-    async for line in stderr:
-        said.append(line)
+    raise AssertionError(
+        f"penstock serve ended before it listened: {b''.join(said).decode(errors='replace')}"
+    )
 
 
 @asynccontextmanager
@@ -102,8 +108,8 @@ async def running_nginx(program: str, root: Path, run: Path) -> AsyncIterator[st
         user = "user root;" if os.geteuid() == 0 else ""
         configuration = run / "nginx.conf"
         configuration.write_text(_NGINX.format(user=user, run=run, root=root, address=address))
-        # nginx takes over the socket that it finds in NGINX, as it does in an upgrade of its program: no port is
-        # guessed, and connections that come before it is ready wait in the backlog.
+        # nginx takes over the socket that it finds in NGINX, as it does in an upgrade of its program: no port
+        # is guessed, and connections that come before it is ready wait in the backlog.
         process = await asyncio.create_subprocess_exec(
             *(program, "-p", str(run), "-e", "stderr", "-c", str(configuration)),
             env={**os.environ, "NGINX": f"{listening.fileno()};"},

@@ -43,7 +43,7 @@ async def origin() -> AsyncIterator[str]:
         await process.wait()
 
 
-@pytest.mark.asyncio
+@pytest.mark.timeout(_SECONDS + 90)
 async def test_every_reader_gets_every_event_in_order_and_once(origin: str) -> None:
     async with running_gateway(origin) as url:
         readers = (sys.executable, str(_HERE / "events_clients.py"), url, str(_STREAMS), str(_EVENTS))

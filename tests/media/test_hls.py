@@ -1,4 +1,4 @@
-"""Real media through `penstock serve`: HLS that ffmpeg made and nginx serves, byte for byte and frame for frame."""
+"""Real media through `penstock serve`: HLS that ffmpeg made and nginx serves, by byte and by frame."""
 
 import asyncio
 import hashlib
@@ -40,11 +40,14 @@ async def gateway(root: Path, tmp_path: Path) -> AsyncIterator[str]:
     """The URL of a penstock in front of an nginx in front of `root`."""
     run = tmp_path / "nginx"
     run.mkdir()
-    async with running_nginx(require("nginx", package="nginx"), root, run) as origin, running_gateway(origin) as url:
+    async with (
+        running_nginx(require("nginx", package="nginx"), root, run) as origin,
+        running_gateway(origin) as url,
+    ):
         yield url
 
 
-@pytest.mark.asyncio
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("container", CONTAINERS)
 async def test_a_recorded_minute_comes_through_byte_for_byte_and_frame_for_frame(
     container: str, ffmpeg: str, ffprobe: str, root: Path, gateway: str
@@ -52,13 +55,18 @@ async def test_a_recorded_minute_comes_through_byte_for_byte_and_frame_for_frame
     await output_of(*on_demand(ffmpeg, container, _SECONDS), directory=root)
     async with aiohttp.ClientSession() as session:
         fetched = await _fetch_all(session, f"{gateway}/main.m3u8")
-    made = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in root.iterdir()}
+    made = _digests(root)
     assert len(made) >= 2 + _SECONDS // 2
     assert fetched == made
 
     through = await output_of(*counting(ffprobe, f"{gateway}/media.m3u8"))
     assert f"h264,{_SECONDS * PICTURES_PER_SECOND}" in through
     assert through == await output_of(*counting(ffprobe, root / "media.m3u8"))
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    """The SHA-256 of each file, by name."""
+    return {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in directory.iterdir()}
 
 
 async def _fetch_all(session: aiohttp.ClientSession, playlist: str) -> dict[str, str]:
@@ -79,7 +87,7 @@ async def _fetch_all(session: aiohttp.ClientSession, playlist: str) -> dict[str,
     return digests
 
 
-@pytest.mark.asyncio
+@pytest.mark.timeout(120)
 async def test_ffmpeg_plays_a_live_stream_to_its_end(ffmpeg: str, root: Path, gateway: str) -> None:
     async with asyncio.timeout(_LIVE_SECONDS + 45), asyncio.TaskGroup() as group:
         for container in CONTAINERS:
@@ -105,6 +113,6 @@ async def _play_live(ffmpeg: str, container: str, root: Path, gateway: str) -> N
 
 async def _appears(path: Path, producing: asyncio.Task[str]) -> None:
     """Return when `path` exists; what ends before it made it is at fault."""
-    while not path.exists():
+    while not path.exists():  # noqa: ASYNC240 (nobody else waits for this loop)
         assert not producing.done(), f"ffmpeg ended without {path.name}: {producing.result()}"
         await asyncio.sleep(0.02)

@@ -1,7 +1,7 @@
 """The demo: an embedded origin, the gateway in front of it, and a page that shows both at work.
 
-`run` is what `penstock demo` calls. The application here is what a user of penstock would write: its routes are
-`Gateway.relay`, beside a page and a handler of its own.
+`run` is what `penstock demo` calls. The application here is what a user of penstock would write: its routes
+are `Gateway.relay`, beside a page and a handler of its own.
 """
 
 import asyncio
@@ -26,11 +26,16 @@ STATIC = Path(__file__).with_name("static")
 _ENGINE = web.AppKey("engine", Engine)
 _PROBE = web.AppKey("probe", LatencyProbe)
 
-# Live video runs for ever and an answer for a quarter of a minute; who presses Ctrl-C in a demo waits for neither.
+# Live video runs for ever and an answer for a quarter of a minute; who presses Ctrl-C in a demo waits for
+# neither.
 _SHUTDOWN_SECONDS = 1.0
 
-# blob: is how Media Source Extensions hand a stream to the video element; all else comes from this very server.
-_PAGE_HEADERS = {"Content-Security-Policy": "default-src 'self'; media-src 'self' blob:", "Cache-Control": "no-cache"}
+# blob: is how Media Source Extensions hand a stream to the video element; all else comes from this very
+# server.
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; media-src 'self' blob:",
+    "Cache-Control": "no-cache",
+}
 
 
 def make_app(gateway: Gateway, engine: Engine, probe: LatencyProbe) -> web.Application:
@@ -71,8 +76,10 @@ async def run(listen: str) -> None:
             probe = LatencyProbe()
             app = make_app(Gateway(str(origin), engine=engine), engine, probe)
             url = await stack.enter_async_context(_serving(app, host, port))
-            await stack.enter_async_context(_running(probe, str(origin / "probe"), str(_reachable(url) / "probe")))
-            print(_welcome(url, origin), flush=True)
+            await stack.enter_async_context(
+                _running(probe, str(origin / "probe"), str(_reachable(url) / "probe"))
+            )
+            print(_welcome(url, origin), flush=True)  # noqa: T201 (whoever started it reads this)
             await stop.wait()
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):
@@ -131,7 +138,7 @@ def _welcome(url: URL, origin: URL) -> str:
     )
 
 
-async def _page(request: web.Request) -> web.FileResponse:
+async def _page(_request: web.Request) -> web.FileResponse:
     return web.FileResponse(STATIC / "index.html", headers=_PAGE_HEADERS)
 
 
@@ -140,5 +147,5 @@ async def _figures(request: web.Request) -> web.Response:
     return web.json_response(answer, headers={"Cache-Control": "no-store"})
 
 
-async def _questions(request: web.Request) -> web.Response:
+async def _questions(_request: web.Request) -> web.Response:
     return web.json_response(list(ANSWERS))

@@ -1,8 +1,8 @@
 """A chat completion that needs no model: written answers, told token by token.
 
-Owns the answers and the wire shape (the chunks of an OpenAI chat completion); `penstock.demo.origin` puts it on HTTP.
-The shape is the one that gateways for language models carry all day: many events of some two hundred bytes, a usage
-chunk, and a last `data: [DONE]`.
+Owns the answers and the wire shape (the chunks of an OpenAI chat completion); `penstock.demo.origin` puts it
+on HTTP. The shape is the one that gateways for language models carry all day: many events of some two hundred
+bytes, a usage chunk, and a last `data: [DONE]`.
 """
 
 import json
@@ -16,31 +16,34 @@ TOKENS_PER_SECOND = 20
 
 ANSWERS = {
     "What is a penstock?": (
-        "A penstock is the gated pipe between a reservoir and a turbine. This one stands between an origin and its "
-        "viewers. The gate is an ordinary aiohttp application: it says who may see what, and from where. The pipe is "
-        "an engine written in Rust: it fetches, holds and frames the bytes, in a pool that never grows past its "
-        "budget.\n\nYou are looking at both. The picture beside this text and the text itself left the same small "
+        "A penstock is the gated pipe between a reservoir and a turbine. This one stands between an "
+        "origin and its viewers. The gate is an ordinary aiohttp application: it says who may see what, "
+        "and from where. The pipe is an engine written in Rust: it fetches, holds and frames the bytes, "
+        "in a pool that never grows past its budget.\n\n"
+        "You are looking at both. The picture beside this text and the text itself left the same small "
         "origin, and came through the same gateway."
     ),
     "Where do the bytes go?": (
-        "From the origin's socket into a slab of the pool, and from that slab to your socket. Python is shown a "
-        "memoryview of the slab, asks aiohttp to write it, and lets go; penstock makes no copy of it on the way. "
-        "When the last view is dropped the slab goes back to the pool.\n\nA viewer who reads slowly holds on to a "
-        "few slabs, and no more: the engine stops reading from that origin until some of them come back. Nobody else "
-        "notices."
+        "From the origin's socket into a slab of the pool, and from that slab to your socket. Python is "
+        "shown a memoryview of the slab, asks aiohttp to write it, and lets go; penstock makes no copy of "
+        "it on the way. When the last view is dropped the slab goes back to the pool.\n\n"
+        "A viewer who reads slowly holds on to a few slabs, and no more: the engine stops reading from "
+        "that origin until some of them come back. Nobody else notices."
     ),
     "What if the origin breaks?": (
-        "Then you are told, and told exactly. Every stage has a limit of its own: resolving, connecting, the first "
-        "byte, the pause between two reads. Whatever runs out ends in an error with a stable number, such as 0x102 "
-        "for a read that timed out, and in a 502, 503 or 504 if the answer had not begun.\n\nIf it had begun, the "
-        "connection is broken off, so that half a segment can never be taken for a whole one."
+        "Then you are told, and told exactly. Every stage has a limit of its own: resolving, connecting, "
+        "the first byte, the pause between two reads. Whatever runs out ends in an error with a stable "
+        "number, such as 0x102 for a read that timed out, and in a 502, 503 or 504 if the answer had not "
+        "begun.\n\n"
+        "If it had begun, the connection is broken off, so that half a segment can never be taken for a "
+        "whole one."
     ),
 }
 """Question to answer. What is asked and not found here is answered with the first."""
 
 
 def tokens(text: str) -> list[str]:
-    """Cut `text` into pieces of at most six letters with the white space before them, as tokenizers do roughly."""
+    """Cut `text` into pieces of at most six letters and the white space before them."""
     return re.findall(r"\s*\S{1,6}", text)
 
 

@@ -1,9 +1,10 @@
 """The page's figures: the engine's own counters and the measured latency, as JSON.
 
-Called by `penstock.demo.app` once a second for each page that is open. Everything here is read, nothing is counted:
-totals stay totals, and the page takes rates from them.
+Called by `penstock.demo.app` once a second for each page that is open. Everything here is read, nothing is
+counted: totals stay totals, and the page takes rates from them.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from penstock import EngineStats
@@ -19,7 +20,7 @@ def figures(stats: EngineStats, latency: Latency) -> dict[str, Any]:
         "streams": stats.streams,
         "bytes_received": stats.bytes_received,
         "wakeups": stats.wakeups,
-        "connections": dict(stats.connections),
+        "origins": {name: asdict(each) for name, each in stats.origins.items()},
         "pool": {
             "budget": pool.budget,
             "state": pool.state,

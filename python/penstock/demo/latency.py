@@ -2,11 +2,11 @@
 
 Owned by `penstock.demo.app`, which keeps one probe running for the life of the application.
 
-Why a pair of requests, and not the age of a stamp that the origin puts on an event: a stamp read in the browser
-compares two clocks that need not be the same machine's, and counts the browser as well. Here one small answer is
-fetched straight from the origin and once more through the gateway, over kept-alive connections, by the same client on
-the same clock. Both halves pay for client and origin alike, so that their difference is the gateway: the hop to it,
-its handler, and the engine.
+Why a pair of requests, and not the age of a stamp that the origin puts on an event: a stamp read in the
+browser compares two clocks that need not be the same machine's, and counts the browser as well. Here one
+small answer is fetched straight from the origin and once more through the gateway, over kept-alive
+connections, by the same client on the same clock. Both halves pay for client and origin alike, so that their
+difference is the gateway: the hop to it, its handler, and the engine.
 """
 
 import asyncio
@@ -52,8 +52,8 @@ class LatencyProbe:
         if not self._pairs:
             return Latency(None, None, None, 0)
         direct, through = zip(*self._pairs, strict=True)
-        # The median of the differences, not the difference of the medians: the halves of a pair are milliseconds
-        # apart, so that what disturbs the machine for longer falls on both and cancels out.
+        # The median of the differences, not the difference of the medians: the halves of a pair are
+        # milliseconds apart, so that what disturbs the machine for longer falls on both and cancels out.
         added = [after - before for before, after in self._pairs]
         return Latency(_median_ms(direct), _median_ms(through), _median_ms(added), len(self._pairs))
 

@@ -1,9 +1,9 @@
 """A recorded HLS set played as a live stream, in a loop without end.
 
-Owns the arithmetic from the clock to the playlist; `penstock.demo.origin` puts it on HTTP. Segment `n` of the live
-stream is recorded segment `n` modulo the length of the set. Invariants: media sequence numbers never fall, every
-segment named in a playlist can be fetched, and it stays fetchable for as long after it has left the playlist as
-RFC 8216 §6.2.2 asks.
+Owns the arithmetic from the clock to the playlist; `penstock.demo.origin` puts it on HTTP. Segment `n` of the
+live stream is recorded segment `n` modulo the length of the set. Invariants: media sequence numbers never
+fall, every segment named in a playlist can be fetched, and it stays fetchable for as long after it has left
+the playlist as RFC 8216 §6.2.2 asks.
 """
 
 import math
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 WINDOW = 6
-"""Segments in the live playlist: twice the three from the end at which a client may start (RFC 8216 §6.3.3)."""
+"""Segments in the live playlist: clients start three from the end (RFC 8216 §6.3.3), and may fall behind."""
 
 
 class LiveStream:
@@ -30,7 +30,7 @@ class LiveStream:
     def __init__(self, directory: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._paths, self.segment_seconds = _read_recording(directory / "media.m3u8")
         self._clock = clock
-        # The stream is as old as one full window, so that the first viewer need not wait for the window to fill.
+        # The stream is as old as one full window, so that the first viewer need not wait for it to fill.
         age = timedelta(seconds=WINDOW * self.segment_seconds)
         self._began_at = clock() - age.total_seconds()
         self._began_on = datetime.now(UTC) - age
@@ -55,8 +55,8 @@ class LiveStream:
         ]
         for number in range(first, produced):
             if self._starts_loop(number):
-                # Timestamps restart here, so a client has to be told; a MAP holds up to the next one, and stating it
-                # again right after the discontinuity is what players are tested against.
+                # Timestamps restart here, so a client has to be told; a MAP holds up to the next one, and
+                # stating it again right after the discontinuity is what players are tested against.
                 lines += ["#EXT-X-DISCONTINUITY", '#EXT-X-MAP:URI="init.mp4"']
             began = self._began_on + timedelta(seconds=number * self.segment_seconds)
             lines += [
@@ -68,7 +68,7 @@ class LiveStream:
 
     def segment(self, number: int) -> Path | None:
         """The file behind segment `number`, or None if it is not made yet or has expired."""
-        # RFC 8216 §6.2.2: for one segment's length plus the longest playlist's after it has left the playlist.
+        # RFC 8216 §6.2.2: after it has left, for its own length plus that of the longest playlist.
         oldest = self._produced - WINDOW - (WINDOW + 1)
         if max(oldest, 0) <= number < self._produced:
             return self._paths[number % len(self._paths)]
@@ -80,7 +80,7 @@ class LiveStream:
     def _discontinuities_before(self, number: int) -> int:
         """Discontinuity tags that have left the playlist when it begins with segment `number`.
 
-        A tag leaves with its segment, so the one that stands at `number` itself is not counted (RFC 8216 §6.2.2).
+        A tag leaves with its segment, so the one at `number` itself is not counted (RFC 8216 §6.2.2).
         """
         return max(number - 1, 0) // len(self._paths)
 

@@ -1,7 +1,7 @@
 """The demo's origin: a live HLS stream and a chat completion, on plain aiohttp.
 
-It knows nothing of penstock, so that what the gateway in front of it shows is what it would show in front of any
-origin. Made by `penstock.demo.app` and by the tests of the page.
+It knows nothing of penstock, so that what the gateway in front of it shows is what it would show in front of
+any origin. Made by `penstock.demo.app` and by the tests of the page.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ _LIVE = web.AppKey("live", LiveStream)
 _PLAYLIST_TYPE = "application/vnd.apple.mpegurl"  # RFC 8216 §4
 _MODEL = "penstock-demo"
 
-# What a player has to know before it fetches anything else: avc1.4D4015 is H.264 Main at level 2.1, mp4a.40.2 AAC-LC.
+# What a player has to know before it fetches anything else: avc1.4D4015 is H.264 Main at level 2.1, mp4a.40.2
+# AAC-LC.
 _MULTIVARIANT = """\
 #EXTM3U
 #EXT-X-VERSION:7
@@ -45,19 +46,19 @@ def make_origin() -> web.Application:
     return app
 
 
-async def _multivariant(request: web.Request) -> web.Response:
+async def _multivariant(_request: web.Request) -> web.Response:
     headers = {"Cache-Control": "public, max-age=60"}
     return web.Response(text=_MULTIVARIANT, content_type=_PLAYLIST_TYPE, headers=headers)
 
 
 async def _playlist(request: web.Request) -> web.Response:
-    # A new segment can be due at any moment, and max-age counts whole seconds: half a segment's worth of staleness on
-    # every hop adds up to a viewer who stalls.
+    # A new segment can be due at any moment, and max-age counts whole seconds: half a segment's worth of
+    # staleness on every hop adds up to a viewer who stalls.
     headers = {"Cache-Control": "no-cache"}
     return web.Response(text=request.app[_LIVE].playlist(), content_type=_PLAYLIST_TYPE, headers=headers)
 
 
-async def _initialisation(request: web.Request) -> web.FileResponse:
+async def _initialisation(_request: web.Request) -> web.FileResponse:
     return _immutable(MEDIA / "init.mp4")
 
 
@@ -116,9 +117,13 @@ async def _asked(request: web.Request) -> tuple[str, str, bool]:
     messages = body.get("messages") if isinstance(body, dict) else None
     if not isinstance(messages, list) or not messages or not all(isinstance(each, dict) for each in messages):
         raise ValueError("'messages' must be a list with at least one message")
-    return str(messages[-1].get("content", "")), str(body.get("model", _MODEL)), bool(body.get("stream", False))
+    return (
+        str(messages[-1].get("content", "")),
+        str(body.get("model", _MODEL)),
+        bool(body.get("stream", False)),
+    )
 
 
-async def _probe(request: web.Request) -> web.Response:
+async def _probe(_request: web.Request) -> web.Response:
     """The smallest useful answer, for `penstock.demo.latency`."""
     return web.Response(text="ok\n", headers={"Cache-Control": "no-store"})
