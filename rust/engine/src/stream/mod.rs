@@ -8,10 +8,12 @@
 
 mod channel;
 mod feed;
+pub(crate) mod reading;
 mod window;
 
 pub use channel::{Delivery, Stream, channel};
 pub use feed::Feed;
+pub use reading::ReadSizes;
 pub use window::FlowConfig;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

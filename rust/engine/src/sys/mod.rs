@@ -4,6 +4,7 @@
 //! invariant that its own SAFETY lines rely on.
 #![expect(unsafe_code, reason = "the one module that may; each block names who guarantees it")]
 
+pub(crate) mod descriptor;
 pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod mapping;

@@ -1,0 +1,26 @@
+//! Settings of descriptors that std has no call for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Lets reads of `descriptor` return at once. The flag belongs to the open file, so whoever shares it sees it too.
+pub(crate) fn set_nonblocking(descriptor: &impl AsFd) -> io::Result<()> {
+    let fd = descriptor.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open (it is borrowed), and the call takes no pointers.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    // SAFETY: as above.
+    if flags < 0 || unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// What a pipe is asked to hold: a raw picture of 1920×1080 (6.2 MB) then takes 6 reads instead of 95. In bytes.
+const PIPE: libc::c_int = 1024 * 1024;
+
+/// Asks for a larger pipe. Does nothing to other descriptors or where the kernel's limit for this user is reached:
+/// reads are then smaller and still right.
+pub(crate) fn enlarge_pipe(descriptor: &impl AsFd) {
+    // SAFETY: the descriptor is open (it is borrowed), and the call takes no pointers.
+    unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) };
+}
