@@ -129,10 +129,10 @@ class Gateway:
             gone = _client_gone(request, None)
             raise asyncio.CancelledError from gone
         link = ClientLink.of(transport)
-        link.task = asyncio.current_task()
         body, length, decoded = request_body(request, link)
         upstream: Response | None = None
         response: web.StreamResponse | None = None
+        link.task = asyncio.current_task()
         try:
             engine = self._engine or default_engine()
             upstream = engine.fetch(
