@@ -4,8 +4,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 
-use tokio::io::unix::AsyncFd;
-
 use super::{Intake, file};
 use crate::error::{Code, Result};
 use crate::sys::descriptor;
@@ -32,7 +30,7 @@ pub(super) async fn read_pipe(source: File, intake: &mut Intake) -> Result<()> {
     let failed = |error: io::Error| Code::FileFailed.error(format!("cannot read the descriptor: {error}"));
     descriptor::set_nonblocking(&source).map_err(failed)?;
     descriptor::enlarge_pipe(&source);
-    let source = AsyncFd::register(source).map_err(failed)?;
+    let source = descriptor::watch(source).map_err(failed)?;
     loop {
         // Credit first, then the source, and memory only when there is something to put into it.
         intake.feed.room().await?;

@@ -1,7 +1,10 @@
 //! Settings of descriptors that std has no call for.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+
+use tokio::io::unix::AsyncFd;
 
 /// Lets reads of `descriptor` return at once. The flag belongs to the open file, so whoever shares it sees it too.
 pub(crate) fn set_nonblocking(descriptor: &impl AsFd) -> io::Result<()> {
@@ -23,4 +26,10 @@ const PIPE: libc::c_int = 1024 * 1024;
 pub(crate) fn enlarge_pipe(descriptor: &impl AsFd) {
     // SAFETY: the descriptor is open (it is borrowed), and the call takes no pointers.
     unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) };
+}
+
+/// Makes `file` something that a task can wait for.
+pub(crate) fn watch(file: File) -> io::Result<AsyncFd<File>> {
+    // SAFETY: a File owns its descriptor, returns the same one for as long as it lives, and is moved in whole.
+    unsafe { AsyncFd::register(file) }.map_err(Into::into)
 }
