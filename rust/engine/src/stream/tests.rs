@@ -171,7 +171,7 @@ fn a_consumer_that_holds_its_whole_window_and_awaits_more_is_told() {
 fn whoever_holds_one_frame_can_await_the_next_however_large_it_is() {
     let Pair { pool, feed, stream, .. } = pair();
     let mut context = Context::from_waker(Waker::noop());
-    feed.push_raw(slice(&pool, &[0; 100_000])).unwrap();
+    feed.push_raw(slice(&pool, &vec![0; 100_000])).unwrap();
     assert!(feed.poll_room(&mut context).is_pending(), "queued is not held");
     let held = take(&stream);
     assert!(feed.poll_room(&mut context).is_ready());
