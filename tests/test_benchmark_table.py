@@ -15,9 +15,9 @@ from harness.measurement import Cell, Round
 from harness.settings import FULL
 
 
-def rounds(*cpu_us: float, errors: tuple[str, ...] = ()) -> list[Round]:
+def rounds(*cpu_us: float, other_cpu: float = 0.0, errors: tuple[str, ...] = ()) -> list[Round]:
     """One round of 1,000 requests of 64 KiB for each figure."""
-    return [Round(1000, 1000 << 16, 5.0, value / 1000, 100.0, 900.0, 0.0, errors) for value in cpu_us]
+    return [Round(1000, 1000 << 16, 5.0, value / 1000, 100.0, 900.0, other_cpu, errors) for value in cpu_us]
 
 
 def result(*cells: Cell, date: str = "2026-11-21T10:00:00+00:00", **absent: str) -> results.Result:
@@ -110,6 +110,15 @@ def test_a_peer_off_its_median_of_the_day_voids_the_run() -> None:
     assert steady.void == []
     assert slow.void == ["nginx segment-64k: 40.0 μs is +29% off the day's 31.0 μs"]
     assert "VOID RUN: nginx" in table.terminal(slow)
+
+
+def test_a_busy_machine_voids_a_run_and_does_not_make_the_median_of_the_day() -> None:
+    busy = result(Cell("nginx", "segment-64k", rounds(90, 90, 90, other_cpu=0.5)))
+    results.judge(busy, [])
+    assert busy.void == ["other programs used 50% of the two cores (median of the rounds)"]
+    later = result(Cell("nginx", "segment-64k", rounds(30)), date="2026-11-21T11:00:00+00:00")
+    results.judge(later, [busy])
+    assert later.void == []
 
 
 def test_neither_penstock_nor_another_day_voids_a_run() -> None:

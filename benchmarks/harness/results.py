@@ -24,7 +24,7 @@ from harness.settings import Settings
 DIRECTORY = BENCHMARKS / "results"
 SCHEMA = 1
 DEVIATION = 0.25
-# More of the two cores than this in other programs' hands is worth a line in the report.
+# More of the two cores than this in other programs' hands, and a round counts as disturbed.
 DISTURBED = 0.10
 METHOD = (
     "Each gateway is pinned to one core, origin and client share another. CPU is the gateway's user + system "
@@ -101,9 +101,10 @@ def now() -> str:
 
 
 def judge(result: Result, others: list[Result]) -> None:
-    """Compare each peer with its own median of the day and set `void` and `comparison` on `result`.
+    """Set `void` and `comparison`: was the machine ours, and is each peer near its median of the day?
 
-    `others` are the results so far; those of another day or machine are left out.
+    `others` are the results so far; those of another day or machine are left out, and so are disturbed
+    rounds.
     """
     same_day = [
         other
@@ -112,7 +113,11 @@ def judge(result: Result, others: list[Result]) -> None:
         and other.machine == result.machine
         and other.date != result.date
     ]
+    shares = [round_.other_cpu for cell in result.cells for round_ in cell.rounds]
+    disturbed = median(shares) if shares else 0.0
     result.void = []
+    if disturbed > DISTURBED:
+        result.void.append(f"other programs used {disturbed:.0%} of the two cores (median of the rounds)")
     if not same_day:
         result.comparison = (
             "the first run of the day on this machine: no peer has a median to be compared with"
@@ -126,8 +131,16 @@ def judge(result: Result, others: list[Result]) -> None:
         if cell.cpu_us is None or peer is None or peer.own:
             continue
         cells = [other.cell(cell.gateway, cell.workload) for other in (*same_day, result)]
-        rounds = [round_.cpu_us for known in cells if known and known.void is None for round_ in known.rounds]
-        of_day = median(value for value in rounds if value is not None)
+        undisturbed = [
+            round_.cpu_us
+            for known in cells
+            if known and known.void is None
+            for round_ in known.rounds
+            if round_.cpu_us is not None and round_.other_cpu <= DISTURBED
+        ]
+        if not undisturbed:
+            continue
+        of_day = median(undisturbed)
         deviation = cell.cpu_us / of_day - 1
         if abs(deviation) > DEVIATION:
             figures = f"{cell.cpu_us:.1f} μs is {deviation:+.0%} off the day's {of_day:.1f} μs"
