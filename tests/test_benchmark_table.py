@@ -22,6 +22,7 @@ def rounds(*cpu_us: float, other_cpu: float = 0.0, errors: tuple[str, ...] = ())
 
 def result(*cells: Cell, date: str = "2026-11-21T10:00:00+00:00", **absent: str) -> results.Result:
     machine = {"kernel": "6.18", "architecture": "x86_64", "cpu": "EPYC", "cores": "2"}
+    machine["python"] = "3.11.2 (main, Apr 28 2025, 14:11:48) [GCC 12.2.0]"
     versions = {"nginx": "nginx version: nginx/1.22.1", "go": "go version go1.26.8 linux/amd64"}
     return results.Result(date, "full", FULL, machine, versions, "abc1234", absent, list(cells), [], "")
 
@@ -73,7 +74,7 @@ def test_the_spread_is_that_of_the_rounds(measured: results.Result) -> None:
 
 
 def test_versions_are_numbers(measured: results.Result) -> None:
-    assert "nginx 1.22.1, go 1.26.8" in table.markdown(measured)
+    assert "Python 3.11.2, nginx 1.22.1, go 1.26.8." in table.markdown(measured)
 
 
 def test_render_replaces_only_what_is_between_the_markers() -> None:

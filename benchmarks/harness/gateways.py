@@ -130,7 +130,7 @@ def _program_version(program: str, argument: str) -> Callable[[], dict[str, str]
 def _package_versions(*packages: str) -> Callable[[], dict[str, str]]:
     def versions() -> dict[str, str]:
         _python(*packages)
-        return {package: version(package) for package in packages} | {"python": sys.version}
+        return {package: version(package) for package in packages}
 
     return versions
 

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +70,8 @@ def machine() -> dict[str, str]:
         "architecture": platform.machine(),
         "cpu": models[0].partition(":")[2].strip() if models else "unknown",
         "cores": str(os.cpu_count()),
+        # With its build: another interpreter is another machine to the Python gateways.
+        "python": sys.version,
     }
 
 

@@ -135,12 +135,26 @@ def _event_rows(result: Result) -> list[list[str]]:
     return rows
 
 
+def _circumstances(result: Result) -> str:
+    settings, machine = result.settings, result.machine
+    spreads = [cell.spread for cell in result.cells if cell.spread is not None]
+    versions = {"Python": machine["python"]} | result.versions
+    sentences = (
+        f"Measured {result.date[:10]} at {result.revision}",
+        f"on {machine['cpu']} ({machine['cores']} cores), kernel {machine['kernel']}, over loopback:",
+        "the gateway has one core, origin and client share another;",
+        f"median of {settings.rounds} interleaved rounds of {settings.seconds:g} s,",
+        f"{settings.connections} kept-alive connections;",
+        f"largest spread between the rounds of a cell {max(spreads, default=0):.0%}.",
+        ", ".join(f"{name} {_bare(name, version)}" for name, version in versions.items()) + ".",
+        "Compare within the table only; [method](benchmarks/README.md).",
+    )
+    return " ".join(sentences)
+
+
 def markdown(result: Result) -> str:
     """Return the README's tables. The words around them name the machine, the date and the spread."""
-    spreads = [cell.spread for cell in result.cells if cell.spread is not None]
-    settings, machine = result.settings, result.machine
-    streams = f"{settings.streams:,} of {settings.events_per_second} events/s each"
-    versions = ", ".join(f"{name} {_bare(name, version)}" for name, version in result.versions.items())
+    streams = f"{result.settings.streams:,} of {result.settings.events_per_second} events/s each"
     lines = [
         "Relay of an uncached segment, CPU μs per request (in parentheses: of aiohttp + uvloop's)",
         "",
@@ -152,14 +166,7 @@ def markdown(result: Result) -> str:
         "",
         *_markdown(["", "μs/event", "of by chunk", "of by line", "p99 latency, ms"], _event_rows(result)),
         "",
-        (
-            f"Measured {result.date[:10]} at {result.revision} on {machine['cpu']} "
-            f"({machine['cores']} cores), kernel {machine['kernel']}, over loopback: the gateway has one "
-            f"core, origin and client share another; median of {settings.rounds} interleaved rounds of "
-            f"{settings.seconds:g} s, {settings.connections} kept-alive connections; largest spread between "
-            f"the rounds of a cell {max(spreads, default=0):.0%}. {versions}. Compare within the table only; "
-            "[method](benchmarks/README.md)."
-        ),
+        _circumstances(result),
     ]
     return "\n".join(lines)
 
