@@ -1,5 +1,6 @@
-// Package event is the one format that the origin writes and the client checks: an event stream's event of exactly
-// Size bytes in the shape of a chat completion's chunk, with its place in the stream and the time of its sending.
+// Package event is the one format that the origin writes and the client checks: an event of exactly Size bytes, with
+// its place in the stream and the time of its sending. It has the shape of a chat completion's chunk: one line of data
+// and an empty line, so a gateway that works line by line handles two per event.
 package event
 
 import (
@@ -12,7 +13,7 @@ const Size = 200
 
 // Numbers have a fixed width and therefore a fixed place.
 const (
-	head   = "event: completion.chunk\ndata: {\"sequence\": "
+	head   = "data: {\"sequence\": "
 	middle = ", \"sent_ns\": "
 	tail   = ", \"delta\": \""
 	end    = "\"}\n\n"
