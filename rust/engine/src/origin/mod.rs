@@ -1,1 +1,43 @@
-//! Fetching from origins over HTTP/1.1.
+//! The origin client: HTTP/1.1 over TCP, Unix sockets and TLS, from a pool of kept-alive connections.
+//!
+//! [`fetch`] carries out one [`Request`] and puts the response into a [`crate::stream::Feed`]; [`Origins`] keeps the
+//! connections of one engine thread. Whoever drives an engine thread may call them, nobody else. The invariants: a
+//! connection serves again only if both messages on it ended exactly at their boundary; every wait has a limit with
+//! a code of its own; what a consumer does not take is not read; dropping the consumer closes the connection.
+//!
+//! ```text
+//!   fetch ─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
+//!     │
+//!     ├─ connect ─ resolve, tls
+//!     └─ exchange ─ head, upload, reader ─ connection ─ socket
+//! ```
+
+mod connect;
+mod connection;
+mod endpoint;
+mod exchange;
+mod failure;
+mod fetch;
+mod head;
+mod limits;
+mod origins;
+mod place;
+mod read_size;
+mod reader;
+mod request;
+mod resolve;
+mod socket;
+mod stats;
+mod sweep;
+mod tls;
+mod upload;
+mod watch;
+
+pub use endpoint::{Endpoint, Scheme};
+pub use fetch::fetch;
+pub use limits::{OriginLimits, Timeouts};
+pub use origins::Origins;
+pub use read_size::ReadSizes;
+pub use request::{Request, RequestBody};
+pub use stats::{Counts, EndpointStats, OriginStats};
+pub use tls::{Roots, Tls};

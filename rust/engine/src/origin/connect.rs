@@ -1,0 +1,205 @@
+//! Opens a connection: resolve, connect to the address that answers first, and TLS, each within its own limit.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::{Instant, sleep};
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::connection::{Connection, Transport};
+use super::endpoint::{Endpoint, Scheme};
+use super::limits::{Timeouts, within};
+use super::resolve::resolve;
+use super::socket::Socket;
+use super::tls::Tls;
+use crate::error::{Code, Result};
+use crate::stream::Timings;
+
+/// After this long the next address is tried beside the ones before (RFC 8305, section 8).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// A new connection to `endpoint`. What each stage took is written to `timings`.
+pub(super) async fn open(
+    endpoint: &Endpoint,
+    tls: &Tls,
+    timeouts: &Timeouts,
+    timings: &mut Timings,
+) -> Result<Connection> {
+    let socket = if let Some(path) = endpoint.unix() {
+        let started = Instant::now();
+        let socket = within(timeouts.connect, Code::ConnectTimeout, "connecting", unix(path)).await?;
+        timings.connect = started.elapsed();
+        socket
+    } else {
+        let started = Instant::now();
+        let addresses =
+            within(timeouts.resolve, Code::ResolveTimeout, "resolving the name", resolve(endpoint)).await?;
+        timings.resolve = started.elapsed();
+        let started = Instant::now();
+        let stream = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await?;
+        timings.connect = started.elapsed();
+        Socket::Tcp(stream)
+    };
+    let transport = match endpoint.scheme() {
+        Scheme::Http => Transport::Plain(socket),
+        Scheme::Https => {
+            let started = Instant::now();
+            let handshake = handshake(endpoint, tls, socket);
+            let transport = within(timeouts.tls, Code::TlsTimeout, "the TLS handshake", handshake).await?;
+            timings.tls = started.elapsed();
+            transport
+        }
+    };
+    Ok(Connection::new(transport))
+}
+
+async fn unix(path: &Path) -> Result<Socket> {
+    let stream = UnixStream::connect(path).await;
+    stream
+        .map(Socket::Unix)
+        .map_err(|error| Code::ConnectFailed.error(format!("{}: {error}", path.display())))
+}
+
+async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Transport> {
+    let connector = tls.connector().await?;
+    // For an address no SNI is sent (RFC 6066, section 3), but the certificate must name it.
+    let name = ServerName::try_from(endpoint.host().to_owned())
+        .map_err(|_| Code::TlsFailed.error(format!("no certificate can name {:?}", endpoint.host())))?;
+    let stream = connector.connect(name, socket).await;
+    stream
+        .map(|stream| Transport::Tls(Box::new(stream)))
+        .map_err(|error| Code::TlsFailed.error(error.to_string()))
+}
+
+type Attempt = Pin<Box<dyn Future<Output = std::result::Result<TcpStream, String>> + Send>>;
+
+/// Happy eyeballs (RFC 8305, section 5): each address gets a head start on the next; the first to answer wins and
+/// the other attempts are dropped.
+async fn race(addresses: Vec<SocketAddr>) -> Result<TcpStream> {
+    let mut addresses = addresses.into_iter();
+    let mut attempts: Vec<Attempt> = Vec::new();
+    let mut failures: Vec<String> = Vec::new();
+    let mut stagger = pin!(sleep(STAGGER));
+    std::future::poll_fn(|context| {
+        loop {
+            let mut failed = false;
+            let mut index = 0;
+            while index < attempts.len() {
+                match attempts[index].as_mut().poll(context) {
+                    Poll::Ready(Ok(stream)) => return Poll::Ready(Ok(stream)),
+                    Poll::Ready(Err(failure)) => {
+                        failures.push(failure);
+                        drop(attempts.remove(index));
+                        failed = true;
+                    }
+                    Poll::Pending => index += 1,
+                }
+            }
+            if !(failed || attempts.is_empty() || stagger.as_mut().poll(context).is_ready()) {
+                return Poll::Pending;
+            }
+            match addresses.next() {
+                Some(address) => {
+                    attempts.push(Box::pin(attempt(address)));
+                    stagger.as_mut().reset(Instant::now() + STAGGER);
+                }
+                None if attempts.is_empty() => {
+                    return Poll::Ready(Err(Code::ConnectFailed.error(failures.join("; "))));
+                }
+                None => return Poll::Pending,
+            }
+        }
+    })
+    .await
+}
+
+async fn attempt(address: SocketAddr) -> std::result::Result<TcpStream, String> {
+    connect(address).await.map_err(|error| format!("{address}: {error}"))
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    // A port of this machine that nobody listens on can be drawn as our own: TCP then connects to itself.
+    if stream.local_addr()? == stream.peer_addr()? {
+        return Err(io::ErrorKind::ConnectionRefused.into());
+    }
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket as Plain, Type};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A listener whose queue is full, so that the kernel leaves further attempts without an answer.
+    fn silent() -> (Plain, SocketAddr, Vec<Plain>) {
+        let listener = Plain::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        listener.listen(0).unwrap();
+        let address = listener.local_addr().unwrap().as_socket().unwrap();
+        let fillers = (0..4).map(|_| {
+            let filler = Plain::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            filler.set_nonblocking(true).unwrap();
+            let _ = filler.connect(&address.into());
+            filler
+        });
+        let fillers = fillers.collect();
+        (listener, address, fillers)
+    }
+
+    fn refusing() -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_costs_only_the_head_start() {
+        let (_listener, silent, _fillers) = silent();
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let started = Instant::now();
+        let stream = race(vec![silent, good.local_addr().unwrap()]).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), good.local_addr().unwrap());
+        assert!(started.elapsed() >= STAGGER, "the first address was not given its head start");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_starts_the_next_attempt_at_once() {
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let started = Instant::now();
+        race(vec![refusing(), refusing(), good.local_addr().unwrap()]).await.unwrap();
+        assert!(started.elapsed() < STAGGER, "a refused attempt was waited for");
+    }
+
+    #[tokio::test]
+    async fn when_all_fail_each_is_named() {
+        let (one, two) = (refusing(), refusing());
+        let error = race(vec![one, two]).await.unwrap_err();
+        assert_eq!(error.code(), Code::ConnectFailed);
+        for address in [one, two] {
+            assert!(error.detail().contains(&address.to_string()), "{error} does not name {address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_limit_covers_all_addresses() {
+        let (_listener, silent, _fillers) = silent();
+        let limit = Some(Duration::from_millis(20));
+        let error =
+            within(limit, Code::ConnectTimeout, "connecting", race(vec![silent, silent])).await.unwrap_err();
+        assert_eq!(error.code(), Code::ConnectTimeout);
+    }
+
+    #[tokio::test]
+    async fn small_writes_are_not_held_back() {
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        assert!(race(vec![good.local_addr().unwrap()]).await.unwrap().nodelay().unwrap());
+    }
+}

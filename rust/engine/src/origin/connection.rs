@@ -1,0 +1,166 @@
+//! One connection: the socket, TLS if there is any, and how bytes get from it into memory that somebody else owns.
+//!
+//! Everything is polled through `&self`, so that a request body can be sent while its response is being read; the
+//! lock inside is never contended, because both halves are polled by one task. Plain HTTP reads with one `recv`
+//! straight into the caller's memory; TLS decrypts into it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+use tokio_rustls::client::TlsStream;
+
+use super::socket::Socket;
+use crate::sync::{Mutex, lock};
+
+#[derive(Debug)]
+pub(super) enum Transport {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
+
+/// A connection, in use or idle.
+#[derive(Debug)]
+pub(super) struct Connection {
+    inner: Mutex<Inner>,
+    tls: bool,
+    /// When it was opened.
+    pub(super) opened: Instant,
+    /// Requests that were sent on it.
+    pub(super) requests: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    transport: Transport,
+    /// TLS may hold plaintext that the socket will not announce again.
+    plaintext: bool,
+    /// An error that was met behind bytes; told at the next read.
+    failure: Option<io::Error>,
+}
+
+/// What an idle connection did instead of keeping quiet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unrest {
+    /// It ended, well or not.
+    Closed,
+    /// It brought bytes that nobody asked for.
+    Bytes,
+}
+
+impl Connection {
+    pub(super) fn new(transport: Transport) -> Self {
+        let tls = matches!(transport, Transport::Tls(_));
+        let inner = Mutex::new(Inner { transport, plaintext: false, failure: None });
+        Self { inner, tls, opened: Instant::now(), requests: 0 }
+    }
+
+    /// Whether what is read has been decrypted, and thereby copied.
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls
+    }
+
+    /// Ready when a read is worth taking memory for. It may still find nothing.
+    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let inner = lock(&self.inner);
+        if inner.plaintext || inner.failure.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        inner.transport.socket().poll_read_ready(context)
+    }
+
+    /// Reads into `memory`: 0 is the end. Over TLS as many records as are there and fit.
+    pub(super) fn poll_read(&self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
+        lock(&self.inner).poll_read(context, memory)
+    }
+
+    /// Writes what the socket takes of `parts`.
+    pub(super) fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut lock(&self.inner).transport {
+            Transport::Plain(socket) => Pin::new(socket).poll_write_vectored(context, parts),
+            Transport::Tls(stream) => Pin::new(stream).poll_write_vectored(context, parts),
+        }
+    }
+
+    /// Ready when everything that was written is with the kernel.
+    pub(super) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut lock(&self.inner).transport {
+            Transport::Plain(_) => Poll::Ready(Ok(())),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    /// Watches an idle connection: pending as long as it keeps quiet. Session tickets of TLS are taken in.
+    pub(super) fn poll_unrest(&self, context: &mut Context<'_>) -> Poll<Unrest> {
+        let read = ready!(lock(&self.inner).poll_read(context, &mut [0]));
+        Poll::Ready(if matches!(read, Ok(1..)) { Unrest::Bytes } else { Unrest::Closed })
+    }
+
+    /// Asks the kernel, and not what the runtime last heard from it, whether the connection still keeps quiet: one
+    /// system call, for requests that cannot be sent a second time.
+    pub(super) fn is_quiet(&self) -> bool {
+        let peeked = lock(&self.inner).transport.socket().peek();
+        // Over TLS bytes may be a session ticket.
+        matches!(&peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+            || (self.tls && matches!(peeked, Ok(1..)))
+    }
+}
+
+impl Transport {
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::Plain(socket) => socket,
+            Self::Tls(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+impl Inner {
+    fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(memory);
+        match &mut self.transport {
+            // A read that does not fill the buffer tells the runtime that the socket is drained, which saves the
+            // `recv` that would only say so.
+            Transport::Plain(socket) => {
+                ready!(Pin::new(socket).poll_read(context, &mut buffer))?;
+                Poll::Ready(Ok(buffer.filled().len()))
+            }
+            Transport::Tls(_) => self.poll_read_records(context, &mut buffer),
+        }
+    }
+
+    /// TLS gives one record of at most 16 KiB at a time; a slab is worth more than one.
+    fn poll_read_records(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(failure) = self.failure.take() {
+            return Poll::Ready(Err(failure));
+        }
+        let Transport::Tls(stream) = &mut self.transport else { unreachable!("only TLS has records") };
+        self.plaintext = true;
+        loop {
+            let before = buffer.filled().len();
+            match Pin::new(&mut *stream).poll_read(context, buffer) {
+                Poll::Ready(Ok(())) if buffer.filled().len() > before && buffer.remaining() > 0 => {}
+                Poll::Ready(Ok(())) => return Poll::Ready(Ok(buffer.filled().len())),
+                Poll::Ready(Err(failure)) if before > 0 => {
+                    self.failure = Some(failure);
+                    return Poll::Ready(Ok(before));
+                }
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Pending => {
+                    self.plaintext = false;
+                    return if before > 0 { Poll::Ready(Ok(before)) } else { Poll::Pending };
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! One request and its response on one connection.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection::Connection;
+use super::head::HeadReader;
+use super::limits::{OriginLimits, Timeouts};
+use super::read_size::{ReadSize, ReadSizes};
+use super::reader::{Read, Reader};
+use super::upload::{Progress, Upload, alongside};
+use crate::error::{Code, Error, Result};
+use crate::pool::{Pool, Purpose, Slice};
+use crate::stream::{Ending, Feed, ResponseHead, Timings};
+use crate::wire::{Body, Decoder, Head, body_of, keeps_alive};
+
+/// A frame of at least this many bytes gets memory of its own, read to its exact end: a copy of less costs about
+/// what the additional system call does.
+const OWN_MEMORY: usize = 16 * 1024;
+
+/// What an exchange needs to know.
+#[derive(Debug)]
+pub(super) struct Terms<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) limits: &'a OriginLimits,
+    pub(super) timeouts: &'a Timeouts,
+    pub(super) reads: ReadSizes,
+    pub(super) method: &'a str,
+    /// The stages before.
+    pub(super) timings: Timings,
+    pub(super) reused: bool,
+}
+
+/// How a response came to its end.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) ending: Ending,
+    /// Both messages ended at their boundary and nobody minds another.
+    pub(super) reusable: bool,
+}
+
+/// Why it did not.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) error: Error,
+    /// The connection ended without a byte of a response, as one does that the origin had given up while it was idle.
+    pub(super) unanswered: bool,
+}
+
+/// Sends and receives. Dropping the future closes the connection once its owner drops it.
+pub(super) async fn exchange(
+    connection: &Connection,
+    upload: &mut Upload,
+    terms: &Terms<'_>,
+    feed: &Feed,
+) -> std::result::Result<Done, Failure> {
+    let progress = Progress::default();
+    let started = Instant::now();
+    let mut reader = Reader::new(connection, terms.pool);
+    let mut head = HeadReader::new(terms, started);
+    let outcome = alongside(upload, connection, &progress, head.read(&mut reader, &progress)).await;
+    let (response, rest, first_byte) = outcome.map_err(|error| Failure {
+        unanswered: !head.has_begun() && matches!(error.code(), Code::OriginReset | Code::OriginClosed),
+        error,
+    })?;
+    progress.answered();
+    let answered = Instant::now();
+    let result: Result<Done> = async {
+        let body = body_of(&response, terms.method)?;
+        let keep = keeps_alive(&response);
+        if !keep && response.status >= 400 {
+            // The origin has said no and will not read on (RFC 9112, section 9.6).
+            upload.abandon();
+        }
+        publish(response, terms, first_byte, feed);
+        let mut receiver = Receiver { reader, terms, feed, decoder: Decoder::new(body, terms.limits.body) };
+        alongside(upload, connection, &progress, receiver.receive(body, rest)).await?;
+        let trailers = receiver.decoder.trailers().to_vec();
+        Ok(Done {
+            reusable: keep && receiver.decoder.is_done() && upload.is_complete(),
+            ending: Ending { body: answered.elapsed(), trailers },
+        })
+    }
+    .await;
+    result.map_err(|error| Failure { error, unanswered: false })
+}
+
+fn publish(head: Head, terms: &Terms<'_>, first_byte: Duration, feed: &Feed) {
+    let timings = Timings { first_byte, ..terms.timings };
+    feed.set_head(ResponseHead { head, timings, reused: terms.reused });
+}
+
+/// Takes the body from the connection to the feed.
+struct Receiver<'a> {
+    reader: Reader<'a>,
+    terms: &'a Terms<'a>,
+    feed: &'a Feed,
+    decoder: Decoder,
+}
+
+impl Receiver<'_> {
+    /// `rest` came in the same read as the end of the head.
+    async fn receive(&mut self, body: Body, rest: Slice) -> Result<()> {
+        let mut size = ReadSize::new(self.terms.reads, self.decoder.remaining());
+        let mut pieces = Vec::new();
+        let rest = self.settle(body, rest).await?;
+        self.accept(rest, &mut pieces).await?;
+        self.reader.end_head(self.decoder.remaining());
+        while !self.decoder.is_done() {
+            self.feed.room().await?;
+            self.reader.readable(self.terms.timeouts.between_bytes, Code::IoTimeout, || true).await?;
+            if let Some(frame) = self.wanted(body) {
+                self.reader.reserve(frame, self.remaining()).await?;
+            }
+            match self.reader.read(size.next(self.decoder.remaining()), Purpose::Bulk).await? {
+                Read::Bytes { slice, offered } => {
+                    size.record(offered, slice.len());
+                    self.accept(slice, &mut pieces).await?;
+                }
+                Read::End { clean } => return self.end(clean, body),
+                Read::Nothing => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that the current frame still needs in one piece, if it is worth memory of its own. Chunks never are:
+    /// their size lines lie between the bytes.
+    fn wanted(&self, body: Body) -> Option<usize> {
+        if body == Body::Chunked {
+            return None;
+        }
+        self.feed.wants().filter(|bytes| *bytes >= OWN_MEMORY)
+    }
+
+    fn remaining(&self) -> usize {
+        self.decoder.remaining().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    }
+
+    /// Where a large frame begins behind the head, moves its beginning to where the rest will be read: these few
+    /// bytes, and not the frame.
+    async fn settle(&mut self, body: Body, rest: Slice) -> Result<Slice> {
+        let wanted = self.wanted(body).filter(|frame| rest.len() < self.remaining().min(*frame));
+        let Some(frame) = wanted else { return Ok(rest) };
+        self.reader.begin_frame();
+        if rest.is_empty() {
+            return Ok(rest);
+        }
+        self.reader.reserve(frame, self.remaining()).await?;
+        Ok(self.reader.adopt(&rest))
+    }
+
+    async fn accept(&mut self, bytes: Slice, pieces: &mut Vec<Slice>) -> Result<()> {
+        let decoded = self.decoder.decode(bytes, &mut |piece| pieces.push(piece));
+        for piece in pieces.drain(..) {
+            self.feed.push(piece).await?;
+        }
+        decoded
+    }
+
+    fn end(&self, clean: bool, body: Body) -> Result<()> {
+        if !clean && body == Body::UntilClose {
+            return Err(Code::BodyTruncated
+                .error("the TLS connection ended without close_notify, so the body may have been cut off"));
+        }
+        self.decoder.at_eof()
+    }
+}

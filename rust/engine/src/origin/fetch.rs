@@ -1,0 +1,110 @@
+//! A whole fetch: a connection, the exchange on it, and a second one where the first was dead before it began.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::connect;
+use super::connection::Connection;
+use super::exchange::{Done, Failure, Terms, exchange};
+use super::limits::within;
+use super::origins::Origins;
+use super::place::Lease;
+use super::request::{Request, is_idempotent};
+use super::upload::{Payload, Upload};
+use crate::error::{Code, Result};
+use crate::pool::PoolState;
+use crate::stream::{Ending, Feed, Timings};
+use crate::wire::encode_request;
+
+/// Sends `request` and puts the response into `feed`, whose consumer sees every failure as an error that names the
+/// origin. Must run on the thread that `origins` belongs to.
+///
+/// # Cancellation
+/// When the consumer leaves, or the future is dropped, the connection is closed at once, and its place is free for
+/// the next request.
+pub async fn fetch(origins: Arc<Origins>, request: Request, feed: Feed) {
+    let origin = Arc::clone(&origins.place(&request.endpoint).origin);
+    let total = request.timeouts.total;
+    let result = tokio::select! {
+        biased;
+        result = within(total, Code::TotalTimeout, "the exchange", run(&origins, request, &feed)) => result,
+        () = feed.closed() => return,
+    };
+    match result {
+        Ok(ending) => feed.finish(ending),
+        Err(error) => feed.fail(error.at(&origin)),
+    }
+}
+
+async fn run(origins: &Origins, request: Request, feed: &Feed) -> Result<Ending> {
+    let Request { endpoint, method, target, authority, headers, body, timeouts } = request;
+    let mut body = Payload::from(body);
+    let framing = body.framing();
+    let encode = || encode_request(&method, &target, &authority, &headers, &framing);
+    let mut head = encode()?;
+    admit(origins)?;
+    let started = Instant::now();
+    let mut lease = origins.lease(&endpoint, timeouts.queue).await?;
+    let queue = started.elapsed();
+    admit(origins)?;
+    let idempotent = is_idempotent(&method);
+    // Taken out of the lease: what is still in it when the lease is dropped is taken to be fit for another request.
+    let mut idle = lease.connection.take();
+    loop {
+        let again = body.again().filter(|_| idempotent);
+        let mut timings = Timings { queue, ..Timings::default() };
+        let idle = idle.take().filter(|idle| again.is_some() || idle.is_quiet());
+        let reused = idle.is_some();
+        let connection = if let Some(idle) = idle {
+            idle
+        } else {
+            let opened = connect::open(&endpoint, &origins.tls, &timeouts, &mut timings).await?;
+            lease.place().count(|counts| counts.opened += 1);
+            opened
+        };
+        let terms = Terms {
+            pool: &origins.pool,
+            limits: &origins.limits,
+            reads: origins.reads,
+            timeouts: &timeouts,
+            method: &method,
+            timings,
+            reused,
+        };
+        let upload = Upload::new(head, body, timeouts.between_bytes);
+        let failure = match attempt(connection, upload, &terms, &mut lease, feed).await {
+            Ok(ending) => return Ok(ending),
+            Err(failure) => failure,
+        };
+        // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,
+        // section 9.3.1). A new connection cannot have been closed for that reason, so this happens once.
+        let Some(same) = again.filter(|_| reused && failure.unanswered) else { return Err(failure.error) };
+        lease.place().count(|counts| counts.retried += 1);
+        body = same;
+        head = encode()?;
+    }
+}
+
+/// Established streams may use the last of the pool; new work is told at once.
+fn admit(origins: &Origins) -> Result<()> {
+    if origins.pool.state() == PoolState::Full {
+        return Err(Code::PoolFull.error("the pool is full, and takes no new request before it is less so"));
+    }
+    Ok(())
+}
+
+async fn attempt(
+    mut connection: Connection,
+    mut upload: Upload,
+    terms: &Terms<'_>,
+    lease: &mut Lease,
+    feed: &Feed,
+) -> std::result::Result<Ending, Failure> {
+    connection.requests += 1;
+    let Done { ending, reusable } = exchange(&connection, &mut upload, terms, feed).await?;
+    if reusable && lease.place().reusable(&connection) {
+        lease.connection = Some(connection);
+    }
+    Ok(ending)
+}

@@ -1,0 +1,85 @@
+//! Reads response heads: interim ones are skipped, the final one is parsed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::exchange::Terms;
+use super::reader::{Read, Reader};
+use super::upload::Progress;
+use crate::error::{Code, Result};
+use crate::pool::Slice;
+use crate::wire::{Head, HeadScanner, parse_head};
+
+/// Finds the final head at the front of what a connection brings.
+#[derive(Debug)]
+pub(super) struct HeadReader<'a> {
+    terms: &'a Terms<'a>,
+    started: Instant,
+    /// How long after `started` the first byte came.
+    first_byte: Option<Duration>,
+}
+
+impl<'a> HeadReader<'a> {
+    pub(super) fn new(terms: &'a Terms<'a>, started: Instant) -> Self {
+        Self { terms, started, first_byte: None }
+    }
+
+    /// Whether a byte of any response has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.first_byte.is_some()
+    }
+
+    /// The head, what came behind it in the same read, and the time to the first byte. 101 is returned as it is.
+    pub(super) async fn read(
+        &mut self,
+        reader: &mut Reader<'_>,
+        progress: &Progress,
+    ) -> Result<(Head, Slice, Duration)> {
+        let (limits, timeouts) = (&self.terms.limits.head, self.terms.timeouts);
+        let mut scanner = HeadScanner::new(limits);
+        let mut interim = 0;
+        let mut buffer: Option<Slice> = None;
+        loop {
+            let end = buffer.as_ref().map_or(Ok(None), |bytes| scanner.scan(bytes))?;
+            if let Some((end, mut rest)) = end.zip(buffer.take_if(|_| end.is_some())) {
+                let head = parse_head(&rest.split_to(end), limits)?;
+                if !is_interim(&head) {
+                    return Ok((head, rest, self.first_byte.unwrap_or_default()));
+                }
+                interim += 1;
+                if interim > limits.interim {
+                    let detail = format!("more than {} interim responses", limits.interim);
+                    return Err(Code::TooManyInterim.error(detail));
+                }
+                scanner = HeadScanner::new(limits);
+                buffer = Some(rest).filter(|rest| !rest.is_empty());
+                continue;
+            }
+            if buffer.is_some() {
+                reader.readable(timeouts.between_bytes, Code::IoTimeout, || true).await?;
+            } else {
+                reader.readable(timeouts.first_byte, Code::FirstByteTimeout, || progress.is_sent()).await?;
+            }
+            match reader.read_on(&mut buffer).await? {
+                Read::Bytes { .. } => {
+                    self.first_byte.get_or_insert_with(|| self.started.elapsed());
+                }
+                Read::End { .. } => return Err(Code::OriginClosed.error(self.closed())),
+                Read::Nothing => {}
+            }
+        }
+    }
+
+    fn closed(&self) -> &'static str {
+        if self.has_begun() {
+            "the connection ended within the response head"
+        } else {
+            "the connection ended before the response"
+        }
+    }
+}
+
+fn is_interim(head: &Head) -> bool {
+    head.status < 200 && head.status != 101
+}

@@ -1,0 +1,61 @@
+//! What a request may take of time and an origin of connections. Declared and validated in Python; no defaults here.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::error::{Code, Result};
+use crate::wire::{BodyLimits, HeadLimits};
+
+/// How long each stage of an exchange may take; `None` for no limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// Waiting for a connection to become free (`QUEUE_TIMEOUT`).
+    pub queue: Option<Duration>,
+    /// Turning the name into addresses (`RESOLVE_TIMEOUT`).
+    pub resolve: Option<Duration>,
+    /// Opening a connection, over all addresses (`CONNECT_TIMEOUT`).
+    pub connect: Option<Duration>,
+    /// The TLS handshake (`TLS_TIMEOUT`).
+    pub tls: Option<Duration>,
+    /// From the last byte of the request to the first of the response, and from an interim response to the next
+    /// (`FIRST_BYTE_TIMEOUT`).
+    pub first_byte: Option<Duration>,
+    /// While waiting for the socket, either way, and never while waiting for the consumer or for room in the pool
+    /// (`IO_TIMEOUT`).
+    pub between_bytes: Option<Duration>,
+    /// The whole exchange, whatever it waits for (`TOTAL_TIMEOUT`).
+    pub total: Option<Duration>,
+}
+
+/// What one endpoint may take of an engine thread, and what its responses may look like.
+#[derive(Debug, Clone, Copy)]
+pub struct OriginLimits {
+    /// Connections open at a time, in use or idle.
+    pub connections: usize,
+    /// Requests that may wait for a connection; one more is refused with `QUEUE_FULL`.
+    pub waiting: usize,
+    /// How long an unused connection is kept.
+    pub idle_timeout: Duration,
+    /// Requests on one connection.
+    pub requests_per_connection: u64,
+    /// How long after its opening a connection is still given to a new request.
+    pub connection_age: Duration,
+    /// The response head.
+    pub head: HeadLimits,
+    /// What a chunked body may hold besides its payload.
+    pub body: BodyLimits,
+}
+
+/// Waits for `work` within `limit`, or says with `code` that `what` took longer.
+pub(super) async fn within<T>(
+    limit: Option<Duration>,
+    code: Code,
+    what: &'static str,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let Some(limit) = limit else { return work.await };
+    timeout(limit, work)
+        .await
+        .unwrap_or_else(|_| Err(code.error(format!("{what} took longer than {limit:?}"))))
+}

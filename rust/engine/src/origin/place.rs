@@ -1,0 +1,237 @@
+//! The connections to one endpoint: who uses one, which are idle, who waits for one.
+//!
+//! A [`Lease`] is the right to one connection; dropping it passes that right on. Invariants: leased and idle
+//! connections together never exceed the cap; requests wait only while all are leased, and are served in the order
+//! in which they came; an idle connection is always watched (see [`super::sweep`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc as Plain;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::connection::Connection;
+use super::limits::{OriginLimits, within};
+use super::stats::{Counts, EndpointStats};
+use super::sweep;
+use crate::error::{Code, Error, Result};
+use crate::sync::{Arc, Mutex, lock};
+
+/// One endpoint's place in an engine thread.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// `scheme://authority`, for errors and stats.
+    pub(super) origin: Plain<str>,
+    limits: OriginLimits,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// The last to be given back is the first to be taken: its congestion window is the widest, and the surplus at
+    /// the other end gets old and goes.
+    pub(super) idle: Vec<Idle>,
+    leased: usize,
+    waiting: VecDeque<oneshot::Sender<Lease>>,
+    pub(super) counts: Counts,
+    pub(super) sweeper: Sweeper,
+    pub(super) closed: bool,
+    /// No longer in the map of places: whoever still holds it looks there again.
+    retired: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Idle {
+    pub(super) connection: Connection,
+    pub(super) deadline: Instant,
+}
+
+/// The task that watches the idle connections.
+#[derive(Debug, Default)]
+pub(super) struct Sweeper {
+    /// When it wakes by itself; `None` if it is not running.
+    pub(super) armed: Option<Instant>,
+    /// Known once it was polled.
+    pub(super) waker: Option<Waker>,
+}
+
+/// The right to use one connection, with an idle one where there was one.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// `None` once the right has been passed on.
+    place: Option<Arc<Place>>,
+    pub(super) connection: Option<Connection>,
+}
+
+/// What a place says to one who asks for a lease.
+pub(super) enum Answer {
+    Granted(Lease),
+    Wait(oneshot::Receiver<Lease>),
+    /// Ask the map again.
+    Retired,
+}
+
+impl Place {
+    pub(super) fn new(origin: Plain<str>, limits: OriginLimits) -> Self {
+        Self { origin, limits, state: Mutex::default() }
+    }
+
+    pub(super) fn ask(self: &Arc<Self>) -> Result<Answer> {
+        let mut state = lock(&self.state);
+        if state.closed {
+            return Err(closed());
+        }
+        if state.retired {
+            return Ok(Answer::Retired);
+        }
+        let now = Instant::now();
+        while let Some(idle) = state.idle.pop() {
+            if idle.deadline > now {
+                state.leased += 1;
+                state.counts.reused += 1;
+                return Ok(Answer::Granted(self.lease(Some(idle.connection))));
+            }
+            state.counts.expired += 1;
+        }
+        if state.leased < self.limits.connections {
+            state.leased += 1;
+            return Ok(Answer::Granted(self.lease(None)));
+        }
+        if state.waiting.len() >= self.limits.waiting {
+            state.waiting.retain(|request| !request.is_closed());
+        }
+        if state.waiting.len() >= self.limits.waiting {
+            return Err(Code::QueueFull.error(format!(
+                "all {} connections are in use and {} requests wait for one",
+                self.limits.connections, self.limits.waiting
+            )));
+        }
+        let (sender, receiver) = oneshot::channel();
+        state.waiting.push_back(sender);
+        Ok(Answer::Wait(receiver))
+    }
+
+    fn lease(self: &Arc<Self>, connection: Option<Connection>) -> Lease {
+        Lease { place: Some(Arc::clone(self)), connection }
+    }
+
+    /// Counts what happened under a lease.
+    pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut lock(&self.state).counts);
+    }
+
+    /// Whether the connection may carry another request.
+    pub(super) fn reusable(&self, connection: &Connection) -> bool {
+        connection.requests < self.limits.requests_per_connection
+            && connection.opened.elapsed() < self.limits.connection_age
+    }
+
+    /// Takes a right back, and with it a connection that may serve again, and passes both to whoever waits first.
+    fn release(self: &Arc<Self>, mut connection: Option<Connection>) {
+        loop {
+            let waiting = {
+                let mut state = lock(&self.state);
+                let Some(waiting) = state.waiting.pop_front() else {
+                    state.leased -= 1;
+                    if let Some(connection) = connection.take().filter(|_| !state.closed) {
+                        self.park(&mut state, connection);
+                    }
+                    return;
+                };
+                if connection.is_some() && !waiting.is_closed() {
+                    state.counts.reused += 1;
+                }
+                waiting
+            };
+            // The lock is not held, because a request that has given up drops what it gets.
+            let Err(mut refused) = waiting.send(self.lease(connection)) else { return };
+            refused.place = None;
+            connection = refused.connection.take();
+        }
+    }
+
+    /// Lays a connection by. It is registered with the sweeper's waker, so that neither a task nor a wake-up is
+    /// spent on it unless something happens to it.
+    fn park(self: &Arc<Self>, state: &mut State, connection: Connection) {
+        let now = Instant::now();
+        let deadline = (now + self.limits.idle_timeout).min(connection.opened + self.limits.connection_age);
+        if let Some(waker) = &state.sweeper.waker {
+            if let Poll::Ready(unrest) = connection.poll_unrest(&mut Context::from_waker(waker)) {
+                state.counts.count(unrest);
+                return;
+            }
+            if state.sweeper.armed.is_none_or(|armed| deadline < armed) {
+                waker.wake_by_ref();
+            }
+        } else {
+            // Not spawned, or not polled yet: its first look will find this connection.
+            if state.sweeper.armed.is_none() {
+                let Ok(runtime) = Handle::try_current() else { return };
+                runtime.spawn(sweep::run(Arc::clone(self)));
+            }
+            state.sweeper.armed = Some(state.sweeper.armed.map_or(deadline, |armed| armed.min(deadline)));
+        }
+        state.idle.push(Idle { connection, deadline });
+    }
+
+    /// Closes what is idle and refuses who waits. Leases end with the requests that hold them.
+    pub(super) fn close(&self) {
+        let (idle, waiting, waker) = {
+            let mut state = lock(&self.state);
+            state.closed = true;
+            (std::mem::take(&mut state.idle), std::mem::take(&mut state.waiting), state.sweeper.waker.take())
+        };
+        drop((idle, waiting));
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the place out of use if nothing is in it. From then on it only says so.
+    /// What it counted is the caller's to keep.
+    pub(super) fn retire(&self) -> Option<Counts> {
+        let mut state = lock(&self.state);
+        let vacant = state.leased == 0 && state.idle.is_empty() && state.sweeper.armed.is_none();
+        state.retired |= vacant;
+        vacant.then_some(state.counts)
+    }
+
+    pub(super) fn stats(&self) -> EndpointStats {
+        let state = lock(&self.state);
+        EndpointStats {
+            origin: Plain::clone(&self.origin),
+            active: state.leased,
+            idle: state.idle.len(),
+            waiting: state.waiting.iter().filter(|request| !request.is_closed()).count(),
+            counts: state.counts,
+        }
+    }
+}
+
+/// Waits in line.
+pub(super) async fn wait(receiver: oneshot::Receiver<Lease>, limit: Option<Duration>) -> Result<Lease> {
+    let granted = async { receiver.await.map_err(|_| closed()) };
+    within(limit, Code::QueueTimeout, "waiting for a free connection", granted).await
+}
+
+fn closed() -> Error {
+    Code::EngineClosed.error("the engine has been closed")
+}
+
+impl Lease {
+    pub(super) fn place(&self) -> &Arc<Place> {
+        self.place.as_ref().expect("only a lease that was passed on has no place")
+    }
+}
+
+impl Drop for Lease {
+    /// A connection that is still here has carried its request to the end and may serve again.
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.release(self.connection.take());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Waits for a connection's bytes and reads them into the pool.
+//!
+//! The order is what bounds memory: first the socket must be readable, then a slab is taken, then there is exactly
+//! one read into it. A stream that waits holds no slab, unless its consumer still holds a part of it. The limit on
+//! waiting runs only here, so that neither a slow consumer nor a full pool is taken for a slow origin.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::connection::Connection;
+use super::failure::broken;
+use super::read_size::worth_filling;
+use super::watch::Watch;
+use crate::error::{Code, Result};
+use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
+
+/// A slab whose slices are still held when the wait begins is looked at again after this long: short against the
+/// life of an idle stream, long against the gap between two events. Arbitrary.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// What a read brought.
+#[derive(Debug)]
+pub(super) enum Read {
+    Bytes {
+        slice: Slice,
+        /// How many there was room for.
+        offered: usize,
+    },
+    /// The end of the connection; over TLS it is clean only if the origin said so.
+    End { clean: bool },
+    /// The socket had promised more than it had.
+    Nothing,
+}
+
+/// Reads one response from a connection.
+#[derive(Debug)]
+pub(super) struct Reader<'a> {
+    connection: &'a Connection,
+    pool: &'a Pool,
+    writer: Option<Writer>,
+    /// Bytes that frames still need in the memory that was taken for them alone.
+    reserved: usize,
+    /// The next byte to be read is the first of a frame, as far as the reader can know.
+    aligned: bool,
+    limit: Watch,
+    linger: Watch,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(connection: &'a Connection, pool: &'a Pool) -> Self {
+        Self {
+            connection,
+            pool,
+            writer: None,
+            reserved: 0,
+            aligned: true,
+            limit: Watch::default(),
+            linger: Watch::default(),
+        }
+    }
+
+    /// Waits until a read is worth a slab, from when `runs` says so for at most `limit`.
+    ///
+    /// # Errors
+    /// `code` after that time.
+    pub(super) async fn readable(
+        &mut self,
+        limit: Option<Duration>,
+        code: Code,
+        runs: impl Fn() -> bool,
+    ) -> Result<()> {
+        let mut running = false;
+        let mut waiting = false;
+        poll_fn(|context| {
+            if self.connection.poll_readable(context).map_err(|error| broken(&error))?.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            if !std::mem::replace(&mut waiting, true) {
+                self.linger.start(Some(LINGER));
+                self.free_unused();
+            }
+            if !running && runs() {
+                running = true;
+                self.limit.start(limit);
+            }
+            if running && self.limit.poll_expired(context).is_ready() {
+                let limit = limit.unwrap_or_default();
+                return Poll::Ready(Err(code.error(format!("the origin sent nothing for {limit:?}"))));
+            }
+            while self.writer.is_some() && self.linger.poll_expired(context).is_ready() {
+                self.free_unused();
+                self.linger.start(Some(LINGER));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The head has been read, and `remaining` bytes of body follow it, if that is known. What is left of the head's
+    /// slab serves only a body that fits into it: to fill it first would cost every other body a short read.
+    pub(super) fn end_head(&mut self, remaining: Option<u64>) {
+        if self.reserved > 0 {
+            return;
+        }
+        self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
+    }
+
+    fn free_unused(&mut self) {
+        if self.reserved == 0 && self.writer.as_mut().is_some_and(Writer::reclaim) {
+            self.writer = None;
+        }
+    }
+
+    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read. A head that outgrows its
+    /// slab moves to a larger one; no payload is in it yet.
+    pub(super) async fn read_on(&mut self, held: &mut Option<Slice>) -> Result<Read> {
+        if self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0) {
+            let size = held.as_ref().map_or(CLASSES[0], |held| held.len() * 2);
+            let mut writer = poll_fn(|context| self.pool.poll_room(context, size, Purpose::Control)).await?;
+            if let Some(held) = held {
+                writer.spare()[..held.len()].copy_from_slice(held);
+                *held = writer.commit(held.len());
+            }
+            self.writer = Some(writer);
+        }
+        let read = poll_fn(|context| self.poll_read(context, 0, Purpose::Control)).await?;
+        if let Read::Bytes { slice, .. } = &read {
+            match held {
+                Some(held) => held.join(slice.clone()).expect("a read continues the slab of the one before"),
+                None => *held = Some(slice.clone()),
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads once into a slab for about `size` bytes.
+    pub(super) async fn read(&mut self, size: usize, purpose: Purpose) -> Result<Read> {
+        self.prepare(size);
+        poll_fn(|context| self.poll_read(context, size, purpose)).await
+    }
+
+    /// From now on, the `frame` bytes that the current frame lacks go into one piece of memory of their own; of
+    /// frames that lie several to a slab, as many as there are room for, if they go on like this. At most `remaining`.
+    pub(super) async fn reserve(&mut self, frame: usize, remaining: usize) -> Result<()> {
+        if self.reserved > 0 {
+            return Ok(());
+        }
+        let frames = if self.aligned { (CLASSES[CLASSES.len() - 1] / frame).max(1) } else { 1 };
+        let size = (frame * frames).min(remaining);
+        self.writer = None;
+        self.writer = Some(poll_fn(|context| self.pool.poll_room(context, size, Purpose::Bulk)).await?);
+        self.reserved = size;
+        Ok(())
+    }
+
+    /// The first byte of the body, which is the first of a frame, is the next to be put into memory.
+    pub(super) fn begin_frame(&mut self) {
+        self.aligned = true;
+    }
+
+    /// Moves what came with the head into the reserved memory, so that the rest of its frame can follow it there.
+    pub(super) fn adopt(&mut self, bytes: &Slice) -> Slice {
+        let writer = self.writer.as_mut().expect("memory was reserved");
+        writer.spare()[..bytes.len()].copy_from_slice(bytes);
+        self.pool.count_copy(CopyReason::FrameJoin, bytes.len());
+        self.reserved -= bytes.len();
+        writer.commit(bytes.len())
+    }
+
+    /// The slab of the last read, if it still pays; `None` asks for another.
+    fn prepare(&mut self, size: usize) {
+        if self.reserved > 0 {
+            return;
+        }
+        let Some(writer) = &mut self.writer else { return };
+        let fits = if writer.reclaim() {
+            writer.capacity() == slab_for(size)
+        } else {
+            worth_filling(writer.remaining(), writer.capacity())
+        };
+        if !fits {
+            self.writer = None;
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>, size: usize, purpose: Purpose) -> Poll<Result<Read>> {
+        if self.writer.is_none() {
+            self.writer = Some(ready!(self.pool.poll_room(context, size, purpose))?);
+        }
+        let writer = self.writer.as_mut().expect("taken above");
+        let offered = if self.reserved > 0 { self.reserved } else { writer.remaining() };
+        let count = match self.connection.poll_read(context, &mut writer.spare()[..offered]) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Read::End { clean: true })),
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Poll::Ready(Ok(Read::End { clean: false }));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+            Poll::Pending => return Poll::Ready(Ok(Read::Nothing)),
+        };
+        if self.connection.is_tls() {
+            self.pool.count_copy(CopyReason::Tls, count);
+        }
+        let slice = writer.commit(count);
+        self.aligned = false;
+        if self.reserved > 0 {
+            self.reserved -= count;
+            if self.reserved == 0 {
+                self.aligned = true;
+                self.writer = None;
+            }
+        }
+        Poll::Ready(Ok(Read::Bytes { slice, offered }))
+    }
+}
+
+fn slab_for(size: usize) -> usize {
+    CLASSES.into_iter().find(|class| *class >= size).unwrap_or(size)
+}

@@ -1,0 +1,45 @@
+//! One request, as whoever wants its response describes it.
+
+use super::endpoint::Endpoint;
+use super::limits::Timeouts;
+use crate::stream::Stream;
+
+/// What to ask of an origin, and what it may take.
+#[derive(Debug)]
+pub struct Request {
+    /// Where it goes.
+    pub endpoint: Endpoint,
+    /// A token, case-sensitive.
+    pub method: String,
+    /// What stands behind the method: mostly `/path?query`.
+    pub target: String,
+    /// The `Host` field, unless `headers` has one.
+    pub authority: String,
+    /// Names and values, in order; those that frame the message are written by the engine.
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What follows the head.
+    pub body: RequestBody,
+    /// Limits on time.
+    pub timeouts: Timeouts,
+}
+
+/// The body of a request.
+#[derive(Debug)]
+pub enum RequestBody {
+    /// There is none.
+    None,
+    /// Memory that is at hand and can be sent again.
+    Bytes(Vec<u8>),
+    /// Bytes that come by and by and are gone once they are sent.
+    Stream {
+        /// Where they come from; the engine is its consumer.
+        stream: Stream,
+        /// How many there will be, if that is known; they are sent in chunks if not.
+        length: Option<u64>,
+    },
+}
+
+/// Whether doing it twice is doing it once (RFC 9110, section 9.2.2).
+pub(super) fn is_idempotent(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD" | "PUT" | "DELETE" | "OPTIONS" | "TRACE")
+}

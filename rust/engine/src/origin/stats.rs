@@ -1,0 +1,64 @@
+//! What is counted about connections.
+
+use std::sync::Arc;
+
+use super::connection::Unrest;
+
+/// Counts since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections opened.
+    pub opened: u64,
+    /// Requests given a connection that an earlier one had opened.
+    pub reused: u64,
+    /// Idle connections closed because of their age or disuse.
+    pub expired: u64,
+    /// Idle connections that the origin closed.
+    pub closed: u64,
+    /// Idle connections that brought bytes nobody had asked for, and were closed for it.
+    pub unsolicited: u64,
+    /// Requests sent a second time, after an idle connection turned out to be dead.
+    pub retried: u64,
+}
+
+impl Counts {
+    pub(super) fn count(&mut self, unrest: Unrest) {
+        match unrest {
+            Unrest::Closed => self.closed += 1,
+            Unrest::Bytes => self.unsolicited += 1,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.opened += other.opened;
+        self.reused += other.reused;
+        self.expired += other.expired;
+        self.closed += other.closed;
+        self.unsolicited += other.unsolicited;
+        self.retried += other.retried;
+    }
+}
+
+/// The connections to one endpoint.
+#[derive(Debug, Clone)]
+pub struct EndpointStats {
+    /// `scheme://authority`.
+    pub origin: Arc<str>,
+    /// Connections in use or being opened.
+    pub active: usize,
+    /// Connections kept for the next request.
+    pub idle: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
+    /// Since the endpoint was first asked for.
+    pub counts: Counts,
+}
+
+/// The connections of one engine thread.
+#[derive(Debug, Clone)]
+pub struct OriginStats {
+    /// Over all endpoints, those that are forgotten included.
+    pub counts: Counts,
+    /// The endpoints that are in use or were lately.
+    pub endpoints: Vec<EndpointStats>,
+}

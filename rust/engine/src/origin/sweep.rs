@@ -1,0 +1,65 @@
+//! The task that watches an endpoint's idle connections: one per endpoint, not one per connection.
+//!
+//! It wakes when one of them stirs or the first deadline is reached, and never because a connection was laid by or
+//! taken (unless its age ends before the deadline that is armed). It ends when a deadline finds nothing idle.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use tokio::task::coop::unconstrained;
+use tokio::time::{Instant, sleep_until};
+
+use super::place::{Place, State, Sweeper};
+use crate::sync::{Arc, lock};
+
+pub(super) async fn run(place: Arc<Place>) {
+    let mut timer = pin!(sleep_until(Instant::now()));
+    // Unconstrained, because each connection that is looked at counts as an operation: with more of them than an
+    // operation budget, those at the end would never be looked at.
+    unconstrained(poll_fn(|context| {
+        loop {
+            let Some(armed) = sweep(&place, context) else { return Poll::Ready(()) };
+            if timer.deadline() != armed {
+                timer.as_mut().reset(armed);
+            }
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }))
+    .await;
+}
+
+/// Closes what stirred or is due. The next deadline, or `None` when there is nothing left to do.
+fn sweep(place: &Place, context: &mut Context<'_>) -> Option<Instant> {
+    let mut guard = lock(&place.state);
+    let State { idle, counts, sweeper, closed, .. } = &mut *guard;
+    let now = Instant::now();
+    idle.retain_mut(|idle| {
+        if idle.deadline <= now {
+            counts.expired += 1;
+            return false;
+        }
+        match idle.connection.poll_unrest(context) {
+            Poll::Pending => true,
+            Poll::Ready(unrest) => {
+                counts.count(unrest);
+                false
+            }
+        }
+    });
+    sweeper.armed = match idle.iter().map(|idle| idle.deadline).min() {
+        // A deadline outlives the connection that it was for: most likely others will come before it.
+        None => sweeper.armed.filter(|armed| *armed > now),
+        earliest => earliest,
+    };
+    if sweeper.armed.is_none() || *closed {
+        *sweeper = Sweeper::default();
+        return None;
+    }
+    if !sweeper.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+        sweeper.waker = Some(context.waker().clone());
+    }
+    sweeper.armed
+}
