@@ -1,7 +1,7 @@
-r"""A real origin whose misbehaviour is a script: what penstock's own tests use, and tests of what is built on it.
+r"""A real origin whose misbehaviour is a script, for tests of penstock and of what is built on it.
 
-`ScriptedOrigin` listens on a port of the system's choice (or a Unix socket, or with TLS) and runs a script, an
-ordinary coroutine function, for each connection. The script says what happens on the wire, byte by byte::
+`ScriptedOrigin` listens on a port of the system's choice (or a Unix socket, or with TLS) and runs a script, a
+plain coroutine function, for each connection. The script says what happens on the wire, byte by byte::
 
     async def truncated(peer: Peer) -> None:
         await peer.request()

@@ -1,0 +1,300 @@
+"""The `penstock` command.
+
+Reads arguments, sets up logging and the event loop, and hands over: to `penstock.web.serving` or
+`penstock.demo`. What can be wrong with arguments is said in one line with exit status 2; what fails at the
+start ends with 1. Every default comes from `penstock.config`.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+from aiohttp import web
+from click.core import ParameterSource
+
+from . import __version__, config
+from .engine import Engine
+from .exceptions import ConfigurationError, PenstockError
+from .web import Gateway, settle_failures
+from .web.serving import serve as serve_app
+
+__all__ = ["main"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_LIMITS: Final = config.OriginLimits()
+_TIMEOUTS: Final = config.Timeouts()
+_MEMORY: Final = next(field.default for field in fields(config.Pool) if field.name == "memory")
+_HIGHEST_PORT: Final = 65535
+
+_TIMEOUT_HELP: Final = {
+    "queue": "for a connection to the origin to become free",
+    "resolve": "for the origin's name",
+    "connect": "for a TCP connection",
+    "tls": "for the TLS handshake",
+    "first_byte": "from the request to the first byte of the response",
+    "between_bytes": "between two reads of the response",
+    "total": "for the whole exchange",
+}
+
+# An application makes its own gateways: given with MODULE:APP, these would be without effect.
+_GATEWAY_OPTIONS: Final = frozenset(
+    (
+        *("memory", "threads", "connections", "forwarded", "trust_forwarded", "preserve_host"),
+        *(f"{name}_timeout" for name in _TIMEOUT_HELP),
+    )
+)
+
+
+def _listen(text: str) -> tuple[str, int] | str:
+    if text.startswith("unix:") and text != "unix:":
+        return text.removeprefix("unix:")
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
+        raise click.BadParameter(f"{text!r} is neither HOST:PORT, with a port up to 65535, nor unix:PATH")
+    return host, int(port)
+
+
+def _seconds(text: str | float) -> float | None:
+    if text == "none":
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a number of seconds nor 'none'") from None
+    return seconds
+
+
+def _timeout_options(command: _Command) -> _Command:
+    for name in reversed(_TIMEOUT_HELP):
+        default = getattr(_TIMEOUTS, name)
+        command = click.option(
+            f"--{name.replace('_', '-')}-timeout",
+            type=_seconds,
+            default="none" if default is None else f"{default:g}",
+            show_default=True,
+            metavar="SECONDS",
+            help=f"Limit {_TIMEOUT_HELP[name]}, or 'none'.",
+        )(command)
+    return command
+
+
+_listen_option: Final = click.option(
+    "--listen",
+    type=_listen,
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to serve on, or unix:PATH. Port 0 takes a free one.",
+)
+_uvloop_option: Final = click.option(
+    "--uvloop/--no-uvloop",
+    default=None,
+    help="Use uvloop, or asyncio's own loop.  [default: uvloop if installed]",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="penstock")
+def main() -> None:
+    """An async media gateway: policy in Python, bytes in Rust."""
+
+
+@main.command()
+@click.argument("app", metavar="[MODULE:APP]", required=False)
+@click.option(
+    "--origin", metavar="URL", help="Relay every request to this origin, such as http://10.0.0.5:8080."
+)
+@_listen_option
+@click.option(
+    "--drain",
+    type=click.FloatRange(0, 86400),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that requests get to finish after SIGTERM or SIGINT.",
+)
+@click.option(
+    "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Budget for bytes on their way."
+)
+@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Engine threads.")
+@click.option(
+    "--connections",
+    type=click.IntRange(1),
+    default=_LIMITS.connections,
+    show_default=True,
+    help="Connections to the origin at a time, for each engine thread.",
+)
+@_timeout_options
+@click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) in place of X-Forwarded-*.")
+@click.option(
+    "--trust-forwarded", is_flag=True, help="Keep what clients say in these: for a proxy of your own only."
+)
+@click.option("--preserve-host", is_flag=True, help="Send the client's Host to the origin.")
+@_uvloop_option
+@click.option(
+    "--access-log/--no-access-log", default=True, show_default=True, help="Log a line for each request."
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(("debug", "info", "warning", "error"), case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="The least that is logged, to stderr.",
+)
+@click.pass_context
+def serve(
+    ctx: click.Context,
+    /,
+    app: str | None,
+    origin: str | None,
+    listen: tuple[str, int] | str,
+    drain: float,
+    uvloop: bool | None,
+    access_log: bool,
+    log_level: str,
+    **options: Any,
+) -> None:
+    """Serve a gateway to one origin, or an aiohttp application.
+
+    \b
+      penstock serve --origin http://10.0.0.5:8080 --listen 0.0.0.0:80
+      penstock serve package.module:app
+
+    APP is an aiohttp.web.Application, or a function without arguments, also a coroutine function, that
+    returns one; it is looked for in the current directory too. What the gateway is told about the origin,
+    timeouts and memory is then the application's to say.
+
+    The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; those that
+    have not are cut off so that no client takes what it has for the whole. A second signal ends the process
+    at once.
+
+    \b
+    Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
+    """  # noqa: D301 (click keeps the lines after a backspace as they are)
+    if (app is None) == (origin is None):
+        raise click.UsageError("give either --origin URL or MODULE:APP")
+    if app is not None:
+        given = sorted(
+            name for name in _GATEWAY_OPTIONS if ctx.get_parameter_source(name) != ParameterSource.DEFAULT
+        )
+        if given:
+            flags = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise click.UsageError(f"{flags}: only with --origin; an application makes its own gateway")
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    make = _application(app) if app is not None else _gateway(str(origin), options)
+
+    async def run() -> None:
+        application, engine = await make()
+        try:
+            await serve_app(
+                application,
+                listen,
+                drain=drain,
+                access_log=access_log,
+                decode_requests=engine is None,
+                ready=lambda url: click.echo(f"listening on {url}", err=True),
+            )
+        finally:
+            if engine is not None:
+                await engine.aclose()
+
+    _run(run(), uvloop)
+
+
+@main.command()
+@_listen_option
+@_uvloop_option
+def demo(listen: tuple[str, int] | str, uvloop: bool | None) -> None:
+    """Show penstock at work: live video and a token stream through the gateway, in a browser."""
+    from .demo import run  # noqa: PLC0415 (its media and pages are of no use to the other commands)
+
+    if isinstance(listen, str):
+        raise click.BadParameter("a browser cannot open a Unix socket", param_hint="--listen")
+    host, port = listen
+    _run(run(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), uvloop)
+
+
+_Made = tuple[web.Application, Engine | None]
+
+
+def _gateway(origin: str, options: dict[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
+    """What makes the application of a gateway; settings are checked now, memory is taken then."""
+    try:
+        timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
+        limits = config.OriginLimits(connections=options["connections"])
+        pool = config.Pool(memory=options["memory"])
+        forwarding = config.Forwarding(
+            x_forwarded=not options["forwarded"],
+            forwarded=options["forwarded"],
+            trust_incoming=options["trust_forwarded"],
+            preserve_host=options["preserve_host"],
+        )
+        Gateway(origin)
+    except ConfigurationError as error:
+        raise click.UsageError(error.detail) from None
+
+    async def make() -> _Made:
+        engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits)
+        gateway = Gateway(origin, engine=engine, forwarding=forwarding)
+        app = web.Application(middlewares=[settle_failures])
+        app.router.add_route("*", "/{path:.*}", gateway.relay)
+        return app, engine
+
+    return make
+
+
+def _application(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
+    """What makes the application that `name`, MODULE:APP, stands for."""
+    module_name, colon, attribute = name.partition(":")
+    if not colon or not module_name or not attribute:
+        raise click.UsageError(f"{name!r} is not MODULE:APP")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module_name + ".").startswith(error.name + "."):
+            raise
+        raise click.UsageError(f"there is no module {error.name!r} here or on the path") from None
+    try:
+        found = getattr(module, attribute)
+    except AttributeError:
+        raise click.UsageError(f"module {module_name!r} has no {attribute!r}") from None
+
+    async def make() -> _Made:
+        app = found
+        if callable(app) and not isinstance(app, web.Application):
+            app = app()
+            if inspect.isawaitable(app):
+                app = await app
+        if not isinstance(app, web.Application):
+            raise click.UsageError(f"{name} is a {type(app).__name__}, and gives no aiohttp.web.Application")
+        return app, None
+
+    return make
+
+
+def _run(work: Coroutine[Any, Any, None], uvloop: bool | None) -> None:
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if uvloop or (uvloop is None and importlib.util.find_spec("uvloop") is not None):
+        try:
+            factory = importlib.import_module("uvloop").new_event_loop
+        except ModuleNotFoundError:
+            work.close()
+            raise click.UsageError("uvloop is not installed") from None
+    try:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(work)
+    except (OSError, PenstockError) as error:
+        raise click.ClickException(str(error)) from error

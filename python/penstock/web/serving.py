@@ -1,0 +1,130 @@
+"""Serving one application until a signal, and ending it well: what `penstock serve` runs.
+
+The first SIGTERM or SIGINT stops accepting and lets requests finish until the deadline; what is left then is
+cut off so that no client takes it for whole. A second signal ends the process at once.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from aiohttp import web
+
+from .access import AccessLogger
+from .disconnect import ClientLink
+
+__all__ = ["serve"]
+
+_log: Final = logging.getLogger("penstock.serve")
+_access_log: Final = logging.getLogger("penstock.access")
+
+# For handlers that have been cut off to end, and for the application's own cleanup.
+_GRACE_SECONDS: Final = 5.0
+
+
+async def serve(
+    app: web.Application,
+    listen: tuple[str, int] | str,
+    *,
+    drain: float,
+    access_log: bool,
+    decode_requests: bool,
+    ready: Callable[[str], None],
+) -> None:
+    """Serve `app` until SIGTERM or SIGINT.
+
+    Args:
+        app: what to serve.
+        listen: host and port, or the path of a Unix socket.
+        drain: seconds that requests under way get to finish.
+        access_log: whether to log a line for each request.
+        decode_requests: whether aiohttp decodes compressed request bodies before the application sees them.
+        ready: called with the URL when connections are accepted.
+
+    Raises:
+        OSError: the address cannot be listened on.
+    """
+    runner = web.AppRunner(
+        app,
+        access_log=_access_log if access_log else None,
+        access_log_class=AccessLogger,
+        auto_decompress=decode_requests,
+        shutdown_timeout=drain,
+    )
+    async with _stop_signal() as stop:
+        await runner.setup()
+        try:
+            site = _site(runner, listen)
+            await site.start()
+            ready(_url(runner, listen))
+            _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
+        finally:
+            await _end(runner, drain)
+
+
+def _site(runner: web.AppRunner, listen: tuple[str, int] | str) -> web.BaseSite:
+    # A burst of connections must not meet a full queue while the loop is busy; the kernel caps it at
+    # somaxconn.
+    backlog = 4096
+    if isinstance(listen, str):
+        return web.UnixSite(runner, listen, backlog=backlog)
+    return web.TCPSite(runner, *listen, backlog=backlog)
+
+
+def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:
+    if isinstance(listen, str):
+        return f"unix:{listen}"
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@asynccontextmanager
+async def _stop_signal() -> AsyncIterator[asyncio.Future[str]]:
+    """A future of the name of the first SIGTERM or SIGINT; the second one exits."""
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[str] = loop.create_future()
+
+    def received(number: signal.Signals) -> None:
+        if stop.done():
+            # Nothing is flushed or waited for: whoever repeats a signal wants the process gone.
+            os._exit(128 + number)
+        stop.set_result(number.name)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received, number)
+    try:
+        yield stop
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+async def _end(runner: web.AppRunner, drain: float) -> None:
+    """Stop accepting, wait for requests until the deadline, cut off the rest."""
+    deadline = asyncio.get_running_loop().call_later(drain, _cut_off_all, runner)
+    try:
+        async with asyncio.timeout(drain + _GRACE_SECONDS):
+            await runner.cleanup()
+    except TimeoutError:
+        _log.warning("handlers did not end within %g s of being cut off", _GRACE_SECONDS)
+    finally:
+        deadline.cancel()
+
+
+def _cut_off_all(runner: web.AppRunner) -> None:
+    connections = [] if runner.server is None else runner.server.connections
+    _log.warning("the time to finish is over: cutting off %d connections", len(connections))
+    for connection in connections:
+        transport = connection.transport
+        if transport is None:
+            continue
+        link = transport.get_protocol()
+        if isinstance(link, ClientLink) and link.task is not None:
+            # The relay knows how to end its response so that it is not taken for whole.
+            link.task.cancel()
+        else:
+            transport.abort()
