@@ -30,6 +30,7 @@ _STATUS_BY_KIND: Final = {
 # Where the kind does not say who could do better: the gateway later, another gateway, or the client.
 _STATUS_BY_NAME: Final = {
     "QUEUE_TIMEOUT": HTTPStatus.SERVICE_UNAVAILABLE,
+    "QUEUE_FULL": HTTPStatus.SERVICE_UNAVAILABLE,
     "POOL_DEAD": HTTPStatus.SERVICE_UNAVAILABLE,
     "ENGINE_CLOSED": HTTPStatus.SERVICE_UNAVAILABLE,
     "BAD_REQUEST": HTTPStatus.BAD_REQUEST,

@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::head::HeadReader;
 use super::limits::{OriginLimits, Timeouts};
-use super::read_size::{ReadSize, ReadSizes};
 use super::reader::{Read, Reader};
 use super::upload::{Progress, Upload, alongside};
 use crate::error::{Code, Error, Result};
 use crate::pool::{Pool, Purpose, Slice};
+use crate::stream::reading::{ReadSize, ReadSizes};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::wire::{Body, Decoder, Head, body_of, keeps_alive};
 

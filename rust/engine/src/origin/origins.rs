@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::endpoint::Endpoint;
 use super::limits::OriginLimits;
 use super::place::{Answer, Lease, Place, wait};
-use super::read_size::ReadSizes;
 use super::stats::{Counts, OriginStats};
 use super::tls::Tls;
 use crate::error::Result;
 use crate::pool::Pool;
+use crate::stream::ReadSizes;
 use crate::sync::{Arc, Mutex, lock};
 
 /// One per engine thread: its connections are registered with that thread's runtime, and [`super::fetch`] must run

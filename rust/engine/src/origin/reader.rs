@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::connection::Connection;
 use super::failure::broken;
-use super::read_size::worth_filling;
 use super::watch::Watch;
 use crate::error::{Code, Result};
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
+use crate::stream::reading::worth_filling;
 
 /// A slab whose slices are still held when the wait begins is looked at again after this long: short against the
 /// life of an idle stream, long against the gap between two events. Arbitrary.

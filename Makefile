@@ -1,0 +1,74 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up what it needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CARGO ?= cargo
+RUST_SOURCES := $(shell find rust/engine/src rust/python/src -name '*.rs') rust/Cargo.toml rust/engine/Cargo.toml rust/python/Cargo.toml
+export PYTHONDONTWRITEBYTECODE = 1
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/.tools: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip 'maturin>=1.9,<2'
+	$(BIN)/python -m pip install -q --group test --group lint
+	touch $@
+
+$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES)
+	$(BIN)/maturin develop --release --quiet
+	touch $@
+
+.PHONY: build
+build: $(VENV)/.built ## Leave a release build in .venv
+
+.PHONY: demo
+demo: build ## Run the demo: a live video and a token stream through the gateway
+	$(BIN)/penstock demo
+
+.PHONY: test
+test: build test-rust test-python ## Run all tests
+
+.PHONY: test-rust
+test-rust: ## Run the engine's tests
+	cd rust && $(CARGO) test --quiet -p penstock-engine
+
+.PHONY: test-python
+test-python: build ## Run the Python tests
+	$(BIN)/python -m pytest -q tests
+
+.PHONY: lint
+lint: build ## Check format, lints, types and stubs
+	cd rust && $(CARGO) fmt --all --check
+	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
+	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p penstock-engine
+	$(BIN)/ruff format --check python tests benchmarks examples
+	$(BIN)/ruff check python tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest penstock._native --ignore-disjoint-bases
+
+.PHONY: format
+format: $(VENV)/.tools ## Format everything
+	cd rust && $(CARGO) fmt --all
+	$(BIN)/ruff format python tests benchmarks examples
+	$(BIN)/ruff check --fix-only python tests benchmarks examples
+
+.PHONY: loom
+loom: ## Model-check what two threads touch
+	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-engine --lib --target-dir target/loom loom
+
+.PHONY: miri
+miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)
+	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-engine --lib -- pool:: framing:: stream::
+
+.PHONY: bench
+bench: build ## Measure the boundary and compare the gateway with its peers
+	$(BIN)/python -m pytest -q -p benchmark benchmarks/test_boundary.py
+	$(BIN)/python benchmarks/compare.py
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(VENV) rust/target

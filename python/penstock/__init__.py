@@ -1,0 +1,72 @@
+"""penstock: an async media gateway. Policy in Python, bytes in Rust.
+
+The library in four lines::
+
+    async with penstock.Engine(memory="256MiB") as engine:
+        async with engine.get("http://origin/seg1.m4s") as response:
+            async for frame in response:
+                view = memoryview(frame)
+
+The gateway for aiohttp applications is in `penstock.web`, the settings in `penstock.config`, the ways to cut a body
+in `penstock.framing`.
+"""
+
+from . import config, framing
+from ._native import __version__
+from .engine import Engine, default_engine
+from .exceptions import (
+    ArgumentError,
+    BodyTruncatedError,
+    ConfigurationError,
+    ConnectionFailedError,
+    ErrorCode,
+    FrameError,
+    PenstockError,
+    PoolError,
+    ProtocolError,
+    RequestError,
+    StateError,
+    StreamBusyError,
+    SystemFailureError,
+    TimeLimitError,
+    WindowHeldError,
+    error_codes,
+)
+from .sources import open_fd, open_file, open_process
+from .stats import EngineStats, OriginStats, PoolStats, SlabClass, Timings
+from .stream import Frame, FrameStream, Response
+
+__all__ = [
+    "ArgumentError",
+    "BodyTruncatedError",
+    "ConfigurationError",
+    "ConnectionFailedError",
+    "Engine",
+    "EngineStats",
+    "ErrorCode",
+    "Frame",
+    "FrameError",
+    "FrameStream",
+    "OriginStats",
+    "PenstockError",
+    "PoolError",
+    "PoolStats",
+    "ProtocolError",
+    "RequestError",
+    "Response",
+    "SlabClass",
+    "StateError",
+    "StreamBusyError",
+    "SystemFailureError",
+    "TimeLimitError",
+    "Timings",
+    "WindowHeldError",
+    "__version__",
+    "config",
+    "default_engine",
+    "error_codes",
+    "framing",
+    "open_fd",
+    "open_file",
+    "open_process",
+]

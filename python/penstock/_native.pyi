@@ -1,0 +1,194 @@
+"""The boundary between the engine and Python. Private: use the names that `penstock` exports."""
+
+import os
+from collections.abc import Generator
+from typing import Any, Final, Generic, Self, TypeVar, final, overload
+
+from typing_extensions import Buffer
+
+from . import config
+
+__version__: Final[str]
+BUILD_PROFILE: Final[str]
+
+_T_co = TypeVar("_T_co", covariant=True)
+_Fields = list[tuple[bytes, bytes]]
+_OriginRow = tuple[str, tuple[int, int, int], tuple[int, int, int, int, int, int]]
+_PoolRow = tuple[int, str, list[tuple[int, int, int, int]], int, int, int, int, list[tuple[str, int]]]
+
+def error_table() -> list[tuple[int, str, str, str, bool, str]]: ...
+
+@final
+class Awaitable(Generic[_T_co]):
+    """What `await` drives. One task at a time."""
+
+    def __await__(self) -> Generator[Any, None, _T_co]: ...
+    def __iter__(self) -> Generator[Any, None, _T_co]: ...
+    def __next__(self) -> Any: ...
+
+@final
+class LoopPort:
+    """Where engine threads wake an event loop."""
+
+    def drain(self) -> None: ...
+
+@final
+class Frame:
+    """Read-only bytes in the engine's memory.
+
+    A frame is a buffer: `memoryview(frame)`, `bytes(frame)`, `numpy.frombuffer(frame, ...)`. What it holds counts
+    against the window of its stream until the last view and the frame itself are gone.
+    """
+
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> int: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Frame: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __release_buffer__(self, buffer: memoryview, /) -> None: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def exports(self) -> int:
+        """Views and parts that are alive."""
+    @property
+    def released(self) -> bool:
+        """Whether `release` was called."""
+    def release(self) -> None:
+        """Give the memory back now.
+
+        Raises:
+            BufferError: a view or a part of the frame is alive.
+        """
+    @property
+    def event(self) -> memoryview | None:
+        """The value of the block's `event` field, of a frame cut by `framing.Events`; None if it has none."""
+    @property
+    def id(self) -> memoryview | None:
+        """The value of the block's `id` field; None if it has none, or one with a NUL."""
+    @property
+    def retry(self) -> int | None:
+        """The value of the block's `retry` field in milliseconds; None if it has none that is a number."""
+    @property
+    def data(self) -> memoryview:
+        """The values of the block's `data` fields, joined by LF: a view of one, a copy of several."""
+
+@final
+class Framing:
+    @staticmethod
+    def raw() -> Framing: ...
+    @staticmethod
+    def fixed(size: int) -> Framing: ...
+    @staticmethod
+    def length_prefixed(width: int, little_endian: bool, max_frame: int) -> Framing: ...
+    @staticmethod
+    def lines(max_frame: int) -> Framing: ...
+    @staticmethod
+    def events(max_frame: int, blocks: bool) -> Framing: ...
+
+@final
+class Endpoint:
+    """An origin: what connections are kept by."""
+
+    def __new__(cls, scheme: str, host: str, port: int, unix: str | os.PathLike[str] | None) -> Self: ...
+    @property
+    def authority(self) -> str:
+        """What `Host` says unless the request has its own."""
+
+@final
+class Timeouts:
+    """Limits on time in seconds; see `penstock.config.Timeouts`."""
+
+    def __new__(
+        cls,
+        queue: float | None,
+        resolve: float | None,
+        connect: float | None,
+        tls: float | None,
+        first_byte: float | None,
+        between_bytes: float | None,
+        total: float | None,
+    ) -> Self: ...
+
+@final
+class Source:
+    """A stream that was started and waits for its `FrameStream`."""
+
+class FrameStream:
+    """The base of `penstock.FrameStream`."""
+
+    def __new__(cls, source: Source) -> Self: ...
+    def __aiter__(self) -> Self: ...
+    def __anext__(self) -> Awaitable[Frame]: ...
+    @property
+    def closed(self) -> bool:
+        """Whether its consumer has closed it."""
+    def _head(self) -> Awaitable[None]: ...
+    def _batch(self, most: int) -> Awaitable[list[Frame]]: ...
+    def _set_framing(self, framing: Framing) -> None: ...
+    def _join(self, frames: list[Frame]) -> bytes: ...
+    def _status(self) -> tuple[int, bytes, int] | None: ...
+    def _headers(self) -> _Fields: ...
+    def _timings(self) -> tuple[float, float, float, float, float, float | None, bool] | None: ...
+    def _trailers(self) -> _Fields: ...
+    def _held(self) -> tuple[int, int]: ...
+    def _close(self) -> None: ...
+
+@final
+class Upload:
+    """A request body on its way to the engine."""
+
+    def room(self, size: int) -> Awaitable[None]: ...
+    def write(self, data: Buffer, offset: int, length: int) -> None: ...
+    def finish(self) -> None: ...
+    def fail(self, reason: str) -> None: ...
+
+@final
+class Engine:
+    """Threads, pool and origins."""
+
+    def __new__(
+        cls,
+        threads: int,
+        pool: config.Pool,
+        flow: config.Flow,
+        reads: config.Reads,
+        limits: config.OriginLimits,
+        tls: config.Tls,
+    ) -> Self: ...
+    def fetch(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        target: str,
+        headers: _Fields,
+        body: bytes | None,
+        timeouts: Timeouts,
+        framing: Framing | None,
+    ) -> Source: ...
+    def fetch_upload(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        target: str,
+        headers: _Fields,
+        length: int | None,
+        timeouts: Timeouts,
+        framing: Framing | None,
+    ) -> tuple[Source, Upload]: ...
+    def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
+    def open_fd(self, descriptor: int, framing: Framing) -> Source: ...
+    def open_process(
+        self,
+        arguments: list[str],
+        directory: str | None,
+        environment: list[tuple[str, str]] | None,
+        framing: Framing,
+    ) -> Source: ...
+    def notices(self) -> list[str]: ...
+    def address_range(self) -> tuple[int, int]: ...
+    def stats(self) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow]: ...
+    def stop(self) -> None: ...
+    def join(self) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,278 @@
+"""The engine: threads that own sockets, and the memory that what they read lives in."""
+
+import asyncio
+import atexit
+import logging
+import os
+from collections.abc import AsyncIterable, Iterable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from yarl import URL
+
+from . import _native, config
+from ._upload import REPLAYABLE, Body, pump
+from .exceptions import make_error
+from .framing import Framing
+from .stats import EngineStats, OriginStats, PoolStats, SlabClass
+from .stream import Response
+
+__all__ = ["Engine", "default_engine"]
+
+_log: Final = logging.getLogger("penstock")
+
+Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
+
+
+class Engine:
+    """Fetches from origins and reads files and pipes, on threads of its own.
+
+    An engine can be used from any event loop of the process that made it, and not from a fork of that process.
+    Close it with `async with` or `aclose()`.
+
+    Args:
+        memory: the budget for data, such as `"256MiB"`: short for `pool=config.Pool(memory=...)`.
+        threads: engine threads. Each keeps its own connections.
+        pool: everything about memory.
+        flow: how much may be under way to one consumer.
+        reads: how much memory one read is offered.
+        timeouts: limits on time, unless a request has its own.
+        limits: limits on connections and responses.
+        tls: how https origins are verified.
+
+    Raises:
+        ConfigurationError: a setting is out of range, or `memory` and `pool` were both given.
+        SystemFailureError: the operating system refused the memory.
+    """
+
+    def __init__(
+        self,
+        memory: int | str | None = None,
+        *,
+        threads: int = 1,
+        pool: config.Pool | None = None,
+        flow: config.Flow | None = None,
+        reads: config.Reads | None = None,
+        timeouts: config.Timeouts | None = None,
+        limits: config.OriginLimits | None = None,
+        tls: config.Tls | None = None,
+    ) -> None:
+        if memory is not None and pool is not None:
+            raise make_error("BAD_CONFIGURATION", "memory and pool were both given; memory is a part of pool")
+        if threads < 1:
+            raise make_error("BAD_CONFIGURATION", f"threads is {threads}; an engine needs at least one")
+        self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
+        self.timeouts = timeouts or config.Timeouts()
+        self._timeouts = native_timeouts(self.timeouts)
+        self.native = _native.Engine(
+            threads,
+            self.pool_config,
+            flow or config.Flow(),
+            reads or config.Reads(),
+            limits or config.OriginLimits(),
+            tls or config.Tls(),
+        )
+        self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
+        for notice in self.native.notices():
+            _log.warning("%s", notice)
+
+    def get(self, url: str | URL, **options: object) -> Response:
+        """Short for `request("GET", url, ...)`."""
+        return self.request("GET", url, **options)  # type: ignore[arg-type]
+
+    def request(
+        self,
+        method: str,
+        url: str | URL,
+        *,
+        headers: Headers = (),
+        body: Body | None = None,
+        framing: Framing | None = None,
+        timeouts: config.Timeouts | None = None,
+        unix: str | os.PathLike[str] | None = None,
+    ) -> Response:
+        """Send a request, and return its response at once; await it for the head.
+
+        Nothing is followed, decoded or kept: redirects, content codings and cookies are the caller's business.
+
+        Args:
+            method: a token such as `GET`; case is kept.
+            url: `http` or `https`, absolute.
+            headers: names and values. `Host` replaces the authority of the URL; framing headers (Content-Length,
+                Transfer-Encoding, Connection) are the engine's own.
+            body: bytes or a buffer (sent with Content-Length), or an asynchronous iterable of them (sent chunked,
+                unless the headers have a Content-Length, which it must then match).
+            framing: how to cut the body; as it arrives by default. `Response.frames` can change it later.
+            timeouts: in place of the engine's.
+            unix: path of a Unix socket to connect to in place of the URL's host.
+
+        Raises:
+            RequestError: URL, method or headers make no request.
+            RuntimeError: no event loop is running.
+        """
+        target = url if isinstance(url, URL) else URL(url)
+        if target.scheme not in {"http", "https"} or not target.raw_host:
+            raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL")
+        endpoint = self.endpoint(target.scheme, target.raw_host, target.port, unix)
+        fields, length = _fields(headers)
+        response = self.fetch(
+            endpoint,
+            method,
+            target.raw_path_qs or "/",
+            fields,
+            body=body,
+            length=length,
+            timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
+            framing=framing,
+        )
+        response.url = str(target)
+        return response
+
+    def endpoint(
+        self, scheme: str, host: str, port: int | None, unix: str | os.PathLike[str] | None = None
+    ) -> _native.Endpoint:
+        """The handle of an origin, for `fetch`."""
+        path = None if unix is None else os.fspath(unix)
+        key = (scheme, host, port or (443 if scheme == "https" else 80), path)
+        endpoint = self._endpoints.get(key)
+        if endpoint is None:
+            if len(self._endpoints) >= 1024:  # noqa: PLR2004 (more origins than that are not a working set)
+                self._endpoints.clear()
+            endpoint = self._endpoints[key] = _native.Endpoint(*key)
+        return endpoint
+
+    def fetch(
+        self,
+        endpoint: _native.Endpoint,
+        method: str,
+        target: str,
+        headers: list[tuple[bytes, bytes]],
+        *,
+        body: Body | None = None,
+        length: int | None = None,
+        timeouts: _native.Timeouts | None = None,
+        framing: Framing | None = None,
+    ) -> Response:
+        """What `request` does, for callers that have the parts of the request already.
+
+        `target` goes into the request line as it is.
+        """
+        limits = timeouts or self._timeouts
+        cut = None if framing is None else framing._native()  # noqa: SLF001
+        if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
+            data = None if body is None else bytes(body)
+            response = Response(self.native.fetch(endpoint, method, target, headers, data, limits, cut))
+        else:
+            if not isinstance(body, AsyncIterable):
+                length = memoryview(body).nbytes
+            source, upload = self.native.fetch_upload(endpoint, method, target, headers, length, limits, cut)
+            response = Response(source)
+            task = asyncio.get_running_loop().create_task(pump(upload, body))
+            _uploads.add(task)
+            task.add_done_callback(_upload_done)
+        response.method = method
+        response.url = target
+        return response
+
+    def stats(self) -> EngineStats:
+        """A snapshot of the counters; see `penstock.stats`."""
+        requests, streams, received, wakeups, origins, pool = self.native.stats()
+        budget, state, classes, runs, live, peak, refusals, copied = pool
+        return EngineStats(
+            requests=requests,
+            streams=streams,
+            bytes_received=received,
+            wakeups=wakeups,
+            origins={name: OriginStats(*now, *so_far) for name, now, so_far in origins},
+            pool=PoolStats(
+                budget=budget,
+                state=state,
+                classes=tuple(SlabClass(*row) for row in classes),
+                live_runs=runs,
+                live_bytes=live,
+                peak_bytes=peak,
+                refusals=refusals,
+                bytes_copied=dict(copied),
+            ),
+        )
+
+    def pool_addresses(self) -> tuple[int, int]:
+        """First address and length of the pool's mapping, for those who trace system calls."""
+        return self.native.address_range()
+
+    def close(self) -> None:
+        """Cancel everything and wait for the threads to end, which takes milliseconds. Idempotent."""
+        self.native.close()
+
+    async def aclose(self) -> None:
+        """As `close`, without blocking the event loop.
+
+        Streams that were not at their end raise ENGINE_CLOSED from then on. Frames that are held stay valid.
+        """
+        self.native.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self.native.join)
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+# The event loop keeps only weak references to tasks.
+_uploads: Final[set[asyncio.Task[None]]] = set()
+
+
+def _upload_done(task: asyncio.Task[None]) -> None:
+    _uploads.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        # The request has failed with UPLOAD_FAILED, which names the cause; this keeps its traceback.
+        _log.warning("a request body's source failed", exc_info=error)
+
+
+def native_timeouts(timeouts: config.Timeouts) -> _native.Timeouts:
+    """The engine's form of `timeouts`: make it once where many requests share it."""
+    return _native.Timeouts(
+        timeouts.queue,
+        timeouts.resolve,
+        timeouts.connect,
+        timeouts.tls,
+        timeouts.first_byte,
+        timeouts.between_bytes,
+        timeouts.total,
+    )
+
+
+def _fields(headers: Headers) -> tuple[list[tuple[bytes, bytes]], int | None]:
+    """The fields as bytes without Content-Length, and its value."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    fields: list[tuple[bytes, bytes]] = []
+    length = None
+    for name, value in pairs:
+        key = name if isinstance(name, bytes) else name.encode("ascii", "replace")
+        text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+        if key.lower() == b"content-length":
+            if not text.isdigit():
+                raise make_error("BAD_REQUEST", f"Content-Length is {text!r}, which is no number")
+            length = int(text)
+        else:
+            fields.append((key, text))
+    return fields, length
+
+
+_default: tuple[int, Engine] | None = None
+
+
+def default_engine() -> Engine:
+    """The engine that gateways and sources without one of their own share: made on first use, closed at exit.
+
+    A forked child gets one of its own.
+    """
+    global _default  # noqa: PLW0603 (one engine a process is what this is)
+    if _default is None or _default[0] != os.getpid():
+        _default = (os.getpid(), Engine())
+        atexit.register(_default[1].close)
+    return _default[1]

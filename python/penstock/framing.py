@@ -1,0 +1,108 @@
+"""How a body is cut into frames.
+
+Pass one of these as `framing=` to a request or a source, or to `stream.frames(...)`. The same bytes give the same
+frames however the network cut them. A frame is contiguous: one that arrived in pieces is joined once, and
+`PoolStats.bytes_copied["frame_join"]` counts it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from . import _native
+from .config import parse_size
+from .exceptions import make_error
+
+__all__ = ["Events", "Fixed", "Framing", "LengthPrefixed", "Lines", "Raw"]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """As it arrives: a frame is what one read gave. Never copied."""
+
+    def _native(self) -> _native.Framing:
+        return _native.Framing.raw()
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """Frames of `size` bytes, such as raw video pictures.
+
+    A body that ends within a frame raises `FrameError` (FRAME_TRUNCATED).
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _positive("size", self.size)
+
+    def _native(self) -> _native.Framing:
+        return _native.Framing.fixed(self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPrefixed:
+    """A number of `width` bytes, then as many bytes as it says. Frames come without the number.
+
+    Raises `FrameError` when a number exceeds `max_frame` (FRAME_TOO_LARGE) and when the body ends within a frame
+    (FRAME_TRUNCATED).
+    """
+
+    width: Literal[1, 2, 4, 8] = 4
+    byteorder: Literal["big", "little"] = "big"
+    max_frame: int | str = "16MiB"
+
+    def __post_init__(self) -> None:
+        if self.width not in {1, 2, 4, 8}:
+            raise make_error("BAD_CONFIGURATION", f"width is {self.width!r}; it can be 1, 2, 4 or 8 bytes")
+        if self.byteorder not in {"big", "little"}:
+            raise make_error("BAD_CONFIGURATION", f"byteorder is {self.byteorder!r}; it can be 'big' or 'little'")
+        _positive("max_frame", parse_size(self.max_frame))
+
+    def _native(self) -> _native.Framing:
+        return _native.Framing.length_prefixed(self.width, self.byteorder == "little", parse_size(self.max_frame))
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines that end in LF or CRLF. Frames come without the end; the last line needs none.
+
+    A line above `max_frame` raises `FrameError` (FRAME_TOO_LARGE).
+    """
+
+    max_frame: int | str = "1MiB"
+
+    def __post_init__(self) -> None:
+        _positive("max_frame", parse_size(self.max_frame))
+
+    def _native(self) -> _native.Framing:
+        return _native.Framing.lines(parse_size(self.max_frame))
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Server-sent events, as the HTML standard has them (section 9.2).
+
+    A frame is the block of lines of one event, with its blank line and its bytes unchanged; its fields are
+    `frame.event`, `frame.id`, `frame.data` and `frame.retry`. With `blocks=False` only blocks that dispatch an event
+    become frames, and what follows the last blank line is dropped, as the standard says. With `blocks=True` every
+    byte of the body becomes part of a frame, comments too: what a relay wants.
+
+    A block above `max_frame` raises `FrameError` (FRAME_TOO_LARGE).
+    """
+
+    max_frame: int | str = "1MiB"
+    blocks: bool = False
+
+    def __post_init__(self) -> None:
+        _positive("max_frame", parse_size(self.max_frame))
+
+    def _native(self) -> _native.Framing:
+        return _native.Framing.events(parse_size(self.max_frame), self.blocks)
+
+
+Framing = Raw | Fixed | LengthPrefixed | Lines | Events
+
+
+def _positive(name: str, value: int) -> None:
+    if value < 1:
+        raise make_error("BAD_CONFIGURATION", f"{name} is {value}; it must be at least 1")

@@ -1,0 +1,103 @@
+"""Snapshots of what an engine counts, field by field."""
+
+from dataclasses import dataclass
+
+__all__ = ["EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlabClass:
+    """One size of slab."""
+
+    size: int
+    """Bytes of one slab."""
+    total: int
+    """Slabs that memory is cut into now, free or not."""
+    live: int
+    """Slabs that somebody holds."""
+    peak: int
+    """The highest `live` so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """The memory budget."""
+
+    budget: int
+    """Bytes of data that the pool may hold."""
+    state: str
+    """`"open"`, `"pressed"` (windows shrink) or `"full"` (new work is refused)."""
+    classes: tuple[SlabClass, ...]
+    """By slab size, ascending."""
+    live_runs: int
+    """Objects larger than the largest slab that somebody holds."""
+    live_bytes: int
+    """Bytes of slabs and runs that somebody holds."""
+    peak_bytes: int
+    """The highest `live_bytes` so far."""
+    refusals: int
+    """Times that memory was asked for and there was none."""
+    bytes_copied: dict[str, int]
+    """Payload moved by the CPU inside this process, by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class OriginStats:
+    """Connections to one origin."""
+
+    active: int
+    """In use by an exchange."""
+    idle: int
+    """Kept alive for the next one."""
+    waiting: int
+    """Requests that wait for a connection."""
+    opened: int
+    """Connections opened so far."""
+    reused: int
+    """Requests so far that were given a connection an earlier one had opened."""
+    expired: int
+    """Idle connections closed because of their age or disuse."""
+    closed: int
+    """Idle connections that the origin closed."""
+    unsolicited: int
+    """Idle connections that brought bytes nobody had asked for, and were closed for it."""
+    retried: int
+    """Requests sent a second time, after an idle connection turned out to be dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """One engine. Counters rise until the engine is closed; `streams` and `origins` are now."""
+
+    requests: int
+    """Exchanges begun."""
+    streams: int
+    """Streams that somebody still feeds or reads."""
+    bytes_received: int
+    """Payload bytes read from origins, files and pipes, and request bodies sent up."""
+    wakeups: int
+    """Times that an event loop was woken; one wake-up can bring many frames of many streams."""
+    origins: dict[str, OriginStats]
+    """By `scheme://authority`."""
+    pool: PoolStats
+    """The memory budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Seconds that each stage of an exchange took; 0 for a stage that did not happen."""
+
+    queue: float
+    """Waiting for a connection to become free."""
+    resolve: float
+    """Turning the name into addresses."""
+    connect: float
+    """Opening a connection."""
+    tls: float
+    """The TLS handshake."""
+    first_byte: float
+    """From the request sent to the first byte of the response."""
+    body: float | None
+    """From the head to the end of the body; None until it has ended."""
+    reused: bool
+    """Whether the exchange used a connection that an earlier one had opened."""

@@ -1,0 +1,197 @@
+"""Streams of frames: the body of a response, a file, a pipe, or what a child process prints.
+
+A stream has one consumer and three ends: done, an error with a stable code, or closed by its consumer. A body that
+was cut short is never a clean end. Frames stay in the engine's memory; what a consumer holds counts against its
+window, and the source is read only while the window has room.
+"""
+
+import inspect
+from collections.abc import AsyncIterator
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+from ._native import Frame
+from ._native import FrameStream as _NativeStream
+from .exceptions import WindowHeldError
+from .framing import Framing
+from .stats import Timings
+
+__all__ = ["Frame", "FrameStream", "Response"]
+
+
+class _Writable(Protocol):
+    def write(self, data: memoryview) -> Any: ...
+
+
+class FrameStream(_NativeStream):
+    """An asynchronous iterator over frames.
+
+    Use it in `async with`, or call `aclose()`: a stream that is dropped before its end warns and is closed.
+
+    Concurrency: one task at a time; a second one that awaits raises `StreamBusyError`. Cancellation: a cancelled
+    wait loses no frame, the stream can be awaited again.
+    """
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._close()
+
+    async def aclose(self) -> None:
+        """End the stream from this side: the source is cancelled at once, waiting frames are freed. Idempotent."""
+        self._close()
+
+    def frames(self, framing: Framing) -> Self:
+        """Cut the rest of the body by `framing`, including what has arrived and was not taken yet.
+
+        Returns the stream itself, for `async for event in response.frames(framing.Events())`.
+        """
+        self._set_framing(framing._native())  # noqa: SLF001
+        return self
+
+    async def batches(self, most: int = 64) -> AsyncIterator[list[Frame]]:
+        """Iterate over lists of the frames that are ready: at least one, at most `most`.
+
+        One await can bring many frames: worth it where frames are small and many.
+        """
+        batch = self._batch(most)
+        while True:
+            try:
+                yield await batch
+            except StopAsyncIteration:
+                return
+
+    async def bytes(self) -> bytes:
+        """Read the rest of the body into one object. The copy is counted as `python_bytes`.
+
+        Raises:
+            PenstockError: the body did not end well; nothing is returned then.
+        """
+        parts = [self._join(batch) async for batch in self.batches(most=256)]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def pipe_to(self, target: _Writable) -> int:
+        """Write every frame to `target` without a copy of its own, and return the number of bytes.
+
+        `target` is a prepared `aiohttp.web.StreamResponse`, an `asyncio.StreamWriter`, or any object whose `write`
+        takes a memoryview; where `write` returns an awaitable, or the object has a `drain` coroutine, they are
+        awaited. The target is neither opened nor ended here.
+
+        Raises:
+            PenstockError: the source failed: do not end the target as if the body were whole.
+        """
+        written = 0
+        drain = getattr(target, "drain", None)
+        while True:
+            try:
+                async for frame in self:
+                    written += len(frame)
+                    result = target.write(memoryview(frame))
+                    if inspect.isawaitable(result):
+                        await result
+                    elif drain is not None:
+                        await drain()
+            except WindowHeldError:
+                # What the target has accepted and not sent is our whole window: wait until it has sent some.
+                if drain is None:
+                    raise
+                await drain()
+            else:
+                return written
+
+    @property
+    def held(self) -> int:
+        """Bytes that wait for this consumer or that it holds."""
+        return self._held()[0]
+
+    @property
+    def window(self) -> int:
+        """Bytes that may wait or be held before the source is no longer read."""
+        return self._held()[1]
+
+
+class Response(FrameStream):
+    """The response to a request: status, headers and timings, and its body as a stream.
+
+    It is returned at once; `await` it, or enter it with `async with`, to wait for the head. Whoever is cancelled
+    while waiting for the head cancels the request.
+    """
+
+    url: str
+    method: str
+
+    def __await__(self) -> Any:
+        try:
+            yield from self._head()
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    async def __aenter__(self) -> Self:
+        await self
+        return self
+
+    @cached_property
+    def _line(self) -> tuple[int, bytes, int]:
+        line = self._status()
+        if line is None:
+            message = "the response has no head yet: await it, or enter it with 'async with'"
+            raise AttributeError(message)
+        return line
+
+    @property
+    def status(self) -> int:
+        """The status code."""
+        return self._line[0]
+
+    @property
+    def reason(self) -> str:
+        """The reason phrase as the origin sent it; it means nothing."""
+        return self._line[1].decode("latin-1")
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The version of HTTP that the origin answered in."""
+        return 1, self._line[2]
+
+    @cached_property
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """Names and values as received, in order."""
+        self._line  # noqa: B018 (raises before the head)
+        return self._headers()
+
+    @cached_property
+    def headers(self) -> CIMultiDictProxy[str]:
+        """Names and values as text, without regard to case. Bytes that are not UTF-8 become lone surrogates."""
+        return _fields(self.raw_headers)
+
+    @property
+    def trailers(self) -> CIMultiDictProxy[str]:
+        """Fields that followed a chunked body; empty until it has ended."""
+        return _fields(self._trailers())
+
+    @property
+    def timings(self) -> Timings:
+        """How long each stage took."""
+        self._line  # noqa: B018 (raises before the head)
+        row = self._timings()
+        assert row is not None  # noqa: S101 (a head has timings)
+        return Timings(*row)
+
+    def __repr__(self) -> str:
+        line = self._status()
+        state = "waiting" if line is None else str(line[0])
+        return f"<penstock.Response {self.method} {self.url} {state}>"
+
+
+def _fields(pairs: list[tuple[bytes, bytes]]) -> CIMultiDictProxy[str]:
+    return CIMultiDictProxy(
+        CIMultiDict((name.decode("ascii"), value.decode("utf-8", "surrogateescape")) for name, value in pairs)
+    )

@@ -1,0 +1,155 @@
+//! What `await` drives: one object per stream and purpose, made once and handed out again for every frame.
+//!
+//! A result that is ready completes in the same call, with no future and no turn of the loop. An empty stream parks
+//! one future in the stream's [`Slot`]. A frame leaves the queue only in the call that returns it, so a cancelled
+//! wait loses none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+
+use penstock_engine::Code;
+use penstock_engine::pool::Purpose;
+use penstock_engine::stream::{Delivery, Feed, Stream};
+use pyo3::exceptions::PyStopAsyncIteration;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::buffer::stop_iteration;
+use crate::errors::{IntoPython, exception};
+use crate::frame::Frame;
+use crate::lock;
+use crate::port::Slot;
+
+/// After this many results without a turn of the loop, one is taken, so that a fast origin cannot starve the rest.
+const RUN: usize = 64;
+
+/// The same in bytes: about what a loop's own transports read in one turn.
+const RUN_BYTES: usize = 1024 * 1024;
+
+/// What the awaitable produces.
+pub(crate) enum Want {
+    /// The response head; produces `None`.
+    Head(Arc<Stream>),
+    /// One frame.
+    Frame(Arc<Stream>),
+    /// A list of what is ready, at least one frame and at most so many.
+    Batch(Arc<Stream>, usize),
+    /// Room for so many bytes of a request body; produces `None`.
+    Room(Arc<std::sync::Mutex<Option<Feed>>>, penstock_engine::pool::Pool, usize),
+}
+
+/// A private awaitable of a stream. Only one task may await a stream at a time.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Awaitable {
+    want: Want,
+    slot: Arc<Slot>,
+    run: AtomicUsize,
+    run_bytes: AtomicUsize,
+}
+
+impl Awaitable {
+    pub(crate) fn new(want: Want, slot: Arc<Slot>) -> Self {
+        Self { want, slot, run: AtomicUsize::new(0), run_bytes: AtomicUsize::new(0) }
+    }
+
+    /// Counts a result that needed no waiting; whether it is time for a turn of the loop.
+    fn run_is_over(&self) -> bool {
+        // Relaxed: only the one consumer counts.
+        let over =
+            self.run.load(Ordering::Relaxed) >= RUN || self.run_bytes.load(Ordering::Relaxed) >= RUN_BYTES;
+        if over {
+            self.rest();
+        }
+        over
+    }
+
+    fn ran(&self, bytes: usize) {
+        self.run.fetch_add(1, Ordering::Relaxed);
+        self.run_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn rest(&self) {
+        self.run.store(0, Ordering::Relaxed);
+        self.run_bytes.store(0, Ordering::Relaxed);
+    }
+
+    fn poll(&self, py: Python<'_>, context: &mut Context<'_>) -> PyResult<Poll<()>> {
+        match &self.want {
+            Want::Frame(stream) => match stream.poll_next(context) {
+                Poll::Pending => Ok(Poll::Pending),
+                Poll::Ready(next) => {
+                    let delivery = delivery(py, next)?;
+                    self.ran(delivery.len());
+                    stop_iteration(Bound::new(py, Frame::new(delivery))?.as_any());
+                    Ok(Poll::Ready(()))
+                }
+            },
+            Want::Batch(stream, most) => {
+                let Poll::Ready(next) = stream.poll_next(context) else { return Ok(Poll::Pending) };
+                let frames = PyList::empty(py);
+                let mut next = Some(delivery(py, next)?);
+                while let Some(delivery) = next {
+                    self.ran(delivery.len());
+                    frames.append(Bound::new(py, Frame::new(delivery))?)?;
+                    next = if frames.len() < *most { stream.take_ready() } else { None };
+                }
+                stop_iteration(frames.as_any());
+                Ok(Poll::Ready(()))
+            }
+            Want::Head(stream) => match stream.poll_head(context) {
+                Poll::Pending => Ok(Poll::Pending),
+                Poll::Ready(head) => head.map(|_| Poll::Ready(())).into_python(py),
+            },
+            Want::Room(feed, pool, size) => {
+                let feed = lock(feed);
+                let Some(feed) = feed.as_ref() else {
+                    return Err(exception(py, &Code::StreamClosed.error("the upload has ended")));
+                };
+                match feed.poll_room(context) {
+                    Poll::Pending => return Ok(Poll::Pending),
+                    Poll::Ready(room) => room.into_python(py)?,
+                }
+                match pool.poll_room(context, *size, Purpose::Bulk) {
+                    Poll::Pending => Ok(Poll::Pending),
+                    Poll::Ready(room) => room.map(|_| Poll::Ready(())).into_python(py),
+                }
+            }
+        }
+    }
+}
+
+fn delivery(py: Python<'_>, next: Option<penstock_engine::Result<Delivery>>) -> PyResult<Delivery> {
+    match next {
+        Some(result) => result.into_python(py),
+        None => Err(PyStopAsyncIteration::new_err(())),
+    }
+}
+
+#[pymethods]
+impl Awaitable {
+    fn __await__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.slot.is_waiting(py)? {
+            return Err(exception(py, &Code::Busy.error("another task is already awaiting this stream")));
+        }
+        if self.run_is_over() {
+            // A bare yield: the task is resumed at the loop's next turn.
+            return Ok(Some(py.None().into_bound(py)));
+        }
+        match self.poll(py, &mut Context::from_waker(self.slot.waker()))? {
+            Poll::Ready(()) => Ok(None),
+            Poll::Pending => {
+                self.rest();
+                self.slot.wait(py).map(Some)
+            }
+        }
+    }
+}

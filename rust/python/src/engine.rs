@@ -1,0 +1,274 @@
+//! `Engine`: threads, pool and origins, as one Python object.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use penstock_engine::Code;
+use penstock_engine::framing::Framing as Cut;
+use penstock_engine::origin::{self, Origins, Request, RequestBody};
+use penstock_engine::pool::{CopyReason, Pool, PoolState};
+use penstock_engine::runtime::Threads;
+use penstock_engine::source;
+use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, channel};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors::{IntoPython, exception};
+use crate::framing::Framing;
+use crate::lock;
+use crate::port::LoopPort;
+use crate::request::{Endpoint, Timeouts};
+use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
+use crate::stats::{OriginRow, PoolRow, origin_rows, pool_row};
+use crate::stream::Source;
+use crate::upload::Upload;
+
+type Fields = Vec<(Vec<u8>, Vec<u8>)>;
+
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Engine {
+    pool: Pool,
+    flow: FlowConfig,
+    reads: ReadSizes,
+    meter: Arc<Meter>,
+    threads: Threads,
+    origins: Vec<Arc<Origins>>,
+    /// Ports of the loops that this engine was used on; the latest first.
+    ports: Mutex<Vec<Py<LoopPort>>>,
+    requests: AtomicU64,
+}
+
+impl Engine {
+    fn port(&self, py: Python<'_>) -> PyResult<Py<LoopPort>> {
+        let latest = lock(&self.ports).first().map(|port| port.clone_ref(py));
+        let (port, moved) = LoopPort::of_running_loop(py, latest.as_ref())?;
+        if moved {
+            let mut ports = lock(&self.ports);
+            if let Some(at) = ports.iter().position(|known| known.is(&port)) {
+                ports.swap(0, at);
+            } else {
+                port.get().enter();
+                ports.insert(0, port.clone().unbind());
+            }
+        }
+        Ok(port.unbind())
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.pool.dead() {
+            return Err(exception(
+                py,
+                &Code::PoolDead.error("this engine was made before a fork; make one in the child"),
+            ));
+        }
+        if self.pool.state() == PoolState::Full {
+            return Err(exception(
+                py,
+                &Code::PoolFull.error("the pool is full; new work is refused until it is not"),
+            ));
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+    fn start(
+        &self,
+        py: Python<'_>,
+        endpoint: &Endpoint,
+        method: &str,
+        target: &str,
+        headers: Fields,
+        body: RequestBody,
+        timeouts: &Timeouts,
+        framing: Option<&Bound<'_, Framing>>,
+    ) -> PyResult<Source> {
+        self.check(py)?;
+        let port = self.port(py)?;
+        let cut = framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
+        let (feed, stream) = channel(&self.pool, self.flow, &cut, &self.meter);
+        let request = Request {
+            endpoint: endpoint.endpoint.clone(),
+            method: method.to_owned(),
+            target: target.to_owned(),
+            authority: endpoint.authority.clone(),
+            headers,
+            body,
+            timeouts: timeouts.0,
+        };
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let thread = self.threads.pick();
+        self.threads.spawn(thread, origin::fetch(Arc::clone(&self.origins[thread]), request, feed));
+        Ok(Source::new(stream, port))
+    }
+
+    /// Starts `read`, a source that is not HTTP, on the next thread.
+    fn begin<R>(
+        &self,
+        py: Python<'_>,
+        framing: &Bound<'_, Framing>,
+        read: impl FnOnce(source::Intake) -> R,
+    ) -> PyResult<Source>
+    where
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.check(py)?;
+        let port = self.port(py)?;
+        let (feed, stream) = channel(&self.pool, self.flow, &framing.get().0, &self.meter);
+        self.threads
+            .spawn(self.threads.pick(), read(source::Intake::new(self.pool.clone(), self.reads, feed)));
+        Ok(Source::new(stream, port))
+    }
+}
+
+#[pymethods]
+impl Engine {
+    #[new]
+    #[pyo3(signature = (threads, pool, flow, reads, limits, tls))]
+    fn new(
+        py: Python<'_>,
+        threads: usize,
+        pool: PoolSettings,
+        flow: FlowSettings,
+        reads: ReadSettings,
+        limits: LimitSettings,
+        tls: TlsSettings,
+    ) -> PyResult<Self> {
+        let pool = Pool::new(pool.into()).into_python(py)?;
+        let (limits, reads, tls) = (limits.into(), ReadSizes::from(reads), tls.load().into_python(py)?);
+        let threads = Threads::start(threads).into_python(py)?;
+        let origins =
+            (0..threads.count()).map(|_| Arc::new(Origins::new(&pool, limits, reads, tls.clone()))).collect();
+        Ok(Self {
+            pool,
+            flow: flow.into(),
+            reads,
+            meter: Arc::new(Meter::default()),
+            threads,
+            origins,
+            ports: Mutex::new(Vec::new()),
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+    fn fetch(
+        &self,
+        py: Python<'_>,
+        endpoint: &Bound<'_, Endpoint>,
+        method: &str,
+        target: &str,
+        headers: Fields,
+        body: Option<&Bound<'_, PyBytes>>,
+        timeouts: &Bound<'_, Timeouts>,
+        framing: Option<&Bound<'_, Framing>>,
+    ) -> PyResult<Source> {
+        let body = match body {
+            None => RequestBody::None,
+            Some(bytes) => {
+                self.pool.count_copy(CopyReason::Upload, bytes.as_bytes().len());
+                RequestBody::Bytes(bytes.as_bytes().to_vec())
+            }
+        };
+        self.start(py, endpoint.get(), method, target, headers, body, timeouts.get(), framing)
+    }
+
+    /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced.
+    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+    fn fetch_upload(
+        &self,
+        py: Python<'_>,
+        endpoint: &Bound<'_, Endpoint>,
+        method: &str,
+        target: &str,
+        headers: Fields,
+        length: Option<u64>,
+        timeouts: &Bound<'_, Timeouts>,
+        framing: Option<&Bound<'_, Framing>>,
+    ) -> PyResult<(Source, Upload)> {
+        self.check(py)?;
+        let (feed, stream) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
+        let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
+        let body = RequestBody::Stream { stream, length };
+        let source =
+            self.start(py, endpoint.get(), method, target, headers, body, timeouts.get(), framing)?;
+        Ok((source, upload))
+    }
+
+    fn open_file(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        offset: u64,
+        length: Option<u64>,
+        framing: &Bound<'_, Framing>,
+    ) -> PyResult<Source> {
+        self.begin(py, framing, |intake| source::read_file(path, offset, length, intake))
+    }
+
+    /// Takes over `descriptor`: it is closed with the stream.
+    fn open_fd(&self, py: Python<'_>, descriptor: i32, framing: &Bound<'_, Framing>) -> PyResult<Source> {
+        let descriptor = crate::buffer::own_descriptor(descriptor)?;
+        self.begin(py, framing, |intake| source::read_descriptor(descriptor, intake))
+    }
+
+    fn open_process(
+        &self,
+        py: Python<'_>,
+        arguments: Vec<std::ffi::OsString>,
+        directory: Option<PathBuf>,
+        environment: Option<Vec<(std::ffi::OsString, std::ffi::OsString)>>,
+        framing: &Bound<'_, Framing>,
+    ) -> PyResult<Source> {
+        let command = source::Command { arguments, directory, environment };
+        self.begin(py, framing, |intake| source::read_process(command, intake))
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.pool.notices().to_vec()
+    }
+
+    fn address_range(&self) -> (usize, usize) {
+        self.pool.address_range()
+    }
+
+    /// Requests, live streams, bytes, wake-ups, origins, pool.
+    fn stats(&self) -> (u64, usize, u64, u64, Vec<OriginRow>, PoolRow) {
+        let wakeups = lock(&self.ports).iter().map(|port| port.get().wakeups()).sum();
+        (
+            self.requests.load(Ordering::Relaxed),
+            self.meter.live(),
+            self.meter.bytes(),
+            wakeups,
+            origin_rows(&self.origins),
+            pool_row(&self.pool),
+        )
+    }
+
+    /// Tells the threads to drop everything. Idempotent, does not wait.
+    fn stop(&self) {
+        if !self.pool.dead() {
+            self.threads.stop();
+        }
+    }
+
+    /// Waits for the threads to end.
+    fn join(&self, py: Python<'_>) {
+        if !self.pool.dead() {
+            py.detach(|| self.threads.join());
+        }
+    }
+
+    /// Stops, waits, and lets go of the event loops.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.stop();
+        self.join(py);
+        let ports = std::mem::take(&mut *lock(&self.ports));
+        for port in ports {
+            LoopPort::leave(port.bind(py))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! The one place where an engine error becomes a Python exception.
+
+use penstock_engine::{Code, Error};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+
+/// Number, name, kind, source, retryable, meaning.
+type Row = (u16, &'static str, &'static str, &'static str, bool, &'static str);
+
+/// Every error code, ascending.
+#[pyfunction]
+pub(crate) fn error_table() -> Vec<Row> {
+    let row = |entry: &penstock_engine::error::Entry| {
+        let number = entry.code.number();
+        (number, entry.name, entry.kind.name(), entry.source.name(), entry.retryable, entry.meaning)
+    };
+    Code::all().iter().map(row).collect()
+}
+
+/// The exception for `error`: its class is chosen in `penstock.exceptions` by kind.
+pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    static FROM_NATIVE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let code = error.code();
+    let made = FROM_NATIVE
+        .get_or_try_init(py, || py.import("penstock.exceptions")?.getattr("from_native").map(Bound::unbind))
+        .and_then(|make| {
+            make.call1(
+                py,
+                (
+                    code.number(),
+                    code.name(),
+                    code.kind().name(),
+                    code.source().name(),
+                    code.retryable(),
+                    error.detail(),
+                    error.origin(),
+                ),
+            )
+        });
+    match made {
+        Ok(exception) => PyErr::from_value(exception.into_bound(py)),
+        Err(failure) => failure,
+    }
+}
+
+/// Turns the engine's result into Python's.
+pub(crate) trait IntoPython<T> {
+    /// The value, or the exception for the error.
+    fn into_python(self, py: Python<'_>) -> PyResult<T>;
+}
+
+impl<T> IntoPython<T> for penstock_engine::Result<T> {
+    fn into_python(self, py: Python<'_>) -> PyResult<T> {
+        self.map_err(|error| exception(py, &error))
+    }
+}

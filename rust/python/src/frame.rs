@@ -1,0 +1,234 @@
+//! `Frame`: a read-only view of pool memory that Python owns a share of.
+
+use std::ffi::c_int;
+use std::sync::{Mutex, OnceLock};
+
+use penstock_engine::framing::event::{self, Event};
+use penstock_engine::pool::{CopyReason, Slice};
+use penstock_engine::stream::Delivery;
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView, PySlice};
+
+use crate::buffer;
+use crate::lock;
+
+/// Who keeps the bytes: the delivery itself, or the frame that this one is a part of.
+enum Owner {
+    Delivery(Delivery),
+    Part { slice: Slice, parent: Py<Frame> },
+}
+
+impl Owner {
+    fn slice(&self) -> &Slice {
+        match self {
+            Self::Delivery(delivery) => delivery.slice(),
+            Self::Part { slice, .. } => slice,
+        }
+    }
+}
+
+struct State {
+    owner: Option<Owner>,
+    /// Buffer exports and parts that are alive.
+    exports: usize,
+}
+
+#[pyclass(frozen, weakref, freelist = 256, module = "penstock._native")]
+pub(crate) struct Frame {
+    state: Mutex<State>,
+    event: OnceLock<Box<Event>>,
+}
+
+impl Frame {
+    pub(crate) fn new(delivery: Delivery) -> Self {
+        Self::of(Owner::Delivery(delivery))
+    }
+
+    fn of(owner: Owner) -> Self {
+        Self { state: Mutex::new(State { owner: Some(owner), exports: 0 }), event: OnceLock::new() }
+    }
+
+    fn with<T>(&self, use_slice: impl FnOnce(&Slice) -> T) -> PyResult<T> {
+        let state = lock(&self.state);
+        state.owner.as_ref().map(|owner| use_slice(owner.slice())).ok_or_else(released)
+    }
+
+    fn part<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, Self>> {
+        let slice = {
+            let mut state = lock(&slf.get().state);
+            let slice = state.owner.as_ref().ok_or_else(released)?.slice().slice(start..end);
+            state.exports += 1;
+            slice
+        };
+        Bound::new(slf.py(), Self::of(Owner::Part { slice, parent: slf.clone().unbind() }))
+    }
+
+    fn view<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, PyMemoryView>> {
+        PyMemoryView::from(Self::part(slf, start, end)?.as_any())
+    }
+
+    fn parsed(&self) -> PyResult<&Event> {
+        if let Some(event) = self.event.get() {
+            return Ok(event);
+        }
+        let event = self.with(|slice| event::parse(slice))?;
+        Ok(self.event.get_or_init(|| Box::new(event)))
+    }
+}
+
+impl Frame {
+    /// Copies the bytes to `offset` of `target` and returns where they end.
+    pub(crate) fn copy_into(&self, target: &mut [u8], offset: usize) -> PyResult<usize> {
+        self.with(|slice| {
+            let end = offset + slice.len();
+            target[offset..end].copy_from_slice(slice);
+            end
+        })
+    }
+}
+
+fn released() -> PyErr {
+    PyValueError::new_err("the frame has been released")
+}
+
+#[pymethods]
+impl Frame {
+    fn __len__(&self) -> PyResult<usize> {
+        self.with(|slice| slice.len())
+    }
+
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let length = slf.get().__len__()?;
+        if let Ok(range) = key.cast::<PySlice>() {
+            let indices = range.indices(isize::try_from(length)?)?;
+            if indices.step != 1 {
+                return Err(PyValueError::new_err(
+                    "a frame is sliced with a step of 1; use memoryview(frame) for others",
+                ));
+            }
+            let start = usize::try_from(indices.start)?;
+            let end = start + indices.slicelength;
+            return Ok(Self::part(slf, start, end)?.into_any());
+        }
+        let index: isize = key.extract()?;
+        let position =
+            if index < 0 { length.checked_sub(index.unsigned_abs()) } else { usize::try_from(index).ok() };
+        let byte = position.and_then(|at| slf.get().with(|slice| slice.get(at).copied()).transpose());
+        match byte {
+            Some(byte) => Ok(byte?.into_pyobject(slf.py())?.into_any()),
+            None => Err(PyIndexError::new_err("frame index out of range")),
+        }
+    }
+
+    #[expect(unsafe_code, reason = "the signature of the buffer protocol's slot")]
+    unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let mut state = lock(&slf.get().state);
+        let owner =
+            state.owner.as_ref().ok_or_else(|| PyBufferError::new_err("the frame has been released"))?;
+        if let Owner::Delivery(delivery) = owner {
+            if delivery.pool().dead() {
+                return Err(PyBufferError::new_err(
+                    "the frame's memory belongs to the parent of this forked process",
+                ));
+            }
+        }
+        // SAFETY: `view` is what CPython passed; the slice cannot be released before `exports` is zero again.
+        unsafe { buffer::export(slf.as_any(), owner.slice(), view, flags)? };
+        state.exports += 1;
+        Ok(())
+    }
+
+    #[expect(unsafe_code, reason = "the signature of the buffer protocol's slot")]
+    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+        lock(&self.state).exports -= 1;
+    }
+
+    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        // memoryview knows how to compare with every other buffer.
+        let Ok(theirs) = PyMemoryView::from(other) else { return Ok(false) };
+        PyMemoryView::from(slf.as_any())?.eq(theirs)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = lock(&self.state);
+        match &state.owner {
+            Some(owner) => {
+                format!("<penstock.Frame of {} bytes, {} exports>", owner.slice().len(), state.exports)
+            }
+            None => "<penstock.Frame, released>".to_owned(),
+        }
+    }
+
+    #[getter]
+    fn exports(&self) -> usize {
+        lock(&self.state).exports
+    }
+
+    #[getter]
+    fn released(&self) -> bool {
+        lock(&self.state).owner.is_none()
+    }
+
+    fn release(&self) -> PyResult<()> {
+        let owner = {
+            let mut state = lock(&self.state);
+            if state.exports > 0 {
+                return Err(PyBufferError::new_err(format!(
+                    "{} views of the frame are alive; release them first",
+                    state.exports
+                )));
+            }
+            state.owner.take()
+        };
+        drop(owner);
+        Ok(())
+    }
+
+    #[getter]
+    fn event<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let range = slf.get().parsed()?.name.clone();
+        range.map(|range| Self::view(slf, range.start, range.end)).transpose()
+    }
+
+    #[getter]
+    fn id<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, PyMemoryView>>> {
+        let range = slf.get().parsed()?.id.clone();
+        range.map(|range| Self::view(slf, range.start, range.end)).transpose()
+    }
+
+    #[getter]
+    fn retry(&self) -> PyResult<Option<u64>> {
+        Ok(self.parsed()?.retry)
+    }
+
+    #[getter]
+    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let frame = slf.get();
+        let data = &frame.parsed()?.data;
+        if data.is_empty() {
+            return Self::view(slf, 0, 0);
+        }
+        if let Some(range) = data.only() {
+            return Self::view(slf, range.start, range.end);
+        }
+        let joined = frame.with(|slice| {
+            let lines: Vec<&[u8]> = data.lines().map(|range| &slice[range.clone()]).collect();
+            lines.join(&b'\n')
+        })?;
+        if let Some(Owner::Delivery(delivery)) = &lock(&frame.state).owner {
+            delivery.pool().count_copy(CopyReason::EventData, joined.len());
+        }
+        PyMemoryView::from(PyBytes::new(slf.py(), &joined).as_any())
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(Owner::Part { parent, .. }) = &state.owner {
+            lock(&parent.get().state).exports -= 1;
+        }
+    }
+}

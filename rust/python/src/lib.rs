@@ -1,0 +1,57 @@
+//! `penstock._native`: what Python sees of the engine.
+//!
+//! Only this crate knows both sides. Engine threads never enter it: they wake a [`port::LoopPort`] through a plain
+//! [`std::task::Waker`], and everything Python is made on the event loop's thread. All classes are frozen and keep
+//! their state in locks and atomics, so nothing here relies on the GIL.
+
+mod awaitable;
+mod buffer;
+mod engine;
+mod errors;
+mod frame;
+mod framing;
+mod port;
+mod request;
+mod settings;
+mod stats;
+mod stream;
+mod upload;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    use super::{PyModule, PyModuleMethods, PyResult};
+    use pyo3::Bound;
+
+    #[pymodule_export]
+    use super::awaitable::Awaitable;
+    #[pymodule_export]
+    use super::engine::Engine;
+    #[pymodule_export]
+    use super::errors::error_table;
+    #[pymodule_export]
+    use super::frame::Frame;
+    #[pymodule_export]
+    use super::framing::Framing;
+    #[pymodule_export]
+    use super::port::LoopPort;
+    #[pymodule_export]
+    use super::request::{Endpoint, Timeouts};
+    #[pymodule_export]
+    use super::stream::{FrameStream, Source};
+    #[pymodule_export]
+    use super::upload::Upload;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        module.add("BUILD_PROFILE", if cfg!(debug_assertions) { "debug" } else { "release" })
+    }
+}
+
+/// Locks, and ignores poisoning: a panic has already become a Python exception, and no critical section here leaves
+/// its data half changed.
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,235 @@
+//! How engine threads wake an event loop: one eventfd per loop, one system call per burst.
+//!
+//! A stream that waits keeps an `asyncio.Future` in its slot here and gives the engine a plain waker that knows the
+//! slot's number. Waking pushes the number to the mailbox and makes the eventfd readable, unless it already is. The
+//! loop's reader callback then completes all futures of the burst. Nothing that an engine thread can drop holds a
+//! Python object.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
+
+use penstock_engine::EventFd;
+use pyo3::exceptions::PyOSError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::{PyTraverseError, intern};
+
+use crate::lock;
+
+/// The half that engine threads see.
+#[derive(Debug)]
+struct Mailbox {
+    event: EventFd,
+    /// The eventfd is readable, or about to be; whoever adds a slot need not write to it.
+    signalled: AtomicBool,
+    slots: Mutex<Vec<usize>>,
+    wakeups: AtomicU64,
+}
+
+impl Mailbox {
+    fn put(&self, slot: usize) {
+        lock(&self.slots).push(slot);
+        // AcqRel pairs with the Release store in `take`: who sees `false` pushed after the loop's last look.
+        if !self.signalled.swap(true, Ordering::AcqRel) {
+            self.event.signal();
+        }
+    }
+
+    fn take(&self) -> Vec<usize> {
+        self.wakeups.fetch_add(1, Ordering::Relaxed);
+        self.event.clear();
+        // Cleared before the slots are taken: a slot pushed between the two signals anew and is found at once or
+        // at the next call. The other order would lose it. The lock of `slots` orders the two.
+        self.signalled.store(false, Ordering::Release);
+        std::mem::take(&mut *lock(&self.slots))
+    }
+}
+
+struct SlotWaker {
+    mailbox: Arc<Mailbox>,
+    slot: usize,
+}
+
+impl Wake for SlotWaker {
+    fn wake(self: Arc<Self>) {
+        self.mailbox.put(self.slot);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.mailbox.put(self.slot);
+    }
+}
+
+#[derive(Default)]
+struct Slots {
+    futures: Vec<Option<Py<PyAny>>>,
+    free: Vec<usize>,
+}
+
+/// The half that the event loop's thread sees. One per loop, shared by all engines used on it.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct LoopPort {
+    mailbox: Arc<Mailbox>,
+    slots: Mutex<Slots>,
+    event_loop: Py<PyAny>,
+    create_future: Py<PyAny>,
+    users: AtomicUsize,
+}
+
+/// Ports of loops that an engine is in use on.
+static PORTS: Mutex<Vec<Py<LoopPort>>> = Mutex::new(Vec::new());
+
+fn running_loop(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    static GET: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    GET.import(py, "asyncio", "get_running_loop")?.call0()
+}
+
+impl LoopPort {
+    /// The port of the running loop; `current` if that is it, so that the common case looks nothing up.
+    pub(crate) fn of_running_loop<'py>(
+        py: Python<'py>,
+        current: Option<&Py<Self>>,
+    ) -> PyResult<(Bound<'py, Self>, bool)> {
+        let event_loop = running_loop(py)?;
+        if let Some(port) = current.filter(|port| port.get().event_loop.is(&event_loop)) {
+            return Ok((port.bind(py).clone(), false));
+        }
+        let known = lock(&PORTS)
+            .iter()
+            .find(|port| port.get().event_loop.is(&event_loop))
+            .map(|port| port.clone_ref(py));
+        if let Some(port) = known {
+            return Ok((port.into_bound(py), true));
+        }
+        let event =
+            EventFd::new().map_err(|error| PyOSError::new_err(format!("cannot open an eventfd: {error}")))?;
+        let port = Bound::new(
+            py,
+            Self {
+                mailbox: Arc::new(Mailbox {
+                    event,
+                    signalled: AtomicBool::new(false),
+                    slots: Mutex::new(Vec::new()),
+                    wakeups: AtomicU64::new(0),
+                }),
+                slots: Mutex::new(Slots::default()),
+                create_future: event_loop.getattr("create_future")?.unbind(),
+                event_loop: event_loop.clone().unbind(),
+                users: AtomicUsize::new(0),
+            },
+        )?;
+        let descriptor = port.get().mailbox.event.as_raw_fd();
+        event_loop.call_method1("add_reader", (descriptor, port.getattr("drain")?))?;
+        lock(&PORTS).push(port.clone().unbind());
+        Ok((port, true))
+    }
+
+    /// An engine begins to use the loop.
+    pub(crate) fn enter(&self) {
+        self.users.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An engine is closed; the last one closes the port. Called on the loop's thread.
+    pub(crate) fn leave(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let port = slf.get();
+        if port.users.fetch_sub(1, Ordering::Relaxed) != 1 {
+            return Ok(());
+        }
+        lock(&PORTS).retain(|known| !known.is(slf));
+        let event_loop = port.event_loop.bind(slf.py());
+        if !event_loop.call_method0("is_closed")?.is_truthy()? {
+            event_loop.call_method1("remove_reader", (port.mailbox.event.as_raw_fd(),))?;
+        }
+        Ok(())
+    }
+
+    /// Times the loop was woken.
+    pub(crate) fn wakeups(&self) -> u64 {
+        self.mailbox.wakeups.load(Ordering::Relaxed)
+    }
+}
+
+#[pymethods]
+impl LoopPort {
+    /// Completes what the engine has woken. The loop calls it when the eventfd is readable.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        for slot in self.mailbox.take() {
+            let future = lock(&self.slots).futures.get_mut(slot).and_then(Option::take);
+            if let Some(future) = future {
+                let future = future.bind(py);
+                if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
+                    future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.event_loop)?;
+        visit.call(&self.create_future)
+    }
+}
+
+/// One waiter's place in a port. Dropping it frees the place.
+pub(crate) struct Slot {
+    port: Py<LoopPort>,
+    number: usize,
+    waker: Waker,
+}
+
+impl Slot {
+    pub(crate) fn new(port: Py<LoopPort>) -> Self {
+        let number = {
+            let mut slots = lock(&port.get().slots);
+            slots.free.pop().unwrap_or_else(|| {
+                slots.futures.push(None);
+                slots.futures.len() - 1
+            })
+        };
+        let waker = Arc::new(SlotWaker { mailbox: Arc::clone(&port.get().mailbox), slot: number }).into();
+        Self { port, number, waker }
+    }
+
+    /// What the engine wakes.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Whether somebody is waiting here already. A cancelled wait is none.
+    pub(crate) fn is_waiting(&self, py: Python<'_>) -> PyResult<bool> {
+        let future = {
+            let slots = lock(&self.port.get().slots);
+            match &slots.futures[self.number] {
+                Some(future) => future.clone_ref(py),
+                None => return Ok(false),
+            }
+        };
+        Ok(!future.bind(py).call_method0(intern!(py, "done"))?.is_truthy()?)
+    }
+
+    /// A future to yield to the task; completed by the next wake-up.
+    pub(crate) fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let port = self.port.get();
+        let future = port.create_future.bind(py).call0()?;
+        // What `Future.__iter__` sets before it yields itself, so that the task accepts the future.
+        future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
+        let previous = lock(&port.slots).futures[self.number].replace(future.clone().unbind());
+        drop(previous);
+        Ok(future)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let future = {
+            let mut slots = lock(&self.port.get().slots);
+            slots.free.push(self.number);
+            slots.futures[self.number].take()
+        };
+        drop(future);
+    }
+}

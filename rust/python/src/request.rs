@@ -1,0 +1,76 @@
+//! The parts of a request that Python makes once and uses often.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use penstock_engine::Code;
+use penstock_engine::origin::{self, Scheme};
+use pyo3::prelude::*;
+
+use crate::errors::{IntoPython, exception};
+
+/// An origin: what connections are kept by.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Endpoint {
+    pub(crate) endpoint: origin::Endpoint,
+    /// What goes into `Host` unless the request has its own.
+    pub(crate) authority: String,
+}
+
+#[pymethods]
+impl Endpoint {
+    #[new]
+    #[pyo3(signature = (scheme, host, port, unix))]
+    fn new(py: Python<'_>, scheme: &str, host: &str, port: u16, unix: Option<PathBuf>) -> PyResult<Self> {
+        let (scheme, default_port) = match scheme {
+            "http" => (Scheme::Http, 80),
+            "https" => (Scheme::Https, 443),
+            other => {
+                return Err(exception(
+                    py,
+                    &Code::BadRequest.error(format!("{other:?} is neither http nor https")),
+                ));
+            }
+        };
+        let endpoint = origin::Endpoint::new(scheme, host, port, unix).into_python(py)?;
+        let bare = endpoint.host();
+        let host = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
+        let authority = if port == default_port { host } else { format!("{host}:{port}") };
+        Ok(Self { endpoint, authority })
+    }
+
+    #[getter]
+    fn authority(&self) -> &str {
+        &self.authority
+    }
+}
+
+/// Limits on time in seconds; `None` for no limit. Validated in `penstock.config`.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Timeouts(pub(crate) origin::Timeouts);
+
+#[pymethods]
+impl Timeouts {
+    #[new]
+    #[pyo3(signature = (queue, resolve, connect, tls, first_byte, between_bytes, total))]
+    fn new(
+        queue: Option<f64>,
+        resolve: Option<f64>,
+        connect: Option<f64>,
+        tls: Option<f64>,
+        first_byte: Option<f64>,
+        between_bytes: Option<f64>,
+        total: Option<f64>,
+    ) -> Self {
+        let seconds = |value: Option<f64>| value.map(Duration::from_secs_f64);
+        Self(origin::Timeouts {
+            queue: seconds(queue),
+            resolve: seconds(resolve),
+            connect: seconds(connect),
+            tls: seconds(tls),
+            first_byte: seconds(first_byte),
+            between_bytes: seconds(between_bytes),
+            total: seconds(total),
+        })
+    }
+}

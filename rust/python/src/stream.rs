@@ -1,0 +1,154 @@
+//! `FrameStream`: the consumer's side of a body, as an asynchronous iterator.
+
+use std::sync::{Arc, Mutex, OnceLock};
+
+use penstock_engine::Code;
+use penstock_engine::pool::CopyReason;
+use penstock_engine::stream::Stream;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+
+use crate::awaitable::{Awaitable, Want};
+use crate::buffer::warn_unclosed;
+use crate::errors::exception;
+use crate::frame::Frame;
+use crate::framing::Framing;
+use crate::lock;
+use crate::port::{LoopPort, Slot};
+
+/// A stream that was started and waits for its Python object.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Source(Mutex<Option<(Stream, Py<LoopPort>)>>);
+
+impl Source {
+    pub(crate) fn new(stream: Stream, port: Py<LoopPort>) -> Self {
+        Self(Mutex::new(Some((stream, port))))
+    }
+}
+
+type Field = (Vec<u8>, Vec<u8>);
+
+/// Queue, resolve, connect, TLS, first byte, body, reused.
+type TimingRow = (f64, f64, f64, f64, f64, Option<f64>, bool);
+
+/// The base of every stream that Python reads.
+#[pyclass(frozen, subclass, weakref, module = "penstock._native")]
+pub(crate) struct FrameStream {
+    stream: Arc<Stream>,
+    slot: Arc<Slot>,
+    next: Py<Awaitable>,
+    head: OnceLock<Py<Awaitable>>,
+}
+
+#[pymethods]
+impl FrameStream {
+    #[new]
+    fn new(py: Python<'_>, source: &Bound<'_, Source>) -> PyResult<Self> {
+        let Some((stream, port)) = lock(&source.get().0).take() else {
+            return Err(exception(py, &Code::StreamClosed.error("this source has become a stream already")));
+        };
+        let stream = Arc::new(stream);
+        let slot = Arc::new(Slot::new(port));
+        let next = Py::new(py, Awaitable::new(Want::Frame(Arc::clone(&stream)), Arc::clone(&slot)))?;
+        Ok(Self { stream, slot, next, head: OnceLock::new() })
+    }
+
+    fn __aiter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __anext__(&self, py: Python<'_>) -> Py<Awaitable> {
+        self.next.clone_ref(py)
+    }
+
+    fn _head(&self, py: Python<'_>) -> PyResult<Py<Awaitable>> {
+        if let Some(head) = self.head.get() {
+            return Ok(head.clone_ref(py));
+        }
+        let head = Py::new(py, Awaitable::new(Want::Head(Arc::clone(&self.stream)), Arc::clone(&self.slot)))?;
+        Ok(self.head.get_or_init(|| head).clone_ref(py))
+    }
+
+    fn _batch(&self, most: usize) -> Awaitable {
+        Awaitable::new(Want::Batch(Arc::clone(&self.stream), most.max(1)), Arc::clone(&self.slot))
+    }
+
+    fn _set_framing(&self, framing: &Bound<'_, Framing>) {
+        self.stream.set_framing(&framing.get().0);
+    }
+
+    fn _join<'py>(&self, py: Python<'py>, frames: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {
+        let frames =
+            frames.iter().map(|frame| Ok(frame.cast_into::<Frame>()?)).collect::<PyResult<Vec<_>>>()?;
+        let mut length = 0;
+        for frame in &frames {
+            length += frame.len()?;
+        }
+        self.stream.pool().count_copy(CopyReason::PythonBytes, length);
+        PyBytes::new_with(py, length, |target| {
+            let mut end = 0;
+            for frame in &frames {
+                end = frame.get().copy_into(target, end)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Status, reason, minor version of HTTP, or `None` before the head.
+    fn _status(&self) -> Option<(u16, Vec<u8>, u8)> {
+        self.stream
+            .head()
+            .map(|head| (head.head.status, head.head.reason().to_vec(), head.head.minor_version))
+    }
+
+    fn _headers(&self) -> Vec<Field> {
+        let fields = |head: &penstock_engine::stream::ResponseHead| {
+            head.head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+        };
+        self.stream.head().map(fields).unwrap_or_default()
+    }
+
+    /// Seconds of queue, resolve, connect, TLS, first byte and, once it is over, body; and whether the connection was
+    /// reused.
+    fn _timings(&self) -> Option<TimingRow> {
+        let head = self.stream.head()?;
+        let timings = &head.timings;
+        Some((
+            timings.queue.as_secs_f64(),
+            timings.resolve.as_secs_f64(),
+            timings.connect.as_secs_f64(),
+            timings.tls.as_secs_f64(),
+            timings.first_byte.as_secs_f64(),
+            self.stream.ending().map(|ending| ending.body.as_secs_f64()),
+            head.reused,
+        ))
+    }
+
+    fn _trailers(&self) -> Vec<Field> {
+        self.stream.ending().map(|ending| ending.trailers).unwrap_or_default()
+    }
+
+    /// Bytes held against the window, and the window.
+    fn _held(&self) -> (usize, usize) {
+        self.stream.held()
+    }
+
+    fn _close(&self) {
+        self.stream.close();
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.stream.is_closed()
+    }
+}
+
+impl Drop for FrameStream {
+    fn drop(&mut self) {
+        // A body that was read to its end, or that failed, owes nothing.
+        if !self.stream.pool().dead() && !self.stream.is_closed() && !self.stream.is_over() {
+            self.stream.close();
+            warn_unclosed(c"a penstock stream was dropped before its end without aclose(); use 'async with'");
+        }
+    }
+}

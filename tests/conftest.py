@@ -1,0 +1,58 @@
+"""What every test is held to: real sockets, and nothing left behind - no slab, descriptor or task."""
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+import penstock
+
+DEADLINE = 10.0
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Waits for a condition that another thread or process brings about."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {DEADLINE} s: {what}")
+        await asyncio.sleep(0.002)
+
+
+def _descriptors() -> dict[str, str]:
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found[number] = os.readlink(f"/proc/self/fd/{number}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+@pytest.fixture(autouse=True)
+def no_descriptor_is_left() -> Iterator[None]:
+    # The process's shared engine is not a test's to clean up: it exists before the first count.
+    gc.collect()
+    before = _descriptors()
+    yield
+    gc.collect()
+    end = time.monotonic() + DEADLINE
+    while len(after := _descriptors()) > len(before):
+        if time.monotonic() > end:
+            pytest.fail(f"descriptors left open: { {k: v for k, v in after.items() if k not in before} }")
+        time.sleep(0.002)
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[penstock.Engine]:
+    """A small engine; afterwards every slab must be back and no task of the test running."""
+    async with penstock.Engine(memory="16MiB") as engine:
+        yield engine
+        gc.collect()
+        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
+        await until(lambda: engine.stats().streams == 0, "every stream has ended")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not [task for task in others if not task.done()], "a task was left running"
