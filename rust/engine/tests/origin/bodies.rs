@@ -1,0 +1,113 @@
+//! Whole responses, by each way that a body can end.
+
+use penstock_engine::framing::Framing;
+use penstock_engine::origin::RequestBody;
+
+use crate::rig::{Rig, get, pattern, request};
+use crate::server::{Server, ok};
+
+#[tokio::test]
+async fn bodies_arrive_however_they_are_delimited() {
+    for (response, body) in [
+        (ok("hello"), "hello"),
+        (ok(""), ""),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n"
+                .into(),
+            "hello",
+        ),
+        ("HTTP/1.1 200 OK\r\n\r\nhello".into(), "hello"),
+        ("HTTP/1.0 200 OK\r\n\r\nhello".into(), "hello"),
+        ("HTTP/1.1 204 No Content\r\n\r\n".into(), ""),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n".into(), ""),
+    ] {
+        let (rig, server) = (Rig::new(), Server::once(response.clone()).await);
+        let got = rig.get(&server).await.unwrap();
+        assert_eq!(got.bytes, body.as_bytes(), "{response}");
+        rig.check();
+    }
+}
+
+#[tokio::test]
+async fn a_response_may_come_byte_by_byte() {
+    let response =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\nA: b\r\n\r\n";
+    let server = Server::start(move |mut peer, _| async move {
+        peer.request().await;
+        for byte in response.as_bytes() {
+            peer.send([*byte]).await;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let rig = Rig::new();
+    let got = rig.get(&server).await.unwrap();
+    assert_eq!(got.bytes, b"hello");
+    assert_eq!(got.ending.trailers, [(b"A".to_vec(), b"b".to_vec())]);
+    rig.check();
+}
+
+#[tokio::test]
+async fn the_answer_to_head_has_no_body_and_leaves_the_connection_usable() {
+    let server = Server::always("HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n").await;
+    let rig = Rig::new();
+    for reused in [false, true] {
+        let got = rig.fetch(request("HEAD", &server, RequestBody::None)).collect().await.unwrap();
+        assert_eq!((got.status, got.bytes.len(), got.reused), (200, 0, reused));
+    }
+    rig.check();
+}
+
+#[tokio::test]
+async fn interim_responses_are_skipped() {
+    let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n";
+    let server = Server::always(format!("{interim}{}", ok("hello"))).await;
+    let rig = Rig::new();
+    for _ in 0..2 {
+        assert_eq!(rig.get(&server).await.unwrap().bytes, b"hello");
+    }
+    assert_eq!(server.connections(), 1);
+    rig.check();
+}
+
+#[tokio::test]
+async fn a_head_larger_than_a_page_is_read_whole() {
+    let value = "x".repeat(9000);
+    let server =
+        Server::always(format!("HTTP/1.1 200 OK\r\nA: {value}\r\nContent-Length: 5\r\n\r\nhello")).await;
+    let rig = Rig::new();
+    let reply = rig.fetch(get(&server));
+    assert_eq!(reply.head().await.unwrap().head.get("a").unwrap(), value.as_bytes());
+    assert_eq!(reply.collect().await.unwrap().bytes, b"hello");
+    rig.check();
+}
+
+#[tokio::test]
+async fn raw_payload_of_plain_http_is_never_copied() {
+    let payload = pattern(3_000_000);
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", payload.len()).into_bytes();
+    response.extend(&payload);
+    let server = Server::always(response).await;
+    let rig = Rig::new();
+    let got = rig.get(&server).await.unwrap();
+    assert!(got.bytes == payload, "the payload was altered");
+    assert_eq!(rig.pool.stats().bytes_copied.iter().sum::<usize>(), 0);
+    rig.check();
+}
+
+#[tokio::test]
+async fn a_large_frame_lies_in_one_piece_and_only_its_first_bytes_are_moved() {
+    const FRAME: usize = 700_000;
+    let payload = pattern(3 * FRAME);
+    for framing in [format!("Content-Length: {}\r\n", payload.len()), String::new()] {
+        let mut response = format!("HTTP/1.1 200 OK\r\n{framing}\r\n").into_bytes();
+        response.extend(&payload);
+        let (rig, server) = (Rig::new(), Server::once(response).await);
+        let got = rig.fetch_framed(get(&server), &Framing::Fixed { size: FRAME }).collect().await.unwrap();
+        assert!(got.bytes == payload, "the payload was altered");
+        assert_eq!(got.frames, 3);
+        let copied = rig.pool.stats().bytes_copied.iter().sum::<usize>();
+        assert!(copied < 4096, "{copied} bytes were copied, more than came with the head");
+        rig.check();
+    }
+}

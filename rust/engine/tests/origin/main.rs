@@ -1,0 +1,12 @@
+//! The origin client against real sockets: what it delivers, what it refuses, what it keeps and what it lets go.
+
+mod bodies;
+mod connections;
+mod flow;
+mod lies;
+mod limits;
+mod retry;
+mod rig;
+mod secure;
+mod server;
+mod uploads;
