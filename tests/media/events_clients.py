@@ -43,11 +43,12 @@ async def main(url: str, streams: int, events: int) -> int:
     ) as session:
         reading = (read(session, url, stream, events) for stream in range(streams))
         results = await asyncio.gather(*reading, return_exceptions=True)
-    for stream, result in enumerate(results):
-        if isinstance(result, BaseException):
-            print(f"stream {stream}: {result!r}", file=sys.stderr)  # noqa: T201 (how it reports)
-    print(sum(each for each in results if isinstance(each, int)))  # noqa: T201 (how it reports)
-    return int(any(isinstance(each, BaseException) for each in results))
+    faults = [(stream, result) for stream, result in enumerate(results) if isinstance(result, BaseException)]
+    if faults:
+        stream, first = faults[0]
+        print(f"{len(faults)} streams failed, first {stream}: {first!r}", file=sys.stderr)  # noqa: T201 (so it reports)
+    print(sum(each for each in results if isinstance(each, int)))  # noqa: T201 (so it reports)
+    return int(bool(faults))
 
 
 if __name__ == "__main__":
