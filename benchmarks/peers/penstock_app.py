@@ -11,7 +11,12 @@ import argparse
 import uvloop
 from aiohttp import web
 
+from penstock import Engine
+from penstock.config import OriginLimits
 from penstock.web import Gateway
+
+# As many streams at once as the load opens, and connections kept as long as the peers keep theirs.
+LIMITS = OriginLimits(connections=4096, requests_per_connection=100_000_000, idle_timeout=300)
 
 
 def main() -> None:
@@ -20,8 +25,14 @@ def main() -> None:
     parser.add_argument("--origin", required=True, metavar="URL")
     arguments = parser.parse_args()
 
+    engine = Engine(limits=LIMITS)
+
+    async def close_engine(_app: web.Application) -> None:
+        await engine.aclose()
+
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", Gateway(arguments.origin).relay)
+    app.on_cleanup.append(close_engine)
+    app.router.add_route("*", "/{path:.*}", Gateway(arguments.origin, engine=engine).relay)
     host, _, port = arguments.listen.rpartition(":")
     web.run_app(
         app,
