@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{
-    self, Endpoint, OriginLimits, OriginStats, Origins, ReadSizes, Request, RequestBody, Roots, Scheme,
-    Timeouts, Tls,
+    self, Endpoint, OriginLimits, OriginStats, Origins, Request, RequestBody, Roots, Scheme, Timeouts, Tls,
 };
 use penstock_engine::pool::{Pool, PoolConfig};
-use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ResponseHead, Stream, channel};
+use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ReadSizes, ResponseHead, Stream, channel};
 use penstock_engine::wire::{BodyLimits, HeadLimits};
 use penstock_engine::{Error, Result};
 use tokio::task::JoinHandle;
