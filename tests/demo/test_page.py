@@ -61,4 +61,4 @@ async def _photograph(page: Page, target: Path) -> None:
     # In the middle of an answer, with half a minute of figures drawn.
     await page.until("document.querySelector('#bytes-line polyline').points.length > 30", seconds=60)
     await page.until("answer.classList.contains('telling') && Number(tokens.textContent) > 60", seconds=60)
-    await page.screenshot(1280, 860, scheme="light", target=target)
+    await page.screenshot(1280, 790, scheme="light", target=target)

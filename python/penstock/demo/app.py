@@ -30,6 +30,8 @@ _PROBE = web.AppKey("probe", LatencyProbe)
 # neither.
 _SHUTDOWN_SECONDS = 1.0
 
+_HIGHEST_PORT = 65535
+
 # blob: is how Media Source Extensions hand a stream to the video element; all else comes from this very
 # server.
 _PAGE_HEADERS = {
@@ -112,7 +114,7 @@ async def _running(probe: LatencyProbe, direct: str, through: str) -> AsyncItera
 def _host_and_port(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > _HIGHEST_PORT:
         raise ValueError(f"cannot listen on {listen!r}: not HOST:PORT with a port up to 65535")
     return host, int(port)
 

@@ -42,7 +42,7 @@ function show(now, before) {
   if (latency.added_ms !== null) {
     value("added", latency.added_ms.toFixed(2), "ms");
     draw("added", latency.added_ms);
-    note("added", `${latency.direct_ms.toFixed(2)} direct, ${latency.through_ms.toFixed(2)} through`);
+    note("added", `on top of ${latency.direct_ms.toFixed(2)} ms direct`);
   }
 }
 
