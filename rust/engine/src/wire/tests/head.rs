@@ -175,6 +175,15 @@ fn an_endless_head_is_refused_at_its_limit() {
 }
 
 #[test]
+fn no_byte_beyond_the_limit_decides() {
+    let limits = HeadLimits { bytes: 3, ..HEAD_LIMITS };
+    for bytes in ["HTT", "HTTX", "HTTP/1.1 200 OK\r\n\r\n"] {
+        assert_eq!(name(&HeadScanner::new(&limits).scan(bytes.as_bytes()).unwrap_err()), "HEAD_TOO_LARGE");
+    }
+    assert_eq!(name(&HeadScanner::new(&limits).scan(b"HTX").unwrap_err()), "BAD_HEAD");
+}
+
+#[test]
 fn the_number_of_fields_is_limited() {
     let build = |count: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "a:\r\n".repeat(count));
     assert_eq!(head(build(HEAD_LIMITS.fields)).unwrap().headers().len(), HEAD_LIMITS.fields);
