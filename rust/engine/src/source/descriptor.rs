@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 
 use super::{Intake, file};
 use crate::error::{Code, Result};
@@ -20,9 +21,14 @@ async fn read(mut source: File, intake: &mut Intake) -> Result<()> {
     let failed = |error: io::Error| Code::FileFailed.error(format!("cannot read the descriptor: {error}"));
     if source.metadata().map_err(failed)?.is_file() {
         let offset = source.stream_position().map_err(failed)?;
-        return file::read_open(source, offset, None, "the descriptor", intake).await;
+        return file::read_open(source, FileExt::read_at, offset, None, "the descriptor", intake).await;
     }
     read_pipe(source, intake).await
+}
+
+/// A device such as /dev/urandom is always ready and cannot be waited for.
+async fn read_device(source: File, intake: &mut Intake) -> Result<()> {
+    file::read_open(source, |mut file, space, _| file.read(space), 0, None, "the descriptor", intake).await
 }
 
 /// Reads what becomes readable until the end.
@@ -30,7 +36,13 @@ pub(super) async fn read_pipe(source: File, intake: &mut Intake) -> Result<()> {
     let failed = |error: io::Error| Code::FileFailed.error(format!("cannot read the descriptor: {error}"));
     descriptor::set_nonblocking(&source).map_err(failed)?;
     descriptor::enlarge_pipe(&source);
-    let source = descriptor::watch(source).map_err(failed)?;
+    let source = match descriptor::watch(source) {
+        Ok(source) => source,
+        Err((source, error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return read_device(source, intake).await;
+        }
+        Err((_, error)) => return Err(failed(error)),
+    };
     loop {
         // Credit first, then the source, and memory only when there is something to put into it.
         intake.feed.room().await?;

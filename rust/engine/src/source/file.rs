@@ -16,15 +16,19 @@ pub async fn read_file(path: PathBuf, offset: u64, length: Option<u64>, mut inta
     let name = path.display().to_string();
     let opened = spawn_blocking(move || File::open(path)).await.unwrap_or_else(|error| Err(error.into()));
     let result = match opened {
-        Ok(file) => read_open(file, offset, length, &name, &mut intake).await,
+        Ok(file) => read_open(file, FileExt::read_at, offset, length, &name, &mut intake).await,
         Err(error) => Err(failed("open", &name, &error)),
     };
     intake.end(result);
 }
 
+/// How to read at an offset, or at the file's own position where the offset means nothing.
+pub(super) type Read = fn(&File, &mut [u8], u64) -> std::io::Result<usize>;
+
 /// Reads an open file on from `offset`.
 pub(super) async fn read_open(
     mut file: File,
+    read: Read,
     mut offset: u64,
     length: Option<u64>,
     name: &str,
@@ -36,14 +40,14 @@ pub(super) async fn read_open(
         let offered = intake.offer().await?.1.min(remaining);
         let mut writer = intake.writer.take().expect("offered above");
         let closed = || Code::EngineClosed.error("the engine was closed while it read a file");
-        let (read, back, same) = spawn_blocking(move || {
-            let read = file.read_at(&mut writer.spare()[..offered], offset);
-            (read, writer, file)
+        let (count, back, same) = spawn_blocking(move || {
+            let count = read(&file, &mut writer.spare()[..offered], offset);
+            (count, writer, file)
         })
         .await
         .map_err(|_| closed())?;
         (intake.writer, file) = (Some(back), same);
-        match read.map_err(|error| failed("read", name, &error))? {
+        match count.map_err(|error| failed("read", name, &error))? {
             0 => {
                 return match end {
                     None => Ok(()),

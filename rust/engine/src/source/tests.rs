@@ -76,6 +76,15 @@ async fn a_file_comes_whole_or_in_the_part_asked_for() {
 }
 
 #[tokio::test]
+async fn a_device_that_cannot_be_waited_for_is_read_all_the_same() {
+    let pool = pool();
+    let zero = std::fs::File::open("/dev/zero").unwrap();
+    let stream = start(&pool, &Framing::Raw, |intake| read_descriptor(zero.into(), intake));
+    let frame = poll_fn(|context| stream.poll_next(context)).await.unwrap().unwrap();
+    assert!(!frame.is_empty() && frame.iter().all(|&byte| byte == 0));
+}
+
+#[tokio::test]
 async fn a_file_that_is_missing_or_short_is_an_error() {
     let pool = pool();
     let stream =

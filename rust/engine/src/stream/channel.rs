@@ -31,6 +31,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
             producer: None,
             consumer: None,
             watcher: None,
+            counted: true,
         }),
     });
     (Feed::new(Arc::clone(&channel)), Stream { channel })
@@ -62,6 +63,8 @@ pub(super) struct Queue {
     pub(super) consumer: Option<Waker>,
     /// Waits for the consumer to leave.
     pub(super) watcher: Option<Waker>,
+    /// The stream is one of the live ones.
+    counted: bool,
 }
 
 impl Channel {
@@ -133,6 +136,13 @@ impl Channel {
             self.producer_to_wake(&mut queue)
         };
         wake(producer);
+    }
+
+    /// The consumer has seen the end, or has left.
+    fn retire(&self, queue: &mut Queue) {
+        if std::mem::take(&mut queue.counted) {
+            self.meter.closed();
+        }
     }
 
     /// The waiting producer, once half the window is free (one wake-up for many frames) or the consumer has
@@ -266,10 +276,10 @@ impl Stream {
     }
 
     fn wait(&self, queue: &mut Queue, context: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
-        match &queue.end {
-            Some(Ok(_)) => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(error.clone()))),
-            None => {}
+        if let Some(end) = &queue.end {
+            let last = end.as_ref().err().cloned().map(Err);
+            self.channel.retire(queue);
+            return Poll::Ready(last);
         }
         if queue.producer.is_some() {
             queue.window.ran_dry();
@@ -318,6 +328,7 @@ impl Stream {
         let (producer, watcher, frames) = {
             let mut queue = lock(&self.channel.queue);
             queue.closed = true;
+            self.channel.retire(&mut queue);
             queue.consumer = None;
             let frames = std::mem::take(&mut queue.frames);
             for slice in &frames {
@@ -387,11 +398,5 @@ impl fmt::Debug for Stream {
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Channel").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        self.meter.closed();
     }
 }

@@ -65,7 +65,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Streams that somebody still feeds or reads.
+    /// Streams whose consumer has neither seen the end nor left.
     pub fn live(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }

@@ -89,15 +89,14 @@ fn frames_arrive_in_order_and_the_end_follows_them() {
     }
     feed.finish(Ending::default());
     assert_eq!(&*take(&stream), b"a");
+    assert_eq!(meter.live(), 1);
     assert!(!stream.is_over());
     assert_eq!(&*take(&stream), b"b");
     assert!(stream.is_over());
     assert!(matches!(next(&stream, Waker::noop()), Poll::Ready(None)));
     assert!(matches!(next(&stream, Waker::noop()), Poll::Ready(None)));
     assert_eq!(pool.stats().live_bytes, 0);
-    assert_eq!((meter.live(), meter.bytes()), (1, 2));
-    drop(stream);
-    assert_eq!(meter.live(), 0);
+    assert_eq!((meter.live(), meter.started(), meter.bytes()), (0, 1, 2));
 }
 
 #[test]

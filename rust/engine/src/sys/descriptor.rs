@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use tokio::io::unix::AsyncFd;
+use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
 /// Lets reads of `descriptor` return at once. The flag belongs to the open file, so whoever shares it sees it too.
 pub(crate) fn set_nonblocking(descriptor: &impl AsFd) -> io::Result<()> {
@@ -28,8 +28,8 @@ pub(crate) fn enlarge_pipe(descriptor: &impl AsFd) {
     unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) };
 }
 
-/// Makes `file` something that a task can wait for.
-pub(crate) fn watch(file: File) -> io::Result<AsyncFd<File>> {
+/// Makes `file` something that a task can wait for; hands it back with `PermissionDenied` if it cannot be waited for.
+pub(crate) fn watch(file: File) -> Result<AsyncFd<File>, (File, io::Error)> {
     // SAFETY: a File owns its descriptor, returns the same one for as long as it lives, and is moved in whole.
-    unsafe { AsyncFd::register(file) }.map_err(Into::into)
+    unsafe { AsyncFd::register(file) }.map_err(AsyncFdRegisterError::into_parts)
 }
