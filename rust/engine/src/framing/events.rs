@@ -194,7 +194,7 @@ impl Framer for Events {
         if pending == 0 {
             return Ok(None);
         }
-        let ends_block = self.block.filled && matches!(self.place, Place::AfterBlank);
-        Ok(Some(Cut::at(0).delivered(self.blocks || (ends_block && self.block.dispatches))))
+        let dispatched = self.block.dispatches && matches!(self.place, Place::AfterBlank);
+        Ok(Some(Cut::at(0).delivered(self.blocks || dispatched)))
     }
 }

@@ -264,11 +264,14 @@ fn a_frame_in_a_great_many_pieces_is_not_a_great_many_handles() {
     assert_eq!(*cutter.next(&pool).unwrap().unwrap(), [&text[..], b"!"].concat());
     assert_eq!(copied(&pool), merged + SIZE + 1);
 
-    let mut cutter = Cutter::new(&Framing::Fixed { size: SIZE + 1 });
+    let mut cutter = Cutter::new(&Framing::Fixed { size: 2 * SIZE });
     push_scattered(&mut cutter, &pool, &text);
+    let mut run = pool.writer(2 * SIZE, Purpose::Bulk).unwrap();
+    cutter.carry(&pool, &mut run);
+    push_scattered(&mut cutter, &pool, &text[1..]);
     let handles = cutter.into_pending();
     assert!(handles.len() < 1100, "{} handles for {SIZE} bytes", handles.len());
-    assert!(handles.iter().flat_map(|slice| slice.iter()).eq(&text));
+    assert!(handles.iter().flat_map(|slice| slice.iter()).eq(text.iter().chain(&text[1..])));
 }
 
 #[test]

@@ -51,7 +51,8 @@ fn expected(case: &serde_json::Value) -> Vec<Dispatched> {
 fn the_public_cases_pass_however_they_are_split() {
     let cases: Vec<serde_json::Value> = serde_json::from_str(CASES).unwrap();
     assert!(cases.len() > 40);
-    for case in &cases {
+    // Miri would take an hour for the long ones.
+    for case in cases.iter().filter(|case| !cfg!(miri) || case["input"].as_str().unwrap().len() < 60) {
         let (name, input) = (&case["name"], case["input"].as_str().unwrap().as_bytes());
         let expected = expected(case);
         assert_eq!(dispatched(input), expected, "the reference disagrees with {name}");
@@ -97,6 +98,10 @@ fn a_block_keeps_its_bytes_and_its_blank_line() {
 fn only_blocks_with_data_are_events() {
     let text = b"\xEF\xBB\xBF\n:c\n\nid:1\nretry:2\n\n\r\ndata\n\n\ndata:\n\ndat\n\ndata\0:\n\nxdata:\n\nid:2\ndata: x";
     assert_eq!(cut_anyhow(&EVENTS, text), (frames(&[b"data\n\n", b"data:\n\n"]), End::Clean));
+    // What begins like a byte order mark and is none belongs to the name of a field.
+    for text in [&b"\xEFdata:1\n\n"[..], b"\xEF\xBBdata:1\n\n", b"\xEF\xBB\xBF\xEFdata:1\n\n"] {
+        assert_eq!(cut_anyhow(&EVENTS, text), (vec![], End::Clean));
+    }
     let text = b"data:1\r\r\ndata:2\r\r\n\ndata:3\n\r";
     let expected: &[&[u8]] = &[b"data:1\r\r", b"data:2\r\r", b"data:3\n\r"];
     assert_eq!(cut_anyhow(&EVENTS, text), (frames(expected), End::Clean));

@@ -112,7 +112,7 @@ fn cut_anyhow(framing: &Framing, text: &[u8]) -> Outcome {
     assert_eq!(cut(framing, text, BYTES), whole, "byte by byte in one slab: {:?}", text.escape_ascii());
     assert_eq!(cut(framing, text, SLABS), whole, "a slab for each byte: {:?}", text.escape_ascii());
     // Under Miri the two above have to do for long texts.
-    for at in (1..text.len()).take(if cfg!(miri) { 12 } else { usize::MAX }) {
+    for at in (1..text.len()).take(if cfg!(miri) { 3 } else { usize::MAX }) {
         for fresh in [false, true] {
             let split = cut(framing, text, &[(at, fresh), (text.len() - at, fresh)]);
             assert_eq!(split, whole, "split at {at}: {:?}", text.escape_ascii());
