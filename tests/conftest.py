@@ -35,14 +35,18 @@ def _descriptors() -> dict[str, str]:
     return found
 
 
+def _forget(request: pytest.FixtureRequest) -> None:
+    # pytest keeps what fixtures gave until the whole test is over.
+    request.node.funcargs.clear()
+    gc.collect()
+
+
 @pytest.fixture(autouse=True)
 def no_descriptor_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     gc.collect()
     before = _descriptors()
     yield
-    # pytest keeps what fixtures gave until after this.
-    request.node.funcargs.clear()
-    gc.collect()
+    _forget(request)
     end = time.monotonic() + DEADLINE
     while len(after := _descriptors()) > len(before):
         if time.monotonic() > end:
@@ -51,11 +55,11 @@ def no_descriptor_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
-async def engine() -> AsyncIterator[penstock.Engine]:
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[penstock.Engine]:
     """A small engine; afterwards every slab must be back and no task of the test running."""
     async with penstock.Engine(memory="16MiB") as engine:
         yield engine
-        gc.collect()
+        _forget(request)
         await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
         await until(lambda: engine.stats().streams == 0, "every stream has ended")
         others = asyncio.all_tasks() - {asyncio.current_task()}

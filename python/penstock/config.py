@@ -90,8 +90,8 @@ class Timeouts:
 class OriginLimits:
     """What one origin (scheme, host, port) may take of the engine, and what its responses may look like."""
 
-    connections: int = 64
-    """Connections open at a time, per engine thread. HTTP/1.1 carries one response each."""
+    connections: int = 1024
+    """Connections open at a time, per engine thread. Each carries one response, and an event stream for hours."""
     waiting: int = 1024
     """Requests that wait for a connection; one more is refused at once."""
     idle_timeout: float = 60.0

@@ -17,14 +17,26 @@ use crate::lock;
 /// Who keeps the bytes: the delivery itself, or the frame that this one is a part of.
 enum Owner {
     Delivery(Delivery),
-    Part { slice: Slice, parent: Py<Frame> },
+    Part(Part),
+}
+
+/// A range of another frame, which counts it as an export for as long as it lives.
+struct Part {
+    slice: Slice,
+    parent: Py<Frame>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        lock(&self.parent.get().state).exports -= 1;
+    }
 }
 
 impl Owner {
     fn slice(&self) -> &Slice {
         match self {
             Self::Delivery(delivery) => delivery.slice(),
-            Self::Part { slice, .. } => slice,
+            Self::Part(part) => &part.slice,
         }
     }
 }
@@ -62,7 +74,7 @@ impl Frame {
             state.exports += 1;
             slice
         };
-        Bound::new(slf.py(), Self::of(Owner::Part { slice, parent: slf.clone().unbind() }))
+        Bound::new(slf.py(), Self::of(Owner::Part(Part { slice, parent: slf.clone().unbind() })))
     }
 
     fn view<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, PyMemoryView>> {
@@ -221,14 +233,5 @@ impl Frame {
             delivery.pool().count_copy(CopyReason::EventData, joined.len());
         }
         PyMemoryView::from(PyBytes::new(slf.py(), &joined).as_any())
-    }
-}
-
-impl Drop for Frame {
-    fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(Owner::Part { parent, .. }) = &state.owner {
-            lock(&parent.get().state).exports -= 1;
-        }
     }
 }

@@ -11,13 +11,9 @@ use super::reader::{Read, Reader};
 use super::upload::{Progress, Upload, alongside};
 use crate::error::{Code, Error, Result};
 use crate::pool::{Pool, Purpose, Slice};
-use crate::stream::reading::{ReadSize, ReadSizes};
+use crate::stream::reading::{OWN_MEMORY, ReadSize, ReadSizes};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::wire::{Body, Decoder, Head, body_of, keeps_alive};
-
-/// A frame of at least this many bytes gets memory of its own, read to its exact end: a copy of less costs about
-/// what the additional system call does.
-const OWN_MEMORY: usize = 16 * 1024;
 
 /// What an exchange needs to know.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::error::Result;
 use crate::pool::{Pool, Purpose, Writer};
-use crate::stream::reading::{ReadSize, worth_filling};
+use crate::stream::reading::{OWN_MEMORY, ReadSize, worth_filling};
 use crate::stream::{Ending, Feed, ReadSizes};
 
 /// Where a source puts what it reads, and the memory that it reads into.
@@ -27,44 +27,58 @@ pub struct Intake {
     feed: Feed,
     size: ReadSize,
     writer: Option<Writer>,
+    /// Bytes that the current frame still needs in the memory that was taken for it alone.
+    reserved: usize,
     began: Instant,
 }
 
 impl Intake {
     /// The intake of the stream that `feed` feeds.
     pub fn new(pool: Pool, sizes: ReadSizes, feed: Feed) -> Self {
-        Self { pool, feed, size: ReadSize::new(sizes, None), writer: None, began: Instant::now() }
+        Self {
+            pool,
+            feed,
+            size: ReadSize::new(sizes, None),
+            writer: None,
+            reserved: 0,
+            began: Instant::now(),
+        }
     }
 
     /// Waits for credit, then for memory, and says how many bytes of it the next read may fill.
     async fn offer(&mut self) -> Result<(&mut Writer, usize)> {
         self.feed.room().await?;
-        let wants = self.feed.wants();
-        let least = wants.unwrap_or(1);
-        let fits = self.writer.as_mut().is_some_and(|writer| {
-            writer.reclaim();
-            match wants {
-                // Reading on in the same piece joins what is read to what was, for nothing.
-                Some(bytes) => writer.remaining() >= bytes,
-                None => worth_filling(writer.remaining(), writer.capacity()),
-            }
-        });
-        if !fits {
-            self.writer = None;
-            let size = wants.unwrap_or_else(|| self.size.next(None));
-            let pool = &self.pool;
-            let writer = poll_fn(|context| pool.poll_room(context, size, Purpose::Bulk)).await?;
-            self.writer = Some(writer);
+        if self.reserved == 0 {
+            self.prepare().await?;
         }
-        let writer = self.writer.as_mut().expect("taken above");
-        // Beyond the frame's end the next one would begin in the wrong place and have to be joined.
-        let most = if wants.is_some() { least } else { writer.remaining() };
+        let writer = self.writer.as_mut().expect("prepared above");
+        let most = if self.reserved > 0 { self.reserved } else { writer.remaining() };
         Ok((writer, most))
+    }
+
+    async fn prepare(&mut self) -> Result<()> {
+        let frame = self.feed.wants().filter(|bytes| *bytes >= OWN_MEMORY);
+        let pays = |writer: &mut Writer| {
+            writer.reclaim();
+            worth_filling(writer.remaining(), writer.capacity())
+        };
+        if frame.is_some() || !self.writer.as_mut().is_some_and(pays) {
+            self.writer = None;
+            let size = frame.unwrap_or_else(|| self.size.next(None));
+            let pool = &self.pool;
+            self.writer = Some(poll_fn(|context| pool.poll_room(context, size, Purpose::Bulk)).await?);
+        }
+        self.reserved = frame.unwrap_or(0);
+        Ok(())
     }
 
     /// Passes on the `count` bytes that were read of the `offered`.
     async fn took(&mut self, offered: usize, count: usize) -> Result<()> {
-        self.size.record(offered, count);
+        if self.reserved > 0 {
+            self.reserved -= count;
+        } else {
+            self.size.record(offered, count);
+        }
         let slice = self.writer.as_mut().expect("offered before").commit(count);
         self.feed.push(slice).await
     }

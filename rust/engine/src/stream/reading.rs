@@ -15,6 +15,10 @@ pub struct ReadSizes {
     pub most: usize,
 }
 
+/// A frame of at least this many bytes gets memory of its own, read to its exact end: a copy of less costs about
+/// what the additional system call does.
+pub(crate) const OWN_MEMORY: usize = 16 * 1024;
+
 /// Doubles after a read that filled what was offered, halves after two in a row that would have fitted into half:
 /// one small read is the end of a burst, two are a slow stream.
 #[derive(Debug)]
