@@ -110,7 +110,8 @@ class Engine:
             RequestError: URL, method or headers make no request.
             RuntimeError: no event loop is running.
         """
-        target = url if isinstance(url, URL) else URL(url)
+        # What is ASCII goes as it is: quoting it anew would turn %2F into a slash. The engine refuses what cannot.
+        target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
         if target.scheme not in {"http", "https"} or not target.raw_host:
             raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL")
         endpoint = self.endpoint(target.scheme, target.raw_host, target.port, unix)

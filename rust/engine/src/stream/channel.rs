@@ -76,7 +76,7 @@ impl Channel {
 
     pub(super) fn has_room(&self, queue: &Queue) -> bool {
         let (used, limit) = self.usage(queue);
-        // Whoever holds one frame can always await the next, however large frames are and however small the window.
+        // Whoever holds what was taken last can always await the next, however large it is and small the window.
         used < limit || (queue.frames.is_empty() && queue.window.holds_little())
     }
 
@@ -255,7 +255,7 @@ impl Stream {
                 if queue.closed {
                     return Poll::Ready(Some(Err(closed())));
                 }
-                if let Some(delivery) = self.take_from(&mut queue) {
+                if let Some(delivery) = self.take_from(&mut queue, true) {
                     return Poll::Ready(Some(Ok(delivery)));
                 }
                 if !queue.backlog {
@@ -345,12 +345,12 @@ impl Stream {
 
     /// A frame, if one is queued: what a consumer takes along after [`Stream::poll_next`] gave it one.
     pub fn take_ready(&self) -> Option<Delivery> {
-        self.take_from(&mut lock(&self.channel.queue))
+        self.take_from(&mut lock(&self.channel.queue), false)
     }
 
-    fn take_from(&self, queue: &mut Queue) -> Option<Delivery> {
+    fn take_from(&self, queue: &mut Queue, first: bool) -> Option<Delivery> {
         let slice = queue.frames.pop_front()?;
-        queue.window.hand_over();
+        queue.window.hand_over(first);
         let charge = charge(slice.len());
         Some(Delivery { slice, charge, channel: Arc::clone(&self.channel) })
     }

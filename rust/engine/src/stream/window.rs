@@ -27,6 +27,8 @@ pub(super) struct Window {
     used: usize,
     /// Frames that the consumer holds.
     held: usize,
+    /// Frames that the consumer took the last time: one, or a batch.
+    taken: usize,
     /// The producer has been stopped since the window last grew.
     stopped: bool,
 }
@@ -38,7 +40,7 @@ pub(super) fn charge(length: usize) -> usize {
 
 impl Window {
     pub(super) fn new(config: FlowConfig) -> Self {
-        Self { config, size: config.floor, used: 0, held: 0, stopped: false }
+        Self { config, size: config.floor, used: 0, held: 0, taken: 0, stopped: false }
     }
 
     /// A frame was queued.
@@ -51,9 +53,10 @@ impl Window {
         self.used -= charge;
     }
 
-    /// A queued frame went to the consumer.
-    pub(super) fn hand_over(&mut self) {
+    /// A queued frame went to the consumer, as the `first` that it took this time or along with that.
+    pub(super) fn hand_over(&mut self, first: bool) {
         self.held += 1;
+        self.taken = if first { 1 } else { self.taken + 1 };
     }
 
     /// The consumer let go of a frame.
@@ -62,9 +65,10 @@ impl Window {
         self.used -= charge;
     }
 
-    /// Whether the consumer holds no more than the frame that a loop's variable still names while it awaits the next.
+    /// Whether the consumer holds no more than the frame, or the batch, that a loop's variable still names while it
+    /// awaits the next.
     pub(super) fn holds_little(&self) -> bool {
-        self.held <= 1
+        self.held <= self.taken
     }
 
     /// Bytes charged now.
