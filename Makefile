@@ -66,7 +66,7 @@ miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)
 
 .PHONY: bench
 bench: build ## Measure the boundary and compare the gateway with its peers
-	$(BIN)/python -m pytest -q -p benchmark benchmarks/test_boundary.py
+	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-json=benchmarks/results/boundary.json benchmarks/test_boundary.py
 	$(BIN)/python benchmarks/compare.py
 
 .PHONY: clean
