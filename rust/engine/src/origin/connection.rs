@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -124,43 +124,56 @@ impl Transport {
 impl Inner {
     fn poll_read(&mut self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(memory);
-        match &mut self.transport {
+        let Self { transport, plaintext, failure } = self;
+        match transport {
             // A read that does not fill the buffer tells the runtime that the socket is drained, which saves the
             // `recv` that would only say so.
             Transport::Plain(socket) => {
                 ready!(Pin::new(socket).poll_read(context, &mut buffer))?;
                 Poll::Ready(Ok(buffer.filled().len()))
             }
-            Transport::Tls(_) => self.poll_read_records(context, &mut buffer),
+            Transport::Tls(stream) => {
+                if let Some(failure) = failure.take() {
+                    return Poll::Ready(Err(failure));
+                }
+                poll_read_records(stream, context, &mut buffer, plaintext, failure)
+            }
         }
     }
+}
 
-    /// TLS gives one record of at most 16 KiB at a time; a slab is worth more than one.
-    fn poll_read_records(
-        &mut self,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<usize>> {
-        if let Some(failure) = self.failure.take() {
-            return Poll::Ready(Err(failure));
-        }
-        let Transport::Tls(stream) = &mut self.transport else { unreachable!("only TLS has records") };
-        self.plaintext = true;
-        loop {
-            let before = buffer.filled().len();
-            match Pin::new(&mut *stream).poll_read(context, buffer) {
-                Poll::Ready(Ok(())) if buffer.filled().len() > before && buffer.remaining() > 0 => {}
-                Poll::Ready(Ok(())) => return Poll::Ready(Ok(buffer.filled().len())),
-                Poll::Ready(Err(failure)) if before > 0 => {
-                    self.failure = Some(failure);
-                    return Poll::Ready(Ok(before));
-                }
-                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
-                Poll::Pending => {
-                    self.plaintext = false;
-                    return if before > 0 { Poll::Ready(Ok(before)) } else { Poll::Pending };
-                }
+/// TLS gives one record of at most 16 KiB at a time; a slab is worth more than one.
+fn poll_read_records(
+    stream: &mut TlsStream<Socket>,
+    context: &mut Context<'_>,
+    buffer: &mut ReadBuf<'_>,
+    plaintext: &mut bool,
+    failure: &mut Option<io::Error>,
+) -> Poll<io::Result<usize>> {
+    *plaintext = true;
+    loop {
+        let before = buffer.filled().len();
+        match Pin::new(&mut *stream).poll_read(context, buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().len() > before && buffer.remaining() > 0 => {}
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(buffer.filled().len())),
+            Poll::Ready(Err(error)) if before > 0 => {
+                *failure = Some(error);
+                return Poll::Ready(Ok(before));
             }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {
+                *plaintext = false;
+                return if before > 0 { Poll::Ready(Ok(before)) } else { Poll::Pending };
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    /// RFC 8446, section 6.1, asks for a `close_notify`. As far as the socket takes it now: nobody waits for it.
+    fn drop(&mut self) {
+        if let Transport::Tls(stream) = &mut self.transport {
+            let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
         }
     }
 }

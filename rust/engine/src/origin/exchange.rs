@@ -1,7 +1,9 @@
 //! One request and its response on one connection.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::connection::Connection;
@@ -14,6 +16,10 @@ use crate::pool::{Pool, Purpose, Slice};
 use crate::stream::reading::{OWN_MEMORY, ReadSize, ReadSizes};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::wire::{Body, Decoder, Head, body_of, keeps_alive};
+
+/// Bytes that a stream may read before the thread's other streams get their turn: some 0.15 ms of copying out of the
+/// kernel, against the microsecond that a turn costs. The runtime's own budget of 128 operations would be 16 MiB.
+const TURN: usize = 512 * 1024;
 
 /// What an exchange needs to know.
 #[derive(Debug)]
@@ -55,7 +61,10 @@ pub(super) async fn exchange(
     let started = Instant::now();
     let mut reader = Reader::new(connection, terms.pool);
     let mut head = HeadReader::new(terms, started);
-    let outcome = alongside(upload, connection, &progress, head.read(&mut reader, &progress)).await;
+    let outcome = {
+        let read = pin!(head.read(&mut reader, &progress));
+        alongside(upload, connection, &progress, read).await
+    };
     let (response, rest, first_byte) = outcome.map_err(|error| Failure {
         unanswered: !head.has_begun() && matches!(error.code(), Code::OriginReset | Code::OriginClosed),
         error,
@@ -71,7 +80,10 @@ pub(super) async fn exchange(
         }
         publish(response, terms, first_byte, feed);
         let mut receiver = Receiver { reader, terms, feed, decoder: Decoder::new(body, terms.limits.body) };
-        alongside(upload, connection, &progress, receiver.receive(body, rest)).await?;
+        {
+            let receive = pin!(receiver.receive(body, rest));
+            alongside(upload, connection, &progress, receive).await?;
+        }
         let trailers = receiver.decoder.trailers().to_vec();
         Ok(Done {
             reusable: keep && receiver.decoder.is_done() && upload.is_complete(),
@@ -103,6 +115,7 @@ impl Receiver<'_> {
         let rest = self.settle(body, rest).await?;
         self.accept(rest, &mut pieces).await?;
         self.reader.end_head(self.decoder.remaining());
+        let mut turn = 0;
         while !self.decoder.is_done() {
             self.feed.room().await?;
             self.reader.readable(self.terms.timeouts.between_bytes, Code::IoTimeout, || true).await?;
@@ -112,7 +125,12 @@ impl Receiver<'_> {
             match self.reader.read(size.next(self.decoder.remaining()), Purpose::Bulk).await? {
                 Read::Bytes { slice, offered } => {
                     size.record(offered, slice.len());
+                    turn += slice.len();
                     self.accept(slice, &mut pieces).await?;
+                    if turn >= TURN {
+                        turn = 0;
+                        yield_now().await;
+                    }
                 }
                 Read::End { clean } => return self.end(clean, body),
                 Read::Nothing => {}

@@ -1,18 +1,19 @@
 //! A whole fetch: a connection, the exchange on it, and a second one where the first was dead before it began.
 
+use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::connect;
 use super::connection::Connection;
 use super::exchange::{Done, Failure, Terms, exchange};
-use super::limits::within;
 use super::origins::Origins;
 use super::place::Lease;
 use super::request::{Request, is_idempotent};
 use super::upload::{Payload, Upload};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::pool::PoolState;
 use crate::stream::{Ending, Feed, Timings};
 use crate::wire::encode_request;
@@ -28,13 +29,20 @@ pub async fn fetch(origins: Arc<Origins>, request: Request, feed: Feed) {
     let total = request.timeouts.total;
     let result = tokio::select! {
         biased;
-        result = within(total, Code::TotalTimeout, "the exchange", run(&origins, request, &feed)) => result,
+        result = run(&origins, request, &feed) => result,
         () = feed.closed() => return,
+        error = expiry(total) => Err(error),
     };
     match result {
         Ok(ending) => feed.finish(ending),
         Err(error) => feed.fail(error.at(&origin)),
     }
+}
+
+async fn expiry(total: Option<Duration>) -> Error {
+    let Some(total) = total else { return pending().await };
+    sleep(total).await;
+    Code::TotalTimeout.error(format!("the exchange took longer than {total:?}"))
 }
 
 async fn run(origins: &Origins, request: Request, feed: &Feed) -> Result<Ending> {
@@ -59,7 +67,9 @@ async fn run(origins: &Origins, request: Request, feed: &Feed) -> Result<Ending>
         let connection = if let Some(idle) = idle {
             idle
         } else {
-            let opened = connect::open(&endpoint, &origins.tls, &timeouts, &mut timings).await?;
+            // On the heap, because most requests have no use for its 1.5 KB.
+            let opening = Box::pin(connect::open(&endpoint, &origins.tls, &timeouts, &mut timings));
+            let opened = opening.await?;
             lease.place().count(|counts| counts.opened += 1);
             opened
         };

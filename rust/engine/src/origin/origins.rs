@@ -111,6 +111,13 @@ impl Places {
 
 impl Drop for Origins {
     fn drop(&mut self) {
+        if self.pool.dead() {
+            // In a forked child the sockets and the poller are the parent's: to close one here would say goodbye on
+            // its behalf, and stop its thread from hearing of the others. The locks may be held for ever.
+            let places = std::mem::replace(&mut self.places, Mutex::new(Places::default()));
+            std::mem::forget(places);
+            return;
+        }
         self.close();
     }
 }

@@ -163,16 +163,11 @@ impl Place {
                 state.counts.count(unrest);
                 return;
             }
-            if state.sweeper.armed.is_none_or(|armed| deadline < armed) {
-                waker.wake_by_ref();
-            }
-        } else {
-            // Not spawned, or not polled yet: its first look will find this connection.
-            if state.sweeper.armed.is_none() {
-                let Ok(runtime) = Handle::try_current() else { return };
-                runtime.spawn(sweep::run(Arc::clone(self)));
-            }
-            state.sweeper.armed = Some(state.sweeper.armed.map_or(deadline, |armed| armed.min(deadline)));
+        } else if state.sweeper.armed.is_none() {
+            // Its first look will find this connection, and what is laid by before it.
+            let Ok(runtime) = Handle::try_current() else { return };
+            runtime.spawn(sweep::run(Arc::clone(self)));
+            state.sweeper.armed = Some(deadline);
         }
         state.idle.push(Idle { connection, deadline });
     }

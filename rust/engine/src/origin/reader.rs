@@ -142,9 +142,14 @@ impl<'a> Reader<'a> {
     }
 
     /// From now on, the `frame` bytes that the current frame lacks go into one piece of memory of their own; of
-    /// frames that lie several to a slab, as many as there are room for, if they go on like this. At most `remaining`.
+    /// frames that lie several to a slab, as many as there is room for, if they go on like this. At most `remaining`.
+    /// Where a frame has begun in a slab that has room for the rest of it, that is the piece.
     pub(super) async fn reserve(&mut self, frame: usize, remaining: usize) -> Result<()> {
         if self.reserved > 0 {
+            return Ok(());
+        }
+        if !self.aligned && self.writer.as_ref().is_some_and(|writer| writer.remaining() >= frame) {
+            self.reserved = frame.min(remaining);
             return Ok(());
         }
         let frames = if self.aligned { (CLASSES[CLASSES.len() - 1] / frame).max(1) } else { 1 };

@@ -1,13 +1,13 @@
 //! The task that watches an endpoint's idle connections: one per endpoint, not one per connection.
 //!
 //! It wakes when one of them stirs or the first deadline is reached, and never because a connection was laid by or
-//! taken (unless its age ends before the deadline that is armed). It ends when a deadline finds nothing idle.
+//! taken. One whose age ends before the deadline that is armed is therefore closed late, by one idle timeout at most,
+//! but it is not used any more. The task ends when a deadline finds nothing idle.
 
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, sleep_until};
 
 use super::place::{Place, State, Sweeper};
@@ -15,9 +15,7 @@ use crate::sync::{Arc, lock};
 
 pub(super) async fn run(place: Arc<Place>) {
     let mut timer = pin!(sleep_until(Instant::now()));
-    // Unconstrained, because each connection that is looked at counts as an operation: with more of them than an
-    // operation budget, those at the end would never be looked at.
-    unconstrained(poll_fn(|context| {
+    poll_fn(|context| {
         loop {
             let Some(armed) = sweep(&place, context) else { return Poll::Ready(()) };
             if timer.deadline() != armed {
@@ -27,7 +25,7 @@ pub(super) async fn run(place: Arc<Place>) {
                 return Poll::Pending;
             }
         }
-    }))
+    })
     .await;
 }
 

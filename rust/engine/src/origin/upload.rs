@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::num::NonZeroUsize;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
@@ -319,9 +319,8 @@ pub(super) async fn alongside<T>(
     upload: &mut Upload,
     connection: &Connection,
     progress: &Progress,
-    work: impl Future<Output = Result<T>>,
+    mut work: Pin<&mut impl Future<Output = Result<T>>>,
 ) -> Result<T> {
-    let mut work = pin!(work);
     poll_fn(|context| {
         upload.drive(context, connection, progress)?;
         work.as_mut().poll(context)

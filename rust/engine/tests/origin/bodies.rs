@@ -111,3 +111,48 @@ async fn a_large_frame_lies_in_one_piece_and_only_its_first_bytes_are_moved() {
         rig.check();
     }
 }
+
+#[tokio::test]
+async fn frames_that_lie_several_to_a_slab_are_not_copied_either() {
+    const FRAME: usize = 100_000;
+    let payload = pattern(20 * FRAME);
+    let mut response = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", payload.len()).into_bytes();
+    response.extend(&payload);
+    let (rig, server) = (Rig::new(), Server::once(response).await);
+    let got = rig.fetch_framed(get(&server), &Framing::Fixed { size: FRAME }).collect().await.unwrap();
+    assert!(got.bytes == payload, "the payload was altered");
+    assert_eq!(got.frames, 20);
+    let copied = rig.pool.stats().bytes_copied.iter().sum::<usize>();
+    assert!(copied < 4096, "{copied} bytes were copied, more than came with the head");
+    rig.check();
+}
+
+/// A frame's size is known only when its prefix has been read, together with some of the frame: what was read of it
+/// already may have to be joined to the rest, but never twice.
+#[tokio::test]
+async fn length_prefixed_frames_are_joined_at_most_once() {
+    let sizes = [10, 0, 70_000, 4096, 300_000, 1, 1_000_000, 20_000];
+    let mut payload = Vec::new();
+    for size in sizes {
+        payload.extend(u32::try_from(size).unwrap().to_be_bytes());
+        payload.extend(pattern(size));
+    }
+    for chunked in [false, true] {
+        let mut response = if chunked {
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n", payload.len())
+                .into_bytes()
+        } else {
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", payload.len()).into_bytes()
+        };
+        response.extend(&payload);
+        response.extend(if chunked { &b"\r\n0\r\n\r\n"[..] } else { b"" });
+        let (rig, server) = (Rig::new(), Server::once(response).await);
+        let framing = Framing::LengthPrefixed { width: 4, little_endian: false, max_frame: 1 << 20 };
+        let got = rig.fetch_framed(get(&server), &framing).collect().await.unwrap();
+        assert_eq!(got.frames, sizes.len());
+        assert_eq!(got.bytes.len(), sizes.iter().sum::<usize>());
+        let copied = rig.pool.stats().bytes_copied.iter().sum::<usize>();
+        assert!(copied <= payload.len(), "{copied} of {} bytes were copied", payload.len());
+        rig.check();
+    }
+}

@@ -81,13 +81,19 @@ async fn a_stream_that_waits_holds_no_slab() {
     })
     .await;
     let rig = Rig::new();
-    let reply = rig.fetch(get(&server));
+    let mut request = get(&server);
+    // An end of the stream would free the slab too.
+    (request.timeouts.between_bytes, request.timeouts.total) = (None, None);
+    let reply = rig.fetch(request);
     sender.send("HTTP/1.1 200 OK\r\n\r\n").unwrap();
     reply.head().await.unwrap();
-    for _ in 0..2 {
+    // Held for no time, and for longer than it takes until the stream looks the first time.
+    for held in [std::time::Duration::ZERO, SHORT * 20] {
         sender.send("data: x\n\n").unwrap();
-        reply.next().await.unwrap().unwrap();
-        // The frame is gone; the slab follows when the stream has waited for a while.
+        let frame = std::future::poll_fn(|context| reply.stream.poll_next(context)).await.unwrap().unwrap();
+        tokio::time::sleep(held).await;
+        drop(frame);
+        // The slab follows when the stream has waited for a while.
         let freed = async {
             while rig.pool.stats().live_bytes > 0 {
                 tokio::time::sleep(SHORT).await;

@@ -2,8 +2,9 @@
 
 use penstock_engine::Code;
 use penstock_engine::origin::RequestBody;
+use tokio::time::timeout;
 
-use crate::rig::{Rig, SHORT, get, request};
+use crate::rig::{AMPLE, Rig, SHORT, get, request};
 use crate::server::{Server, ok};
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -80,8 +81,34 @@ async fn a_stall_ends_in_its_limit_at_every_stage() {
             Code::FirstByteTimeout => request.timeouts.first_byte = Some(SHORT),
             _ => request.timeouts.between_bytes = Some(SHORT),
         }
-        let error = rig.failure(request).await;
+        let error = timeout(AMPLE / 2, rig.failure(request)).await.expect("the wrong limit was in force");
         assert_eq!(error.code(), code, "{response:?}: {error}");
+        rig.check();
+    }
+}
+
+#[tokio::test]
+async fn the_limit_between_bytes_counts_from_the_last_byte() {
+    const GAPS: u32 = 10;
+    for (start, drop, end) in [
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", "x", ""),
+        ("HTTP/1.1 200 OK\r\n", "A: b\r\n", "Content-Length: 0\r\n\r\n"),
+    ] {
+        let server = Server::start(move |mut peer, _| async move {
+            peer.request().await;
+            peer.send(start).await;
+            for _ in 0..GAPS {
+                tokio::time::sleep(SHORT).await;
+                peer.send(drop).await;
+            }
+            peer.send(end).await;
+            peer.until_closed().await;
+        })
+        .await;
+        let rig = Rig::new();
+        let mut request = get(&server);
+        request.timeouts.between_bytes = Some(SHORT * (GAPS - 2));
+        assert_eq!(rig.fetch(request).collect().await.unwrap().status, 200);
         rig.check();
     }
 }

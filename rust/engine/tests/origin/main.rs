@@ -9,4 +9,5 @@ mod retry;
 mod rig;
 mod secure;
 mod server;
+mod storm;
 mod uploads;

@@ -4,18 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use penstock_engine::Code;
-use penstock_engine::origin::{RequestBody, Roots, Scheme};
+use penstock_engine::origin::{OriginLimits, RequestBody, Roots, Scheme};
 use penstock_engine::pool::CopyReason;
 use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio_rustls::rustls::{HandshakeKind, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-use crate::rig::{Rig, limits, pattern, request_to};
+use crate::rig::{AMPLE, Rig, SHORT, limits, pattern, request_to};
 use crate::server::{Peer, Server, ok};
 
 static NUMBER: AtomicUsize = AtomicUsize::new(0);
@@ -114,6 +115,18 @@ async fn a_trusted_origin_is_read_and_the_copy_is_counted() {
     assert!(copied[tls] >= 2 * payload.len());
     assert_eq!(copied.iter().sum::<usize>(), copied[tls]);
     assert_eq!(server.connections(), 1);
+    rig.check();
+}
+
+/// What does not fit into the first slab waits inside TLS: the socket will not announce it again.
+#[tokio::test]
+async fn a_record_larger_than_a_read_is_read_to_its_end() {
+    let authority = Authority::new();
+    let server = always(authority.server("127.0.0.1", |_| ()), ok(&"x".repeat(10_000))).await;
+    let rig = Rig::with(limits(), authority.roots());
+    for _ in 0..2 {
+        assert_eq!(rig.fetch(get(&server)).collect().await.unwrap().bytes.len(), 10_000);
+    }
     rig.check();
 }
 
@@ -233,5 +246,25 @@ async fn a_body_is_sent_and_answered_over_tls() {
         assert!(got.bytes == body, "the body was altered");
         assert_eq!(got.reused, reused);
     }
+    rig.check();
+}
+
+#[tokio::test]
+async fn a_connection_that_is_given_up_says_goodbye() {
+    let authority = Authority::new();
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    let server = serve(authority.server("127.0.0.1", |_| ()), move |mut peer| {
+        let sender = sender.clone();
+        async move {
+            peer.request().await;
+            peer.send(&ok("hello")[..]).await;
+            // Without close_notify this is an error.
+            sender.send(tokio::io::AsyncReadExt::read(&mut peer.stream, &mut [0]).await.ok()).unwrap();
+        }
+    })
+    .await;
+    let rig = Rig::with(OriginLimits { idle_timeout: SHORT, ..limits() }, authority.roots());
+    rig.fetch(get(&server)).collect().await.unwrap();
+    assert_eq!(timeout(AMPLE, receiver.recv()).await.expect("the connection was not closed"), Some(Some(0)));
     rig.check();
 }

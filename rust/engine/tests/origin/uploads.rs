@@ -6,7 +6,7 @@ use penstock_engine::Code;
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::RequestBody;
 use penstock_engine::pool::{Purpose, Slice};
-use penstock_engine::stream::{Ending, Feed};
+use penstock_engine::stream::{Ending, Feed, FlowConfig};
 use tokio::io::AsyncReadExt;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -147,6 +147,31 @@ async fn a_body_larger_than_every_buffer_goes_through_a_small_window() {
     feed.finish(Ending::default());
     assert_eq!(reply.collect().await.unwrap().bytes, b"done");
     assert_eq!(kept.lock().unwrap()[0].1.len(), SIZE);
+    rig.check();
+}
+
+/// While the socket takes nothing, the pieces that wait for it are the whole window: that is no fault of anybody's.
+#[tokio::test]
+async fn a_window_smaller_than_one_write_is_enough() {
+    const SIZE: usize = 12 << 20;
+    let server = Server::start(|mut peer, _| async move {
+        peer.request().await;
+        // Every buffer between here and there is full by then.
+        tokio::time::sleep(SHORT * 2).await;
+        let body = peer.take(SIZE).await;
+        peer.send(&ok(&body.len().to_string())[..]).await;
+    })
+    .await;
+    let mut rig = Rig::new();
+    rig.flow = FlowConfig { floor: 16 << 10, ceiling: 16 << 10 };
+    let (feed, body) = streamed(&rig, Some(SIZE as u64));
+    let reply = rig.fetch(request("PUT", &server, body));
+    for _ in 0..SIZE / (4 << 10) {
+        feed.room().await.unwrap();
+        feed.push(slice(&rig, &[7; 4 << 10])).await.unwrap();
+    }
+    feed.finish(Ending::default());
+    assert_eq!(reply.collect().await.unwrap().bytes, SIZE.to_string().as_bytes());
     rig.check();
 }
 
