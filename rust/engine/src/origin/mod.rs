@@ -21,6 +21,7 @@ mod fetch;
 mod head;
 mod limits;
 mod origins;
+mod payload;
 mod place;
 mod reader;
 mod request;

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::request::RequestBody;
+use super::payload::Payload;
 use super::watch::Watch;
 use crate::error::{Code, Error, Result};
 use crate::stream::{Delivery, Stream};
@@ -61,44 +61,6 @@ impl Piece {
             Self::Chunk(head) => head,
             Self::Mark(bytes) => bytes,
             Self::Delivery(delivery) => delivery,
-        }
-    }
-}
-
-/// The body of a request, so that it can be sent a second time where that is possible.
-#[derive(Debug)]
-pub(super) enum Payload {
-    None,
-    Bytes(Arc<Vec<u8>>),
-    Stream { stream: Stream, length: Option<u64> },
-}
-
-impl From<RequestBody> for Payload {
-    fn from(body: RequestBody) -> Self {
-        match body {
-            RequestBody::None => Self::None,
-            RequestBody::Bytes(bytes) => Self::Bytes(Arc::new(bytes)),
-            RequestBody::Stream { stream, length } => Self::Stream { stream, length },
-        }
-    }
-}
-
-impl Payload {
-    /// How the body is delimited.
-    pub(super) fn framing(&self) -> wire::Upload {
-        match self {
-            Self::None => wire::Upload::None,
-            Self::Bytes(bytes) => wire::Upload::Length(bytes.len() as u64),
-            Self::Stream { length, .. } => length.map_or(wire::Upload::Chunked, wire::Upload::Length),
-        }
-    }
-
-    /// A second body of the same bytes, if there can be one.
-    pub(super) fn again(&self) -> Option<Self> {
-        match self {
-            Self::None => Some(Self::None),
-            Self::Bytes(bytes) => Some(Self::Bytes(Arc::clone(bytes))),
-            Self::Stream { .. } => None,
         }
     }
 }
