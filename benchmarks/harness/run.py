@@ -89,16 +89,23 @@ class _KindRun:
     def _start(self, gateway: Gateway, load: Load, runtime: Path, stack: ExitStack) -> None:
         try:
             target = stack.enter_context(started(gateway, self._kind, load.origin, self._settings, runtime))
-            load.verify(target)
         except AbsentError as error:
             self._outcome.absent[gateway.name] = str(error)
             self._say(f"{gateway.name}: absent: {error}")
-        except (StartError, LoadError) as error:
+            return
+        except StartError as error:
             self._broken[gateway.name] = str(error)
             self._say(f"{gateway.name}: {error}")
-        else:
-            self._targets[gateway.name] = target
-            self._say(f"{gateway.name}: started, SHA-256 is the origin's")
+            return
+        try:
+            load.verify(target)
+        except LoadError as error:
+            self._broken[gateway.name] = str(error)
+            said = target.gateway.diagnosis() if target.gateway else ""
+            self._say(f"{gateway.name}: {error}\n{said}")
+            return
+        self._targets[gateway.name] = target
+        self._say(f"{gateway.name}: started, SHA-256 is the origin's")
 
     def _rounds(self, load: Load, workloads: list[Workload]) -> None:
         cells = {
