@@ -147,4 +147,5 @@ def test_the_readme_gets_the_latest_full_run_that_is_not_void(
     quick.scope = "quick"
     for each in (measured, void, quick):
         results.save(each, tmp_path)
+    (tmp_path / "boundary.json").write_text("{}")
     assert results.latest_valid(tmp_path) == measured

@@ -185,8 +185,8 @@ def load(path: Path) -> Result:
 
 
 def load_all(directory: Path) -> list[tuple[Path, Result]]:
-    """Return all results, the oldest first: the names begin with the date."""
-    return [(path, load(path)) for path in sorted(directory.glob("*.json"))]
+    """Return all results, the oldest first: the names begin with the date, unlike boundary.json's."""
+    return [(path, load(path)) for path in sorted(directory.glob("20*Z-*.json"))]
 
 
 def latest_valid(directory: Path) -> Result:
