@@ -1,0 +1,241 @@
+"""The documentation says what is so: its Python runs, its links lead somewhere, its reference is current.
+
+Blocks of one document run in order in one namespace, as a reader would type them, against an origin that
+stands in for `http://origin` and `https://origin.example`. A text block right behind a Python block is what
+that one prints. An application that a block calls `app` is served and asked for a segment.
+"""
+
+import ast
+import asyncio
+import atexit
+import contextlib
+import hashlib
+import inspect
+import io
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+import penstock
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
+RUN = [path for path in DOCUMENTS if "reference" not in path.parts]
+SEGMENT = bytes(range(256)) * 1024
+TOKENS = ("A", " gated", " pipe")
+
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>[^>]*?) -->\n+)?^```python\n(?P<code>.*?)^```\n"
+    r"(?:\n*```text\n(?P<prints>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
+NOT_RUN = re.compile(r"not run: \S.*")
+NEEDS = re.compile(r"needs (\S+)")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@dataclass(frozen=True)
+class Block:
+    line: int
+    mark: str
+    code: str
+    prints: str | None
+
+    def compile(self, path: Path, origin: str = "http://origin") -> object:
+        code = re.sub(r"https?://origin(?:\.example)?\b", origin, self.code)
+        padded = "\n" * (self.line - 1) + code
+        return compile(padded, name(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def blocks(path: Path) -> list[Block]:
+    text = path.read_text()
+    found = [
+        Block(
+            text.count("\n", 0, match.start("code")) + 1, match["mark"] or "", match["code"], match["prints"]
+        )
+        for match in BLOCK.finditer(text)
+    ]
+    assert len(found) == text.count("```python\n"), f"{name(path)}: a block is not closed, or is indented"
+    return found
+
+
+async def segment(request: web.Request) -> web.Response:
+    return web.Response(body=SEGMENT, content_type="video/iso.segment")
+
+
+async def completion(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    for number, token in enumerate(TOKENS):
+        await response.write(f"id: {number}\ndata: {token}\n\n".encode())
+    await response.write(b"event: done\ndata: [DONE]\n\n")
+    return response
+
+
+async def length(request: web.Request) -> web.Response:
+    return web.json_response({"received": len(await request.read())})
+
+
+async def records(request: web.Request) -> web.Response:
+    parts = (b"one", b"", b"three")
+    return web.Response(body=b"".join(len(part).to_bytes(4, "big") + part for part in parts))
+
+
+async def log(request: web.Request) -> web.Response:
+    return web.Response(text="first\r\nsecond\nlast")
+
+
+async def stall(request: web.Request) -> web.Response:
+    # Until the client has left: the server cancels it then.
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+@contextlib.asynccontextmanager
+async def served(app: web.Application) -> AsyncIterator[str]:
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def origin() -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*\\.m4s}", segment)
+    app.router.add_get("/stall", stall)
+    app.router.add_get("/records", records)
+    app.router.add_get("/log", log)
+    app.router.add_post("/upload", length)
+    app.router.add_route("*", "/v1/chat/completions", completion)
+    async with served(app) as url:
+        yield url
+
+
+@pytest.fixture
+async def shared_engine() -> AsyncIterator[None]:
+    """Documents use the engine of the process, which would live on."""
+    yield
+    from penstock import engine
+
+    if engine._default is not None:
+        shared = engine._default[1]
+        engine._default = None
+        atexit.unregister(shared.close)
+        await shared.aclose()
+
+
+@pytest.mark.parametrize("path", RUN, ids=name)
+async def test_python_runs(
+    path: Path,
+    origin: str,
+    shared_engine: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = blocks(path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "movie.mp4").write_bytes(SEGMENT)
+    namespace: dict[str, object] = {"__name__": path.stem}
+    for block in found:
+        code = block.compile(path, origin)
+        needed = NEEDS.fullmatch(block.mark)
+        if NOT_RUN.fullmatch(block.mark) or (needed and shutil.which(needed[1]) is None):
+            continue
+        assert not block.mark or needed, f"{name(path)}:{block.line}: unknown mark {block.mark!r}"
+        known = namespace.get("app")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            result = eval(code, namespace)
+            if inspect.isawaitable(result):
+                await asyncio.wait_for(result, 30)
+        if block.prints is not None:
+            assert printed.getvalue() == block.prints, f"{name(path)}:{block.line}"
+        app = namespace.get("app")
+        if isinstance(app, web.Application) and app is not known:
+            await ask_for_a_segment(app)
+    # A record of a failure holds its traceback, and that the engine.
+    caplog.clear()
+
+
+async def ask_for_a_segment(app: web.Application) -> None:
+    async with served(app) as url, aiohttp.ClientSession() as session:
+        headers = {"Authorization": "Bearer let-me-in"}
+        async with session.get(f"{url}/live/seg1.m4s", headers=headers) as response:
+            assert response.status == 200
+            assert hashlib.sha256(await response.read()).digest() == hashlib.sha256(SEGMENT).digest()
+            assert "penstock" in response.headers["Via"]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(ROOT.glob("docs/guide/*.md"))], ids=name)
+def test_guides_have_python_that_runs(path: Path) -> None:
+    assert any(not NOT_RUN.fullmatch(block.mark) for block in blocks(path))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
+def test_python_compiles(path: Path) -> None:
+    for block in blocks(path):
+        block.compile(path)
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", path.read_text())):
+        target, _, anchor = link.partition("#")
+        if "://" in target:
+            continue
+        there = (path.parent / target).resolve() if target else path
+        assert there.exists(), f"{name(path)}: {link}"
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there), f"{name(path)}: {link}"
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_reference_is_of_this_code() -> None:
+    command = [sys.executable, str(ROOT / "docs" / "generate_reference.py"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    text = "".join(path.read_text() for path in ROOT.glob("docs/reference/*.md"))
+    for module in (penstock, penstock.config, penstock.framing, penstock.web):
+        for public in module.__all__:
+            if public in {"__version__", "config", "framing", "Framing"}:
+                continue
+            assert f"`{public}" in text or f".{public}" in text, f"{module.__name__}.{public}"
+
+
+def test_every_error_code_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    for row in penstock.error_codes():
+        assert f"| 0x{row.number:03X} | `{row.name}` |" in text
+
+
+def test_every_reason_for_a_copy_is_explained() -> None:
+    text = (ROOT / "docs" / "concepts" / "memory.md").read_text()
+    with contextlib.closing(penstock.Engine(memory="1MiB")) as engine:
+        reasons = engine.stats().pool.bytes_copied
+    for reason in reasons:
+        assert f"`{reason}`" in text
