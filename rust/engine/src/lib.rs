@@ -5,9 +5,12 @@
 
 pub mod error;
 pub mod framing;
+#[cfg(not(loom))]
 pub mod origin;
 pub mod pool;
+#[cfg(not(loom))]
 pub mod runtime;
+#[cfg(not(loom))]
 pub mod source;
 pub mod stream;
 mod sync;

@@ -106,8 +106,14 @@ fn cache_index(caches: usize) -> usize {
 }
 
 #[cfg(loom)]
-fn cache_index(_caches: usize) -> usize {
-    0
+loom::thread_local! {
+    /// The cache of a model's thread, so that the model says who shares one.
+    static MINE: std::cell::Cell<usize> = std::cell::Cell::new(0);
+}
+
+#[cfg(loom)]
+fn cache_index(caches: usize) -> usize {
+    MINE.with(std::cell::Cell::get) % caches
 }
 
 impl Pool {
@@ -175,18 +181,20 @@ impl Pool {
             )));
         }
         let reserve = if purpose == Purpose::Bulk { shared.config.reserve } else { 0 };
-        if !shared.counters.take(bytes, shared.budget().saturating_sub(reserve)) {
+        let limit = shared.budget().saturating_sub(reserve);
+        if !shared.counters.fits(bytes, limit) {
             return Err(shared.refuse(size));
         }
         let offset = match class {
             Some(class) => shared.take_slab(class),
             None => shared.take_run(bytes / REGION),
         };
-        let Some(offset) = offset else {
-            shared.counters.give(bytes);
+        let Some(offset) = offset else { return Err(shared.refuse(size)) };
+        // Counted only once it is had: a count that came to nothing would refuse others, whom nobody would wake.
+        if !shared.counters.take(class, bytes, limit) {
+            shared.put_back(class, offset);
             return Err(shared.refuse(size));
-        };
-        shared.counters.handed_out(class);
+        }
         Ok(Writer::new(shared, offset, bytes))
     }
 
@@ -226,10 +234,11 @@ impl Pool {
             let mut waiters = lock(&self.shared.waiters);
             waiters.retain(|waker| !waker.will_wake(context.waker()));
             waiters.push_back(context.waker().clone());
-            // SeqCst pairs with the SeqCst load in `recycle`: either the one who gives back sees us waiting, or
-            // the second attempt below sees what was given back.
-            self.shared.waiting.store(waiters.len(), Ordering::SeqCst);
+            // Relaxed: ordered by what follows. Whoever gives back either locks what the second attempt below has
+            // found empty, or counts after `expect_return`, and then sees us waiting.
+            self.shared.waiting.store(waiters.len(), Ordering::Relaxed);
         }
+        self.shared.counters.expect_return();
         match self.writer(size, purpose) {
             Err(error) if error.code() == Code::PoolFull => Poll::Pending,
             other => Poll::Ready(other),
@@ -303,17 +312,23 @@ impl Shared {
         ))
     }
 
+    // Slabs move between the regions and a cache under the lock of the regions only, which is taken before a
+    // cache's. So whoever holds it and finds a slab in neither place knows that it is held, or that the one who
+    // gives it back has yet to look for waiters.
+
     fn take_slab(&self, class: usize) -> Option<usize> {
         let cache = &self.caches[cache_index(self.caches.len())].0;
-        if let Some(offset) = lock(cache)[class].pop() {
-            return Some(offset);
+        let cached = lock(cache)[class].pop();
+        if cached.is_some() {
+            return cached;
         }
         let mut batch = Vec::new();
-        self.refill(class, &mut batch);
+        let mut regions = lock(&self.regions);
+        self.refill(&mut regions, class, &mut batch);
         if batch.is_empty() {
-            // What other threads keep for themselves may be whole regions of another class.
-            self.flush_caches();
-            self.refill(class, &mut batch);
+            // What threads keep for themselves may be whole regions of another class.
+            self.flush_caches(&mut regions);
+            self.refill(&mut regions, class, &mut batch);
         }
         let offset = batch.pop()?;
         if !batch.is_empty() {
@@ -322,8 +337,7 @@ impl Shared {
         Some(offset)
     }
 
-    fn refill(&self, class: usize, batch: &mut Vec<usize>) {
-        let mut regions = lock(&self.regions);
+    fn refill(&self, regions: &mut Regions, class: usize, batch: &mut Vec<usize>) {
         regions.take(class, cache_limit(class).div_ceil(2), batch, |region| {
             // Relaxed: whoever gets a slab of the region got it through a lock taken after this store.
             self.classes[region].store(u8::try_from(class).expect("few classes"), Ordering::Relaxed);
@@ -331,24 +345,20 @@ impl Shared {
         self.prefault.announce(regions.reach());
     }
 
-    fn take_run(&self, regions: usize) -> Option<usize> {
-        let take = || {
-            let first = lock(&self.regions).take_run(regions)?;
-            // Relaxed: as in `refill`.
-            self.classes[first].store(RUN, Ordering::Relaxed);
-            Some(first * REGION)
-        };
-        take().or_else(|| {
-            self.flush_caches();
-            take()
-        })
+    fn take_run(&self, count: usize) -> Option<usize> {
+        let mut regions = lock(&self.regions);
+        let first = regions.take_run(count).or_else(|| {
+            self.flush_caches(&mut regions);
+            regions.take_run(count)
+        })?;
+        // Relaxed: as in `refill`.
+        self.classes[first].store(RUN, Ordering::Relaxed);
+        Some(first * REGION)
     }
 
-    fn flush_caches(&self) {
+    fn flush_caches(&self, regions: &mut Regions) {
         for cache in &self.caches {
-            let mut slabs = std::mem::take(&mut *lock(&cache.0));
-            let mut regions = lock(&self.regions);
-            for (class, offsets) in slabs.iter_mut().enumerate() {
+            for (class, offsets) in lock(&cache.0).iter_mut().enumerate() {
                 regions.give(class, offsets.drain(..));
             }
         }
@@ -361,21 +371,24 @@ impl Shared {
             return;
         }
         // Relaxed: stored before the slab was handed out, see `refill`.
-        let class = self.classes[offset / REGION].load(Ordering::Relaxed);
-        let bytes = if class == RUN {
-            let regions = lock(&self.regions).give_run(offset / REGION);
-            self.counters.returned(None);
-            regions * REGION
-        } else {
-            let class = usize::from(class);
-            // Counted before it can be found again, so that `live` never exceeds what exists.
-            self.counters.returned(Some(class));
-            self.cache(class, offset);
-            CLASSES[class]
+        let class = match self.classes[offset / REGION].load(Ordering::Relaxed) {
+            RUN => None,
+            class => Some(usize::from(class)),
         };
-        self.counters.give(bytes);
-        // SeqCst pairs with the store in `poll_room`.
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+        let bytes = class
+            .map_or_else(|| lock(&self.regions).run_length(offset / REGION) * REGION, |class| CLASSES[class]);
+        // Counted before it can be found again, so that what is live never exceeds what exists.
+        self.counters.returned(class, bytes);
+        self.put_back(class, offset);
+    }
+
+    fn put_back(&self, class: Option<usize>, offset: usize) {
+        match class {
+            Some(class) => self.cache(class, offset),
+            None => lock(&self.regions).give_run(offset / REGION),
+        }
+        // Relaxed: see `poll_room`.
+        if self.waiting.load(Ordering::Relaxed) > 0 {
             self.wake_waiters();
         }
     }
@@ -399,7 +412,7 @@ impl Shared {
     fn wake_waiters(&self) {
         let woken = {
             let mut waiters = lock(&self.waiters);
-            self.waiting.store(0, Ordering::SeqCst);
+            self.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut *waiters)
         };
         for waker in woken {
@@ -417,5 +430,7 @@ impl Drop for Shared {
     }
 }
 
+#[cfg(all(test, loom))]
+mod loom_models;
 #[cfg(all(test, not(loom)))]
 mod tests;

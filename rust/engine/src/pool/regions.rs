@@ -128,14 +128,18 @@ impl Regions {
         Some(first)
     }
 
-    /// Frees the run that starts at `first` and returns its number of regions.
-    pub(super) fn give_run(&mut self, first: usize) -> usize {
+    /// How many regions the run that starts at `first` has.
+    pub(super) fn run_length(&self, first: usize) -> usize {
         let Cut::RunStart { regions } = self.cuts[first] else { unreachable!("a run has a start") };
-        for region in first..first + regions {
+        regions
+    }
+
+    /// Frees the run that starts at `first`.
+    pub(super) fn give_run(&mut self, first: usize) {
+        for region in first..first + self.run_length(first) {
             self.cuts[region] = Cut::Free;
             self.free.insert(region);
         }
-        regions
     }
 
     /// One past the highest region that slabs were ever cut from.

@@ -97,7 +97,7 @@ struct Count {
     peak: AtomicUsize,
 }
 
-/// All Relaxed: counters order nothing; the memory they describe is ordered by the pool's locks.
+/// Relaxed, but for the one pair of [`Counters::returned`]: the memory they describe is ordered by the pool's locks.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     classes: [Count; CLASSES.len()],
@@ -109,22 +109,18 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Adds `bytes` to what is live unless that would exceed `limit`.
-    pub(super) fn take(&self, bytes: usize, limit: usize) -> bool {
-        let live = self.bytes.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if live > limit {
-            self.give(bytes);
+    /// Whether `bytes` more would be within `limit` now.
+    pub(super) fn fits(&self, bytes: usize, limit: usize) -> bool {
+        self.live_bytes() + bytes <= limit
+    }
+
+    /// Counts what has been taken, unless that would exceed `limit`.
+    pub(super) fn take(&self, class: Option<usize>, bytes: usize, limit: usize) -> bool {
+        let more = |live: usize| (live + bytes <= limit).then_some(live + bytes);
+        let Ok(before) = self.bytes.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else {
             return false;
-        }
-        true
-    }
-
-    pub(super) fn give(&self, bytes: usize) {
-        self.bytes.live.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn handed_out(&self, class: Option<usize>) {
-        self.bytes.peak.fetch_max(self.live_bytes(), Ordering::Relaxed);
+        };
+        self.bytes.peak.fetch_max(before + bytes, Ordering::Relaxed);
         match class {
             Some(class) => {
                 let live = self.classes[class].live.fetch_add(1, Ordering::Relaxed) + 1;
@@ -134,11 +130,21 @@ impl Counters {
                 self.runs.fetch_add(1, Ordering::Relaxed);
             }
         }
+        true
     }
 
-    pub(super) fn returned(&self, class: Option<usize>) {
+    pub(super) fn returned(&self, class: Option<usize>, bytes: usize) {
         let count = class.map_or(&self.runs, |class| &self.classes[class].live);
         count.fetch_sub(1, Ordering::Relaxed);
+        // Acquire pairs with the Release in `expect_return`.
+        self.bytes.live.fetch_sub(bytes, Ordering::Acquire);
+    }
+
+    /// Makes whatever the caller stored before visible to everyone who returns something that the caller, from here
+    /// on, still finds counted.
+    pub(super) fn expect_return(&self) {
+        // Release pairs with the Acquire in `returned`. A write of no change, because only a write can be acquired.
+        self.bytes.live.fetch_add(0, Ordering::Release);
     }
 
     pub(super) fn refused(&self) {

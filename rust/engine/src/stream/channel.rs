@@ -37,7 +37,10 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
     (Feed::new(Arc::clone(&channel)), Stream { channel })
 }
 
-/// Lock order: `cutter` before `queue`; neither is held while a waker runs.
+/// What [`Stream::poll_next`] answers.
+type NextFrame = Poll<Option<Result<Delivery>>>;
+
+/// Lock order: `cutter` before `queue`; neither is held while the waker of a side runs.
 pub(super) struct Channel {
     pub(super) pool: Pool,
     pub(super) meter: Plain<Meter>,
@@ -103,6 +106,9 @@ impl Channel {
             {
                 let mut queue = lock(&self.queue);
                 if queue.closed {
+                    drop(queue);
+                    // What was pushed after the consumer had emptied the cutter.
+                    *cutter = Cutter::new(&Framing::Raw);
                     return Ok(());
                 }
                 // One frame is always queued: it may be larger than the window.
@@ -226,6 +232,11 @@ impl Stream {
             return Poll::Ready(Ok(head));
         }
         let mut queue = lock(&self.channel.queue);
+        // The feed sets the head before it locks the queue to wake us or to end the body, so this second look misses
+        // neither a wake-up nor the head of a body that has ended meanwhile.
+        if let Some(head) = self.channel.head.get() {
+            return Poll::Ready(Ok(head));
+        }
         if queue.closed {
             return Poll::Ready(Err(closed()));
         }
@@ -233,10 +244,6 @@ impl Stream {
             Some(Err(error)) => return Poll::Ready(Err(error.clone())),
             Some(Ok(_)) => return Poll::Ready(Err(Code::Internal.error("a body ended that had no head"))),
             None => {}
-        }
-        // The feed sets the head before it locks the queue to wake us, so this second look cannot miss it.
-        if let Some(head) = self.channel.head.get() {
-            return Poll::Ready(Ok(head));
         }
         queue.consumer = Some(context.waker().clone());
         Poll::Pending
@@ -248,7 +255,7 @@ impl Stream {
     }
 
     /// The next frame; `None` after the last. Errors of the source repeat; `WINDOW_HELD` does not end the stream.
-    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+    pub fn poll_next(&self, context: &mut Context<'_>) -> NextFrame {
         loop {
             {
                 let mut queue = lock(&self.channel.queue);
@@ -259,7 +266,10 @@ impl Stream {
                     return Poll::Ready(Some(Ok(delivery)));
                 }
                 if !queue.backlog {
-                    return self.wait(&mut queue, context);
+                    let (poll, producer) = self.wait(&mut queue, context);
+                    drop(queue);
+                    wake(producer);
+                    return poll;
                 }
             }
             // What the producer left uncut for want of room is cut here, now that the queue is empty.
@@ -275,24 +285,25 @@ impl Stream {
         }
     }
 
-    fn wait(&self, queue: &mut Queue, context: &mut Context<'_>) -> Poll<Option<Result<Delivery>>> {
+    /// What to tell a consumer for whom there is no frame, and the producer to wake.
+    fn wait(&self, queue: &mut Queue, context: &mut Context<'_>) -> (NextFrame, Option<Waker>) {
         if let Some(end) = &queue.end {
             let last = end.as_ref().err().cloned().map(Err);
             self.channel.retire(queue);
-            return Poll::Ready(last);
+            return (Poll::Ready(last), None);
         }
         if queue.producer.is_some() {
             queue.window.ran_dry();
             if !self.channel.has_room(queue) {
                 let (used, limit) = self.channel.usage(queue);
-                return Poll::Ready(Some(Err(Code::WindowHeld.error(format!(
+                let held = Code::WindowHeld.error(format!(
                     "the consumer holds {used} bytes of a window of {limit} and awaits more; release frames first"
-                )))));
+                ));
+                return (Poll::Ready(Some(Err(held))), None);
             }
-            wake(queue.producer.take());
         }
         queue.consumer = Some(context.waker().clone());
-        Poll::Pending
+        (Poll::Pending, queue.producer.take())
     }
 
     /// Changes how the rest of the body is cut, including what has arrived and was not yet taken.
@@ -338,7 +349,8 @@ impl Stream {
             (queue.producer.take(), queue.watcher.take(), frames)
         };
         drop(frames);
-        *lock(&self.channel.cutter) = Cutter::new(&Framing::Raw);
+        let pending = std::mem::replace(&mut *lock(&self.channel.cutter), Cutter::new(&Framing::Raw));
+        drop(pending);
         wake(producer);
         wake(watcher);
     }

@@ -8,11 +8,13 @@
 
 mod channel;
 mod feed;
+#[cfg(not(loom))]
 pub(crate) mod reading;
 mod window;
 
 pub use channel::{Delivery, Stream, channel};
 pub use feed::Feed;
+#[cfg(not(loom))]
 pub use reading::ReadSizes;
 pub use window::FlowConfig;
 
@@ -94,5 +96,7 @@ impl Meter {
     }
 }
 
+#[cfg(all(test, loom))]
+mod loom_models;
 #[cfg(all(test, not(loom)))]
 mod tests;

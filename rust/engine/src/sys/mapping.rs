@@ -115,10 +115,6 @@ impl Mapping {
     pub(crate) fn lock(&self) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
-
-    pub(crate) fn populate(&self, _offset: usize, _length: usize) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(any(miri, loom))]

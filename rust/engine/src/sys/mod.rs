@@ -4,6 +4,8 @@
 //! invariant that its own SAFETY lines rely on.
 #![expect(unsafe_code, reason = "the one module that may; each block names who guarantees it")]
 
+mod access;
+#[cfg(not(loom))]
 pub(crate) mod descriptor;
 pub(crate) mod event;
 pub(crate) mod fork;

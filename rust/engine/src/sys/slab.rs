@@ -17,6 +17,7 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::slice;
 
+use super::access::Access;
 use crate::pool::Shared;
 use crate::sync::{Arc, AtomicU32, Ordering};
 
@@ -26,11 +27,12 @@ use crate::sync::{Arc, AtomicU32, Ordering};
 #[repr(align(64))]
 pub(crate) struct Header {
     handles: AtomicU32,
+    access: Access,
 }
 
 impl Header {
     pub(crate) fn new() -> Self {
-        Self { handles: AtomicU32::new(0) }
+        Self { handles: AtomicU32::new(0), access: Access::new() }
     }
 }
 
@@ -128,6 +130,7 @@ impl Writer {
 
     /// The memory that has not been committed. Its contents are unspecified (a recycled slab holds old bytes).
     pub fn spare(&mut self) -> &mut [u8] {
+        self.handle.header().access.write();
         // SAFETY: this is the one writer, `&mut self` makes this the one borrow of its spare part, and no Slice
         // reaches above `filled`. The memory was zeroed by the kernel, so it is initialised.
         unsafe {
@@ -215,6 +218,7 @@ impl Deref for Slice {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
+        self.handle.header().access.read();
         // SAFETY: the range was committed before this slice was made, committed bytes are never written again
         // while a handle lives, and this slice holds one.
         unsafe { slice::from_raw_parts(self.handle.address(self.start).as_ptr(), self.length) }

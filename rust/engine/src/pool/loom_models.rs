@@ -1,0 +1,201 @@
+//! What two threads can do to the pool, in every order.
+
+use std::future::poll_fn;
+
+use loom::future::block_on;
+use loom::thread;
+
+use super::*;
+
+const QUARTER: usize = REGION / 4;
+
+fn pool(reserve: usize) -> Pool {
+    let pool = Pool::new(PoolConfig {
+        budget: REGION,
+        reserve,
+        pressed_percent: 75,
+        full_percent: 95,
+        hysteresis_percent: 10,
+        prefault: 0,
+        huge_pages: false,
+        lock: false,
+        caches: 2,
+    })
+    .unwrap();
+    // Makes the headers before there are threads: loom does not see the OnceLock that orders their making.
+    pool.shared.header(0);
+    pool
+}
+
+/// A thread whose cache is the one of that number.
+fn spawn(cache: usize, body: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        MINE.with(|mine| mine.set(cache));
+        body();
+    })
+}
+
+fn filled(pool: &Pool, size: usize, byte: u8) -> Slice {
+    let mut writer = pool.writer(size, Purpose::Bulk).unwrap();
+    writer.spare()[0] = byte;
+    writer.commit(1)
+}
+
+fn room(pool: &Pool, size: usize, purpose: Purpose) -> Writer {
+    block_on(poll_fn(|context| pool.poll_room(context, size, purpose))).unwrap()
+}
+
+/// Runs the body in every order that takes a running thread's turn away at most `preemptions` times.
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+#[test]
+fn clones_dropped_on_two_threads_recycle_the_slab_once() {
+    model(3, || {
+        let pool = pool(0);
+        let slice = filled(&pool, REGION, 7);
+        let other = slice.clone();
+        let thread = spawn(1, move || {
+            let third = other.clone();
+            drop(other);
+            assert_eq!(third[0], 7);
+        });
+        assert_eq!(slice[0], 7);
+        drop(slice);
+        thread.join().unwrap();
+        let stats = pool.stats();
+        assert_eq!((stats.live_bytes, stats.classes[3].live), (0, 0));
+        // Recycled twice, it could be had twice.
+        let _only = pool.writer(REGION, Purpose::Bulk).unwrap();
+        assert_eq!(pool.writer(1, Purpose::Bulk).unwrap_err().code(), Code::PoolFull);
+    });
+}
+
+#[test]
+fn a_reader_is_done_before_the_next_writer_begins() {
+    model(3, || {
+        let pool = pool(0);
+        let slice = filled(&pool, REGION, 7);
+        let other = slice.clone();
+        let thread = spawn(1, move || assert_eq!(other[0], 7));
+        assert_eq!(slice[0], 7);
+        drop(slice);
+        // There is one slab: writing here must come after the reads of both handles.
+        room(&pool, REGION, Purpose::Bulk).spare()[0] = 8;
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_writer_reclaims_only_what_was_read() {
+    model(3, || {
+        let pool = pool(0);
+        let mut writer = pool.writer(REGION, Purpose::Bulk).unwrap();
+        writer.spare()[0] = 7;
+        let slice = writer.commit(1);
+        let thread = spawn(1, move || assert_eq!(slice[0], 7));
+        if writer.reclaim() {
+            writer.spare()[0] = 8;
+        }
+        thread.join().unwrap();
+        assert!(writer.reclaim());
+    });
+}
+
+#[test]
+fn the_pool_outlives_its_owner_while_a_slice_lives() {
+    model(3, || {
+        let pool = pool(0);
+        let slice = filled(&pool, REGION, 7);
+        let thread = spawn(1, move || assert_eq!(slice[0], 7));
+        drop(pool);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn no_slab_is_handed_out_twice() {
+    for caches in [[0, 0], [0, 1]] {
+        model(2, move || {
+            let pool = pool(0);
+            let threads = caches.map(|cache| {
+                let pool = pool.clone();
+                spawn(cache, move || {
+                    for byte in 0..2 {
+                        // Two that held one slab would be two writers of it.
+                        let slice = filled(&pool, QUARTER, byte);
+                        assert_eq!(slice[0], byte);
+                    }
+                })
+            });
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!(pool.stats().live_bytes, 0);
+            assert!(pool.writer(REGION, Purpose::Bulk).is_ok(), "the region is whole again");
+        });
+    }
+}
+
+#[test]
+fn there_is_room_for_whoever_the_budget_has_room_for() {
+    model(3, || {
+        let pool = pool(0);
+        let first = filled(&pool, QUARTER, 1);
+        let thread = {
+            let pool = pool.clone();
+            // Two of four: whoever comes first cuts for a cache, the other must find what that one keeps.
+            spawn(1, move || drop(filled(&pool, QUARTER, 2)))
+        };
+        drop(filled(&pool, QUARTER, 3));
+        thread.join().unwrap();
+        drop(first);
+    });
+}
+
+#[test]
+fn whoever_waits_for_room_is_woken_by_a_recycled_slab() {
+    for cache in [0, 1] {
+        model(3, move || {
+            let pool = pool(0);
+            let slice = filled(&pool, REGION, 7);
+            let thread = spawn(cache, move || drop(slice));
+            // Another class than the one that comes back.
+            room(&pool, 1, Purpose::Bulk);
+            thread.join().unwrap();
+        });
+    }
+}
+
+#[test]
+fn two_waiters_both_get_their_turn() {
+    model(3, || {
+        let pool = pool(0);
+        let slice = filled(&pool, REGION, 7);
+        let thread = {
+            let pool = pool.clone();
+            spawn(1, move || drop(room(&pool, REGION, Purpose::Bulk)))
+        };
+        drop(slice);
+        drop(room(&pool, REGION, Purpose::Bulk));
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_request_that_is_refused_does_not_strand_one_that_fits() {
+    model(3, || {
+        let pool = pool(QUARTER);
+        let thread = {
+            let pool = pool.clone();
+            // More than the reserve leaves, so it is always refused.
+            spawn(1, move || assert!(pool.writer(REGION, Purpose::Bulk).is_err()))
+        };
+        // Nothing is held, so nobody would wake this one later.
+        room(&pool, QUARTER, Purpose::Bulk);
+        thread.join().unwrap();
+    });
+}

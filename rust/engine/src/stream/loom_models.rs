@@ -1,0 +1,293 @@
+//! What a producer and a consumer can do to a stream at once, in every order.
+//!
+//! Each side is a future on a thread of its own, so that a wake-up that is lost is a deadlock, which loom reports.
+
+use std::future::poll_fn;
+use std::sync::Arc as Plain;
+
+use loom::future::block_on;
+use loom::thread;
+
+use super::*;
+use crate::error::{Code, Result};
+use crate::framing::Framing;
+use crate::pool::{Pool, PoolConfig, Purpose, REGION, Slice};
+use crate::wire::{HeadLimits, parse_head};
+
+/// A window that one byte fills.
+const NARROW: FlowConfig = FlowConfig { floor: 1, ceiling: 1 };
+/// A window that nothing here fills.
+const WIDE: FlowConfig = FlowConfig { floor: 1 << 16, ceiling: 1 << 16 };
+
+fn pool(regions: usize) -> Pool {
+    let pool = Pool::new(PoolConfig {
+        budget: regions * REGION,
+        reserve: 0,
+        pressed_percent: 75,
+        full_percent: 95,
+        hysteresis_percent: 10,
+        prefault: 0,
+        huge_pages: false,
+        lock: false,
+        caches: 1,
+    })
+    .unwrap();
+    // Makes the headers before there are threads: loom does not see the OnceLock that orders their making.
+    let whole: Vec<_> = (0..regions).map(|_| pool.writer(REGION, Purpose::Bulk).unwrap()).collect();
+    drop(whole);
+    pool
+}
+
+fn slice(pool: &Pool, bytes: &[u8]) -> Slice {
+    let mut writer = pool.writer(bytes.len(), Purpose::Bulk).unwrap();
+    writer.spare()[..bytes.len()].copy_from_slice(bytes);
+    writer.commit(bytes.len())
+}
+
+fn pair(pool: &Pool, config: FlowConfig, framing: &Framing) -> (Feed, Stream) {
+    channel(pool, config, framing, &Plain::new(Meter::default()))
+}
+
+fn next(stream: &Stream) -> Option<Result<Delivery>> {
+    block_on(poll_fn(|context| stream.poll_next(context)))
+}
+
+/// Takes frames, each let go before the next is awaited, until the stream has none left.
+fn drain(stream: &Stream) -> (Vec<Vec<u8>>, Option<Code>) {
+    let mut frames = Vec::new();
+    loop {
+        match next(stream) {
+            Some(Ok(frame)) => frames.push(frame.to_vec()),
+            Some(Err(error)) => return (frames, Some(error.code())),
+            None => return (frames, None),
+        }
+    }
+}
+
+fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(body);
+}
+
+#[test]
+fn every_frame_and_the_end_arrive() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, WIDE, &Framing::Raw);
+        let slices = [slice(&pool, b"a"), slice(&pool, b"b")];
+        let producer = thread::spawn(move || {
+            for slice in slices {
+                feed.push_raw(slice).unwrap();
+            }
+            feed.finish(Ending::default());
+        });
+        assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], None));
+        producer.join().unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+    });
+}
+
+#[test]
+fn a_producer_that_waits_for_room_gets_it() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        let slices = [slice(&pool, b"a"), slice(&pool, b"b")];
+        let producer = thread::spawn(move || {
+            for slice in slices {
+                block_on(feed.room()).unwrap();
+                feed.push_raw(slice).unwrap();
+            }
+            feed.finish(Ending::default());
+        });
+        assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], None));
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_frame_let_go_on_a_third_thread_makes_room() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        feed.push_raw(slice(&pool, b"a")).unwrap();
+        feed.push_raw(slice(&pool, b"b")).unwrap();
+        let held = [next(&stream).unwrap().unwrap(), next(&stream).unwrap().unwrap()];
+        let third = thread::spawn(move || drop(held));
+        block_on(feed.room()).unwrap();
+        third.join().unwrap();
+    });
+}
+
+#[test]
+fn a_consumer_that_holds_the_window_is_told_or_served() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        feed.push_raw(slice(&pool, b"a")).unwrap();
+        feed.push_raw(slice(&pool, b"b")).unwrap();
+        let held = [next(&stream).unwrap().unwrap(), next(&stream).unwrap().unwrap()];
+        let producer = thread::spawn(move || block_on(feed.room()).is_ok());
+        // It waits for a frame that cannot come while it holds these; only being told lets it go on.
+        match next(&stream) {
+            Some(Err(error)) => assert_eq!(error.code(), Code::WindowHeld),
+            other => panic!("expected to be told, got {other:?}"),
+        }
+        drop(held);
+        assert!(producer.join().unwrap());
+    });
+}
+
+#[test]
+fn frames_left_uncut_for_want_of_room_are_not_lost() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Fixed { size: 1 });
+        let both = slice(&pool, b"ab");
+        let producer = thread::spawn(move || {
+            feed.push_raw(both).unwrap();
+            let room = block_on(feed.room());
+            feed.finish(Ending::default());
+            room.unwrap();
+        });
+        assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], None));
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_body_that_ends_with_frames_uncut_ends_behind_them() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Fixed { size: 1 });
+        let both = slice(&pool, b"ab");
+        let producer = thread::spawn(move || {
+            feed.push_raw(both).unwrap();
+            feed.finish(Ending::default());
+        });
+        assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], None));
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_join_that_waits_for_the_pool_is_made_when_there_is_room() {
+    model(3, || {
+        let pool = pool(2);
+        let (feed, stream) = pair(&pool, WIDE, &Framing::Fixed { size: 2 });
+        let quarter = REGION / 4;
+        let part = |byte: u8, size: usize| {
+            let mut writer = pool.writer(size, Purpose::Bulk).unwrap();
+            writer.spare()[0] = byte;
+            writer.commit(1)
+        };
+        let (first, second) = (part(b'a', quarter), part(b'b', quarter));
+        // The other region: the joined frame is of another class than the parts and has to be cut from it.
+        let rest = part(0, REGION);
+        let producer = thread::spawn(move || {
+            block_on(feed.push(first)).unwrap();
+            block_on(feed.push(second)).unwrap();
+            feed.finish(Ending::default());
+        });
+        let other = thread::spawn(move || drop(rest));
+        assert_eq!(drain(&stream), (vec![b"ab".to_vec()], None));
+        producer.join().unwrap();
+        other.join().unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+    });
+}
+
+#[test]
+fn a_feed_dropped_while_the_consumer_waits_is_an_error() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, WIDE, &Framing::Raw);
+        let producer = thread::spawn(move || drop(feed));
+        assert_eq!(drain(&stream), (vec![], Some(Code::EngineClosed)));
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn an_error_follows_the_frames_before_it() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Fixed { size: 1 });
+        let both = slice(&pool, b"ab");
+        let producer = thread::spawn(move || {
+            feed.push_raw(both).unwrap();
+            feed.fail(Code::BodyTruncated.error("cut short"));
+        });
+        assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], Some(Code::BodyTruncated)));
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn whoever_waits_for_the_head_gets_it() {
+    const LIMITS: HeadLimits = HeadLimits { bytes: 100, fields: 1, interim: 0 };
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, WIDE, &Framing::Raw);
+        let producer = thread::spawn(move || {
+            let head = parse_head(b"HTTP/1.1 204 No Content\r\n\r\n", &LIMITS).unwrap();
+            feed.set_head(ResponseHead { head, timings: Timings::default(), reused: false });
+            feed.finish(Ending::default());
+        });
+        let status =
+            block_on(poll_fn(|context| stream.poll_head(context).map(|head| head.unwrap().head.status)));
+        assert_eq!(status, 204);
+        assert!(next(&stream).is_none());
+        producer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_consumer_that_leaves_frees_what_is_pushed_meanwhile() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, WIDE, &Framing::Raw);
+        let slice = slice(&pool, b"a");
+        let producer = thread::spawn(move || {
+            // Refused or taken and dropped, but never an end of the producer.
+            let _ = feed.push_raw(slice);
+            feed
+        });
+        stream.close();
+        let feed = producer.join().unwrap();
+        assert_eq!(pool.stats().live_bytes, 0, "a closed stream holds no memory, though its feed lives");
+        drop(feed);
+    });
+}
+
+#[test]
+fn a_consumer_that_leaves_releases_the_producer() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Raw);
+        feed.push_raw(slice(&pool, b"a")).unwrap();
+        feed.push_raw(slice(&pool, b"b")).unwrap();
+        let consumer = thread::spawn(move || drop(stream));
+        assert_eq!(block_on(feed.room()).unwrap_err().code(), Code::StreamClosed);
+        block_on(feed.closed());
+        consumer.join().unwrap();
+        assert_eq!(pool.stats().live_bytes, 0);
+    });
+}
+
+#[test]
+fn a_change_of_framing_loses_nothing() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, WIDE, &Framing::Raw);
+        let both = slice(&pool, b"ab");
+        let producer = thread::spawn(move || {
+            feed.push_raw(both).unwrap();
+            feed.finish(Ending::default());
+        });
+        stream.set_framing(&Framing::Fixed { size: 1 });
+        assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], None));
+        producer.join().unwrap();
+    });
+}

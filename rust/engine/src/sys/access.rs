@@ -1,0 +1,44 @@
+//! What loom is told of the reads and writes of a slab's bytes, which it cannot see by itself. Nothing in a build.
+//!
+//! It is told of whole slabs, so a model must not write into a slab that somebody still reads another part of.
+
+#[cfg(loom)]
+use loom::cell::UnsafeCell;
+
+/// Fails a model in which an access has not been ordered after the one before it.
+#[derive(Debug)]
+pub(super) struct Access(#[cfg(loom)] UnsafeCell<()>);
+
+#[cfg(loom)]
+// SAFETY: the cell holds no data; loom's own bookkeeping runs one thread at a time.
+unsafe impl Sync for Access {}
+
+#[cfg(loom)]
+impl Access {
+    pub(super) fn new() -> Self {
+        Self(UnsafeCell::new(()))
+    }
+
+    pub(super) fn read(&self) {
+        self.0.with(|_| ());
+    }
+
+    pub(super) fn write(&self) {
+        self.0.with_mut(|_| ());
+    }
+}
+
+#[cfg(not(loom))]
+impl Access {
+    pub(super) fn new() -> Self {
+        Self()
+    }
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "loom's twin has something to tell it")]
+    pub(super) fn read(&self) {}
+
+    #[inline]
+    #[expect(clippy::unused_self, reason = "loom's twin has something to tell it")]
+    pub(super) fn write(&self) {}
+}
