@@ -25,7 +25,9 @@ from penstock.web.problem import status_for
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "python" / "penstock"
 REFERENCE: Final = ROOT / "docs" / "reference"
-NOTE: Final = "<!-- Written by docs/generate_reference.py: change the docstrings, then run it. -->\n"
+NOTE: Final = (
+    "<!-- Written by docs/generate_reference.py: change the docstrings, then run it. -->\n<!-- fmt: off -->\n"
+)
 
 _SECTIONS: Final = ("Args", "Attributes", "Raises", "Returns")
 _ITEM: Final = re.compile(r"(\w+(?:\.\w+)*): (.*)", re.DOTALL)
@@ -123,7 +125,7 @@ def fields(node: ast.ClassDef) -> list[tuple[str, str, str | None, str]]:
     """Name, type, default and docstring of the annotated attributes that are documented or have a value."""
     found = []
     for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
-        if not isinstance(statement, ast.AnnAssign):
+        if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target).startswith("_"):
             continue
         text = ""
         if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):

@@ -206,6 +206,15 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(there), f"{name(path)}: {link}"
 
 
+def test_the_layout_names_every_file() -> None:
+    layout = (ROOT / "CONTRIBUTING.md").read_text().partition("## Layout")[2].partition("## Rules")[0]
+    named = set(re.findall(r"\w+", layout))
+    for sources in ("rust/engine/src/**/*.rs", "rust/python/src/*.rs", "python/penstock/**/*.py"):
+        for path in ROOT.glob(sources):
+            if "tests" not in path.parts and path.stem not in {"lib", "mod", "tests", "__init__", "__main__"}:
+                assert path.stem in named, f"CONTRIBUTING.md does not say what {name(path)} is for"
+
+
 def anchors(path: Path) -> set[str]:
     """The anchors of headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
