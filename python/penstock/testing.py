@@ -72,7 +72,7 @@ class _Wire(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
 
 
-_Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+_Accept = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 class Peer:
@@ -278,18 +278,18 @@ class ScriptedOrigin:
         reader = asyncio.StreamReader()
         left = asyncio.Event()
 
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await self._serve(Peer(reader, writer, left))
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            peer = Peer(reader, writer, left)
+            script = self._scripts[min(len(self.connections), len(self._scripts) - 1)]
+            self.connections.append(peer)
+            self._arrived.set()
+            task = asyncio.get_running_loop().create_task(self._serve(peer, script))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
         return _Wire(reader, left, accept)
 
-    async def _serve(self, peer: Peer) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 (this is a coroutine)
-        self._tasks.add(task)
-        script = self._scripts[min(len(self.connections), len(self._scripts) - 1)]
-        self.connections.append(peer)
-        self._arrived.set()
+    async def _serve(self, peer: Peer, script: Script) -> None:
         try:
             await script(peer)
         except (EOFError, ConnectionError):
@@ -297,5 +297,4 @@ class ScriptedOrigin:
         except Exception as failure:  # noqa: BLE001 (it is raised at the end of the block)
             self._failures.append(failure)
         finally:
-            self._tasks.discard(task)
             peer.close()
