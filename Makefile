@@ -48,7 +48,7 @@ lint: build ## Check format, lints, types and stubs
 	$(BIN)/ruff format --check python tests benchmarks examples
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest penstock._native --ignore-disjoint-bases
+	$(BIN)/python -m mypy.stubtest penstock._native
 
 .PHONY: format
 format: $(VENV)/.tools ## Format everything

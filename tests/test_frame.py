@@ -80,7 +80,9 @@ async def test_release_is_refused_while_a_view_or_a_part_is_alive(frame: penstoc
             use(frame)
 
 
-async def test_an_array_pins_its_slab_and_nothing_else(engine: penstock.Engine, frame: penstock.Frame) -> None:
+async def test_an_array_pins_its_slab_and_nothing_else(
+    engine: penstock.Engine, frame: penstock.Frame
+) -> None:
     array = np.frombuffer(frame, np.uint8)
     smallest = engine.stats().pool.live_bytes
     assert 0 < smallest <= 64 * 1024
@@ -105,7 +107,9 @@ async def test_a_weak_reference_does_not_keep_it(engine: penstock.Engine, tmp_pa
 
 async def test_a_million_frames_leave_nothing(engine: penstock.Engine) -> None:
     # /dev/zero never ends, so this also shows that closing stops the source.
-    async with penstock.open_fd(os.open("/dev/zero", os.O_RDONLY), engine=engine, framing=penstock.framing.Fixed(16)) as stream:
+    async with penstock.open_fd(
+        os.open("/dev/zero", os.O_RDONLY), engine=engine, framing=penstock.framing.Fixed(16)
+    ) as stream:
         count = 0
         async for frame in stream:
             count += len(frame) // 16

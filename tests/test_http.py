@@ -73,7 +73,9 @@ async def origins() -> AsyncIterator:
 
 def fixed(content: bytes, keep: bool = True):
     async def answer(origin, reader, writer) -> bool:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Twice: a\r\nX-Twice: b\r\n\r\n" % len(content))
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nX-Twice: a\r\nX-Twice: b\r\n\r\n" % len(content)
+        )
         writer.write(content)
         await writer.drain()
         return keep
@@ -210,7 +212,11 @@ async def test_request_bodies_arrive_whole(engine, origins, kind: str, size: int
             yield content[start : start + 100_000]
 
     origin = await origins(answer)
-    body = {"bytes": content, "memoryview": memoryview(content)}.get(kind) if kind in {"bytes", "memoryview"} else pieces()
+    body = (
+        {"bytes": content, "memoryview": memoryview(content)}.get(kind)
+        if kind in {"bytes", "memoryview"}
+        else pieces()
+    )
     headers = {"Content-Length": str(size)} if kind == "announced" else {}
     async with engine.request("PUT", origin.url, body=body, headers=headers) as response:
         assert response.status == 204
@@ -242,7 +248,9 @@ async def test_a_body_whose_source_fails_fails_the_request(engine, origins) -> N
 
 async def test_events_of_a_response(engine, origins) -> None:
     async def answer(origin, reader, writer):
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
         for number in range(100):
             block = b"data: %d\n\n" % number
             writer.write(b"%x\r\n%s\r\n" % (len(block), block))

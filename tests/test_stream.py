@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -265,8 +265,8 @@ async def test_frames_outlive_their_engine() -> None:
 
 
 @pytest.fixture
-def events() -> Iterator[bytes]:
-    yield b"event: tick\nid: 7\ndata: one\n\ndata: a\ndata: b\nretry: 1500\n\n: comment\n\ndata: last\n\n"
+def events() -> bytes:
+    return b"event: tick\nid: 7\ndata: one\n\ndata: a\ndata: b\nretry: 1500\n\n: comment\n\ndata: last\n\n"
 
 
 async def test_events_give_their_fields_as_views(engine: penstock.Engine, events: bytes) -> None:

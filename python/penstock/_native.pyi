@@ -2,19 +2,37 @@
 
 import os
 from collections.abc import Generator
-from typing import Any, Final, Generic, Self, TypeVar, final, overload
+from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, final, overload
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 from . import config
+
+__all__ = [
+    "BUILD_PROFILE",
+    "Awaitable",
+    "Endpoint",
+    "Engine",
+    "Frame",
+    "FrameStream",
+    "Framing",
+    "LoopPort",
+    "Source",
+    "Timeouts",
+    "Upload",
+    "__version__",
+    "error_table",
+]
 
 __version__: Final[str]
 BUILD_PROFILE: Final[str]
 
 _T_co = TypeVar("_T_co", covariant=True)
-_Fields = list[tuple[bytes, bytes]]
-_OriginRow = tuple[str, tuple[int, int, int], tuple[int, int, int, int, int, int]]
-_PoolRow = tuple[int, str, list[tuple[int, int, int, int]], int, int, int, int, list[tuple[str, int]]]
+_Fields: TypeAlias = list[tuple[bytes, bytes]]
+_OriginRow: TypeAlias = tuple[str, tuple[int, int, int], tuple[int, int, int, int, int, int]]
+_PoolRow: TypeAlias = tuple[
+    int, str, list[tuple[int, int, int, int]], int, int, int, int, list[tuple[str, int]]
+]
 
 def error_table() -> list[tuple[int, str, str, str, bool, str]]: ...
 
@@ -33,7 +51,7 @@ class LoopPort:
     def drain(self) -> None: ...
 
 @final
-class Frame:
+class Frame(Buffer):
     """Read-only bytes in the engine's memory.
 
     A frame is a buffer: `memoryview(frame)`, `bytes(frame)`, `numpy.frombuffer(frame, ...)`. What it holds counts
@@ -45,10 +63,8 @@ class Frame:
     def __getitem__(self, key: int, /) -> int: ...
     @overload
     def __getitem__(self, key: slice, /) -> Frame: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-    def __release_buffer__(self, buffer: memoryview, /) -> None: ...
     def __eq__(self, other: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
+    __hash__: ClassVar[None]  # type: ignore[assignment]
     @property
     def exports(self) -> int:
         """Views and parts that are alive."""
@@ -115,6 +131,7 @@ class Timeouts:
 class Source:
     """A stream that was started and waits for its `FrameStream`."""
 
+@disjoint_base
 class FrameStream:
     """The base of `penstock.FrameStream`."""
 
@@ -126,6 +143,7 @@ class FrameStream:
         """Whether its consumer has closed it."""
     def _head(self) -> Awaitable[None]: ...
     def _batch(self, most: int) -> Awaitable[list[Frame]]: ...
+    def _take(self, most: int) -> list[Frame]: ...
     def _set_framing(self, framing: Framing) -> None: ...
     def _join(self, frames: list[Frame]) -> bytes: ...
     def _status(self) -> tuple[int, bytes, int] | None: ...

@@ -46,4 +46,3 @@ async def _write(upload: _native.Upload, data: memoryview) -> None:
         length = min(PIECE, len(data) - offset)
         await upload.room(length)
         upload.write(data, offset, length)
-

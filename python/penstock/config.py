@@ -135,7 +135,7 @@ class Pool:
     """Bytes that only response heads and joined frames may take, so that established streams can go on when
     the rest is taken. None: a thirty-second of `memory`."""
     pressed_percent: int = 75
-    """From this use on nothing new is filled ahead and windows shrink; a quarter is for what is under way."""
+    """From this use on windows shrink to their floor; a quarter is for what is under way."""
     full_percent: int = 95
     """From this use on new work is refused at once; the rest is for the established."""
     hysteresis_percent: int = 10

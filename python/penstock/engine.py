@@ -230,8 +230,8 @@ _uploads: Final[set[asyncio.Task[None]]] = set()
 def _upload_done(task: asyncio.Task[None]) -> None:
     _uploads.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        # The request has failed with UPLOAD_FAILED, which names the cause; this keeps its traceback.
-        _log.warning("a request body's source failed", exc_info=error)
+        # The request has failed with UPLOAD_FAILED, which names the cause; this tells the caller's bug from it.
+        _log.warning("a request body's source failed: %s", repr(error))
 
 
 def native_timeouts(timeouts: config.Timeouts) -> _native.Timeouts:

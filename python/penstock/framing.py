@@ -55,11 +55,15 @@ class LengthPrefixed:
         if self.width not in {1, 2, 4, 8}:
             raise make_error("BAD_CONFIGURATION", f"width is {self.width!r}; it can be 1, 2, 4 or 8 bytes")
         if self.byteorder not in {"big", "little"}:
-            raise make_error("BAD_CONFIGURATION", f"byteorder is {self.byteorder!r}; it can be 'big' or 'little'")
+            raise make_error(
+                "BAD_CONFIGURATION", f"byteorder is {self.byteorder!r}; it can be 'big' or 'little'"
+            )
         _positive("max_frame", parse_size(self.max_frame))
 
     def _native(self) -> _native.Framing:
-        return _native.Framing.length_prefixed(self.width, self.byteorder == "little", parse_size(self.max_frame))
+        return _native.Framing.length_prefixed(
+            self.width, self.byteorder == "little", parse_size(self.max_frame)
+        )
 
 
 @dataclass(frozen=True, slots=True)

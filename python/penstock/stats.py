@@ -67,12 +67,12 @@ class OriginStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """One engine. Counters rise until the engine is closed; `streams` and `origins` are now."""
+    """One engine. `streams` and `origins` are as of now; origins that are out of use are forgotten."""
 
     requests: int
     """Exchanges begun."""
     streams: int
-    """Streams that somebody still feeds or reads."""
+    """Streams whose consumer has neither seen the end nor left; a streamed request body counts too."""
     bytes_received: int
     """Payload bytes read from origins, files and pipes, and request bodies sent up."""
     wakeups: int
@@ -96,7 +96,7 @@ class Timings:
     tls: float
     """The TLS handshake."""
     first_byte: float
-    """From the request sent to the first byte of the response."""
+    """From the first byte of the request sent to the first of the response, an upload included."""
     body: float | None
     """From the head to the end of the body; None until it has ended."""
     reused: bool

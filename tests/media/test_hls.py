@@ -113,6 +113,6 @@ async def _play_live(ffmpeg: str, container: str, root: Path, gateway: str) -> N
 
 async def _appears(path: Path, producing: asyncio.Task[str]) -> None:
     """Return when `path` exists; what ends before it made it is at fault."""
-    while not path.exists():  # noqa: ASYNC240 (nobody else waits for this loop)
+    while not path.exists():
         assert not producing.done(), f"ffmpeg ended without {path.name}: {producing.result()}"
         await asyncio.sleep(0.02)

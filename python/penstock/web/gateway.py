@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import hdrs, web
-from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict, istr
 
 from penstock.config import Forwarding, Timeouts
 from penstock.engine import Engine, default_engine, native_timeouts
-from penstock.exceptions import PenstockError, WindowHeldError, make_error
+from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
-from penstock.stream import FrameStream, Response
+from penstock.stream import Response
 
-from .cutoff import cut_off, flush
+from .body import copy_body
+from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
 from .headers import RequestFields, response_fields
@@ -149,7 +149,7 @@ class Gateway:
             writer = await response.prepare(request)
             assert writer is not None  # noqa: S101 (it is for a response that has ended)
             frames = upstream.frames(self._events) if _is_event_stream(response.headers) else upstream
-            await _copy(frames, writer, transport)
+            await copy_body(frames, writer, transport)
         except BaseException as error:
             left = link.lost or transport.is_closing()
             if upstream is not None:
@@ -176,40 +176,23 @@ class Gateway:
 
     def _head(self, upstream: Response) -> web.StreamResponse:
         via = None if self._via is None else self._via[upstream.version[1]]
-        fields = CIMultiDict(response_fields(upstream.raw_headers, via))
-        cls = web.StreamResponse if _CONTENT_TYPE in fields else _Untyped
+        fields = CIMultiDict(response_fields(upstream._headers(), via))  # noqa: SLF001 (used once, not kept)
+        cls = _Relayed if _CONTENT_TYPE in fields else _Untyped
         return cls(status=upstream.status, reason=upstream.reason, headers=fields)
 
 
-class _Untyped(web.StreamResponse):
+class _Relayed(web.StreamResponse):
+    """A response whose head waits for the first frames, which `copy_body` sends along, or for there being none."""
+
+    _send_headers_immediately = False
+
+
+class _Untyped(_Relayed):
     """A response without Content-Type: aiohttp would give it one, and browsers would believe it."""
 
     async def _prepare_headers(self) -> None:
         await super()._prepare_headers()
         self.headers.popall(_CONTENT_TYPE, None)
-
-
-async def _copy(frames: FrameStream, writer: AbstractStreamWriter, transport: asyncio.Transport) -> None:
-    """Write every frame; nothing but the transport holds one for longer than its write."""
-    write = writer.write
-    limits: tuple[int, int] | None = None
-    try:
-        while True:
-            try:
-                async for frame in frames:
-                    await write(memoryview(frame))
-                    del frame
-            except WindowHeldError:
-                # A slow client: all that the window allows waits in the transport.
-                if not transport.get_write_buffer_size():
-                    raise
-                limits = limits or transport.get_write_buffer_limits()
-                await flush(transport, writer)
-            else:
-                return
-    finally:
-        if limits is not None and not transport.is_closing():
-            transport.set_write_buffer_limits(limits[1], limits[0])
 
 
 def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -78,13 +79,29 @@ impl Thread {
         let body = std::thread::Builder::new()
             .name(format!("penstock-engine-{number}"))
             .spawn(move || {
-                // An error is the dropped sender, which is the signal.
-                let _ = runtime.block_on(stopped);
+                runtime.block_on(async {
+                    tokio::select! {
+                        // An error is the dropped sender, which is the signal.
+                        _ = stopped => {}
+                        () = tick() => {}
+                    }
+                });
                 // A resolver call on the blocking pool may hang for long; it holds nothing of ours.
                 runtime.shutdown_background();
             })
             .map_err(failed)?;
         Ok(Self { handle, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+    }
+}
+
+/// How often an idle thread wakes. In seconds.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Never ends. A timer that is due before all others makes tokio wake the thread it was set on, by an eventfd: two
+/// system calls and a turn of the loop for each request, whose limits are mostly longer than this one.
+async fn tick() {
+    loop {
+        tokio::time::sleep(TICK).await;
     }
 }
 

@@ -250,6 +250,9 @@ impl Engine {
     /// Tells the threads to drop everything. Idempotent, does not wait.
     fn stop(&self) {
         if !self.pool.dead() {
+            for origins in &self.origins {
+                origins.close();
+            }
             self.threads.stop();
         }
     }

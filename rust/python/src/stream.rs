@@ -73,6 +73,16 @@ impl FrameStream {
         Awaitable::new(Want::Batch(Arc::clone(&self.stream), most.max(1)), Arc::clone(&self.slot))
     }
 
+    /// What is ready, at most `most` frames; an empty list if nothing is.
+    fn _take<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
+        let frames = PyList::empty(py);
+        while frames.len() < most {
+            let Some(delivery) = self.stream.take_ready() else { break };
+            frames.append(Bound::new(py, Frame::new(delivery))?)?;
+        }
+        Ok(frames)
+    }
+
     fn _set_framing(&self, framing: &Bound<'_, Framing>) {
         self.stream.set_framing(&framing.get().0);
     }
