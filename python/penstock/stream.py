@@ -126,13 +126,13 @@ class Response(FrameStream):
     url: str
     method: str
     # Set by whoever awaits the head; a cached_property takes a lock on Python 3.11, which costs 2 µs.
-    _line: tuple[int, bytes, int]
+    _line: tuple[int, bytes, int] | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name == "_line":
+    def _status_line(self) -> tuple[int, bytes, int]:
+        if self._line is None:
             message = "the response has no head yet: await it, or enter it with 'async with'"
             raise AttributeError(message)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return self._line
 
     def __await__(self) -> Any:
         try:
@@ -140,9 +140,7 @@ class Response(FrameStream):
         except BaseException:
             self._close()
             raise
-        line = self._status()
-        assert line is not None  # noqa: S101 (the head has just been awaited)
-        self._line = line
+        self._line = self._status()
         return self
 
     async def __aenter__(self) -> Self:
@@ -152,22 +150,22 @@ class Response(FrameStream):
     @property
     def status(self) -> int:
         """The status code."""
-        return self._line[0]
+        return self._status_line()[0]
 
     @property
     def reason(self) -> str:
         """The reason phrase as the origin sent it; it means nothing."""
-        return self._line[1].decode("latin-1")
+        return self._status_line()[1].decode("latin-1")
 
     @property
     def version(self) -> tuple[int, int]:
         """The version of HTTP that the origin answered in."""
-        return 1, self._line[2]
+        return 1, self._status_line()[2]
 
     @cached_property
     def raw_headers(self) -> list[tuple[bytes, bytes]]:
         """Names and values as received, in order."""
-        self._line  # noqa: B018 (raises before the head)
+        self._status_line()
         return self._headers()
 
     @cached_property
@@ -183,7 +181,7 @@ class Response(FrameStream):
     @property
     def timings(self) -> Timings:
         """How long each stage took."""
-        self._line  # noqa: B018 (raises before the head)
+        self._status_line()
         row = self._timings()
         assert row is not None  # noqa: S101 (a head has timings)
         return Timings(*row)
