@@ -164,6 +164,8 @@ class Gateway:
             if isinstance(error, PenstockError):
                 note_failure(request, error, status)
                 if status is None:
+                    # It is answered here: neither the request nor a log handler need keep our frames alive.
+                    error.__traceback__ = None
                     _log.warning("%s %s: %s", request.method, request.raw_path, error)
                     return problem_response(error)
             raise

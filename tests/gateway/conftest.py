@@ -1,0 +1,44 @@
+"""The gateway through real sockets: raw clients in front, scripted origins behind, on asyncio and on
+uvloop."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import uvloop
+
+import penstock
+
+from .client import RawClient
+from .server import Served, Serving
+
+# libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
+uvloop.new_event_loop().close()
+
+Connect = Callable[[Served], Awaitable[RawClient]]
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def serving(engine: penstock.Engine) -> AsyncIterator[Serving]:
+    """Serves applications and single handlers on ports of their own, until the test ends."""
+    serving = Serving(engine)
+    yield serving
+    await serving.close()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Opens raw connections, which are closed when the test ends."""
+    clients: list[RawClient] = []
+
+    async def connect(served: Served) -> RawClient:
+        clients.append(await RawClient.connect(served.port))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.abort()
