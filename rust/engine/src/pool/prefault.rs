@@ -82,3 +82,31 @@ pub(super) fn start(shared: &Arc<Shared>) {
 /// Miri and loom have no page faults to avoid.
 #[cfg(any(miri, loom))]
 pub(super) fn start(_shared: &Arc<Shared>) {}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::pool::{Pool, REGION, tests::config};
+
+    fn holders(signal: &Signal) -> usize {
+        Plain::strong_count(&signal.0)
+    }
+
+    #[test]
+    fn the_thread_ends_with_the_pool() {
+        let pool = Pool::new(crate::pool::PoolConfig { prefault: REGION, ..config(8 * REGION) }).unwrap();
+        let signal = pool.shared.prefault.clone();
+        assert_eq!(holders(&signal), 3, "the pool, this test and the thread, which has not reached the end");
+        let last = pool.writer(1, crate::pool::Purpose::Bulk).unwrap();
+        drop(pool);
+        assert_eq!(holders(&signal), 3, "a slab keeps the pool, and the pool its thread");
+        drop(last);
+        let started = Instant::now();
+        while holders(&signal) > 1 {
+            assert!(started.elapsed() < Duration::from_secs(20), "the thread outlives its pool");
+            std::thread::yield_now();
+        }
+    }
+}

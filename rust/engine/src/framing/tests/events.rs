@@ -51,8 +51,9 @@ fn expected(case: &serde_json::Value) -> Vec<Dispatched> {
 fn the_public_cases_pass_however_they_are_split() {
     let cases: Vec<serde_json::Value> = serde_json::from_str(CASES).unwrap();
     assert!(cases.len() > 40);
-    // Miri would take an hour for the long ones.
-    for case in cases.iter().filter(|case| !cfg!(miri) || case["input"].as_str().unwrap().len() < 60) {
+    // Miri would take an hour for the long ones, and a minute and a half for all the short ones.
+    let cases = cases.iter().filter(|case| !cfg!(miri) || case["input"].as_str().unwrap().len() < 60);
+    for case in cases.step_by(if cfg!(miri) { 6 } else { 1 }) {
         let (name, input) = (&case["name"], case["input"].as_str().unwrap().as_bytes());
         let expected = expected(case);
         assert_eq!(dispatched(input), expected, "the reference disagrees with {name}");

@@ -11,7 +11,7 @@ use super::*;
 fn config() -> ProptestConfig {
     if cfg!(miri) {
         // Miri has no file system to remember failures in.
-        return ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() };
+        return ProptestConfig { cases: 2, failure_persistence: None, ..ProptestConfig::default() };
     }
     ProptestConfig { cases: 2000, ..ProptestConfig::default() }
 }
