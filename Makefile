@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CARGO ?= cargo
+HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 RUST_SOURCES := $(shell find rust/engine/src rust/python/src -name '*.rs') rust/Cargo.toml rust/engine/Cargo.toml rust/python/Cargo.toml
 export PYTHONDONTWRITEBYTECODE = 1
 
@@ -63,6 +64,14 @@ loom: ## Model-check what two threads touch
 .PHONY: miri
 miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)
 	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-engine --lib -- pool:: framing:: stream::
+
+.PHONY: sanitize
+sanitize: ## Run the threaded tests under the thread sanitizer (needs a nightly toolchain with rust-src)
+	cd rust && RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --quiet -Zbuild-std --target $(HOST) --target-dir target/tsan -p penstock-engine --lib -- pool:: stream:: framing::
+
+.PHONY: test-interpreters
+test-interpreters: $(VENV)/.tools ## Run the Python tests on every interpreter at hand
+	$(BIN)/python .ci/interpreters.py
 
 .PHONY: bench
 bench: build ## Measure the boundary and compare the gateway with its peers

@@ -1,0 +1,114 @@
+"""Runs the Python tests on every CPython at hand from 3.11 up, with the wheel that users would install.
+
+One abi3 wheel is built for all of them; a free-threaded interpreter gets a wheel of its own, because it has
+no stable ABI. Interpreters are those on PATH and those that pyenv has, the newest patch release of each version.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST = (3, 11)
+# What needs a browser or ffmpeg shows nothing about the interpreter.
+TESTS = ["tests", "--ignore=tests/demo", "--ignore=tests/media"]
+ASK = (
+    "import json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:3], "
+    "bool(sysconfig.get_config_var('Py_GIL_DISABLED')), platform.python_implementation()]))"
+)
+
+
+class Interpreter(NamedTuple):
+    """A CPython that can be run."""
+
+    version: tuple[int, int, int]
+    free_threaded: bool
+    path: Path
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self.version)) + ("t" if self.free_threaded else "")
+
+
+def candidates() -> list[Path]:
+    """Every file whose name says that it may be one."""
+    folders = [Path(folder) for folder in os.get_exec_path()]
+    if pyenv := shutil.which("pyenv"):
+        root = subprocess.run([pyenv, "root"], capture_output=True, text=True, check=True).stdout.strip()
+        folders += Path(root).glob("versions/*/bin")
+    name = re.compile(r"python3\.\d+t?")
+    return [
+        path
+        for folder in folders
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if name.fullmatch(path.name) and os.access(path, os.X_OK)
+    ]
+
+
+def find() -> list[Interpreter]:
+    """The newest patch release of each version, with and without a GIL."""
+    newest: dict[tuple[int, int, bool], Interpreter] = {}
+    for path in candidates():
+        asked = subprocess.run([path, "-c", ASK], capture_output=True, text=True, check=False)
+        if asked.returncode != 0:
+            continue  # pyenv leaves names on PATH that lead to no version
+        (major, minor, patch), free_threaded, kind = json.loads(asked.stdout)
+        key = (major, minor, free_threaded)
+        found = Interpreter((major, minor, patch), free_threaded, path)
+        if kind == "CPython" and (major, minor) >= OLDEST and (key not in newest or found > newest[key]):
+            newest[key] = found
+    return sorted(newest.values())
+
+
+def build(folder: Path, *options: str) -> Path:
+    """The wheel that maturin builds."""
+    maturin = Path(sys.executable).with_name("maturin")
+    subprocess.run([maturin, "build", "--quiet", "--release", "-o", folder, *options], cwd=ROOT, check=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def test(interpreter: Interpreter, wheel: Path, folder: Path) -> bool:
+    """Whether the tests pass on that wheel, installed into an environment of its own."""
+    subprocess.run([interpreter.path, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+    subprocess.run([*pip, "install", "-q", wheel, "--group", "test"], cwd=ROOT, check=True)
+    return subprocess.run([python, "-m", "pytest", "-q", *TESTS], cwd=ROOT, check=False).returncode == 0
+
+
+def main() -> int:
+    """Tests all and says which failed."""
+    interpreters = find()
+    print("interpreters:", *interpreters, flush=True)
+    failed = []
+    with tempfile.TemporaryDirectory(prefix="penstock-") as name:
+        folder = Path(name)
+        shared = None
+        for interpreter in interpreters:
+            started = time.monotonic()
+            if interpreter.free_threaded:
+                wheel = build(folder / f"wheel-{interpreter}", "-i", str(interpreter.path))
+            else:
+                wheel = shared = shared or build(folder / "wheel", "--features", "abi3-py311")
+            print(f"{interpreter}: {wheel.name}", flush=True)
+            passed = test(interpreter, wheel, folder / f"venv-{interpreter}")
+            outcome = "passed" if passed else "FAILED"
+            print(f"{interpreter}: {outcome} in {time.monotonic() - started:.0f} s", flush=True)
+            if not passed:
+                failed.append(str(interpreter))
+    if failed or not interpreters:
+        print("failed:", *(failed or ["no interpreter was found"]), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
