@@ -289,3 +289,30 @@ async def test_blocks_cover_every_byte(engine: penstock.Engine, events: bytes) -
     blocks = [bytes(block) async for block in pipe.stream]
     assert b"".join(blocks) == events + b"data: unfinished"
     assert len(blocks) == 5
+
+
+async def test_closing_the_engine_ends_uploads_that_wait_for_room() -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await released.wait()
+        writer.transport.abort()
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 65536
+
+    released = asyncio.Event()
+    server = await asyncio.start_server(silent, "127.0.0.1", 0, limit=1024)
+    async with penstock.Engine(memory="1MiB") as engine:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        waiting = asyncio.ensure_future(engine.request("POST", url, body=endless()).__aenter__())
+        await until(
+            lambda: engine.stats().pool.bytes_copied["upload"] > 100_000, "the window of the upload is full"
+        )
+    with pytest.raises(penstock.StateError):
+        await waiting
+    released.set()
+    server.close()
+    await server.wait_closed()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        await asyncio.wait_for(task, 10)

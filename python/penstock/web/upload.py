@@ -25,11 +25,14 @@ class Pieces:
         self._content = content
         self._link = link
         self._reader: asyncio.Task[object] | None = None
+        self._stopped = False
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
+        if self._stopped:
+            raise asyncio.CancelledError
         self._reader = asyncio.current_task()
         try:
             piece = await self._content.readany()
@@ -45,7 +48,8 @@ class Pieces:
         return piece
 
     def stop(self) -> None:
-        """Cancel the consumer if it waits for a piece."""
+        """Cancel the consumer if it waits for a piece, and else when it asks for the next."""
+        self._stopped = True
         if self._reader is not None:
             self._reader.cancel()
 

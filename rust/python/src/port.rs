@@ -138,6 +138,8 @@ impl LoopPort {
         if port.users.fetch_sub(1, Ordering::Relaxed) != 1 {
             return Ok(());
         }
+        // What the engine woke when its threads ended would wait for ever behind a reader that is removed.
+        port.drain(slf.py())?;
         lock(&PORTS).retain(|known| !known.is(slf));
         let event_loop = port.event_loop.bind(slf.py());
         if !event_loop.call_method0("is_closed")?.is_truthy()? {
