@@ -3,7 +3,7 @@
 //! [`Pool::writer`] hands out a slab to fill; what was filled becomes [`Slice`]s; the last handle to go gives the
 //! slab back from whichever thread it is on. Nothing here waits: a pool without room says so at once, and whoever
 //! can wait asks [`Pool::poll_room`]. Slabs pass through a small cache per thread, so that the common case takes
-//! one uncontended lock; the regions behind the caches are cut, and cut anew, under the one lock of [`regions`].
+//! one uncontended lock; the regions behind the caches are cut, and cut anew, under the one lock of `regions`.
 
 mod regions;
 mod stats;

@@ -3,7 +3,7 @@
 //! One producer, one consumer, on any threads; each side is polled with a [`std::task::Waker`], so that the consumer
 //! may be an engine task or an event loop. The invariants: a body ends in exactly one of done, error or closed by
 //! the consumer, and a feed that is dropped without saying so ends in an error; bytes arrive in order; the producer
-//! is told to read only while the consumer's window has room ([`window`]); a woken side always finds what it was
+//! is told to read only while the consumer's window has room (`window`); a woken side always finds what it was
 //! woken for or goes back to waiting without loss.
 
 mod channel;
