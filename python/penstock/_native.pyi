@@ -1,7 +1,7 @@
 """The boundary between the engine and Python. Private: use the names that `penstock` exports."""
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
@@ -13,6 +13,8 @@ __all__ = [
     "Awaitable",
     "Endpoint",
     "Engine",
+    "Fields",
+    "Forwarding",
     "Frame",
     "FrameStream",
     "Framing",
@@ -128,6 +130,28 @@ class Timeouts:
     ) -> Self: ...
 
 @final
+class Fields:
+    """Header fields, ready for requests."""
+
+    def __new__(cls, pairs: Sequence[tuple[bytes, bytes]]) -> Self: ...
+
+@final
+class Forwarding:
+    """What each side is told of the other."""
+
+    def __new__(cls, policy: config.Forwarding) -> Self: ...
+    def request_fields(
+        self,
+        received: Sequence[tuple[bytes, bytes]],
+        remote: str | None,
+        scheme: str,
+        host: str,
+        version: tuple[int, int],
+        replaced: Sequence[tuple[str, str | None]] | None,
+    ) -> Fields:
+        """The fields that go to the origin. `replaced` stand in place of others of their names; None sends none."""
+
+@final
 class Source:
     """A stream that was started and waits for its `FrameStream`."""
 
@@ -144,10 +168,12 @@ class FrameStream:
     def _head(self) -> Awaitable[None]: ...
     def _batch(self, most: int) -> Awaitable[list[Frame]]: ...
     def _take(self, most: int) -> list[Frame]: ...
+    def _done(self) -> bool: ...
     def _set_framing(self, framing: Framing) -> None: ...
     def _join(self, frames: list[Frame]) -> bytes: ...
     def _status(self) -> tuple[int, bytes, int] | None: ...
     def _headers(self) -> _Fields: ...
+    def _relay_headers(self, forwarding: Forwarding) -> list[tuple[str, str]]: ...
     def _timings(self) -> tuple[float, float, float, float, float, float | None, bool] | None: ...
     def _trailers(self) -> _Fields: ...
     def _held(self) -> tuple[int, int]: ...
@@ -180,7 +206,7 @@ class Engine:
         endpoint: Endpoint,
         method: str,
         target: str,
-        headers: _Fields,
+        headers: Fields,
         body: bytes | None,
         timeouts: Timeouts,
         framing: Framing | None,
@@ -190,7 +216,7 @@ class Engine:
         endpoint: Endpoint,
         method: str,
         target: str,
-        headers: _Fields,
+        headers: Fields,
         length: int | None,
         timeouts: Timeouts,
         framing: Framing | None,

@@ -147,7 +147,7 @@ class Engine:
         endpoint: _native.Endpoint,
         method: str,
         target: str,
-        headers: list[tuple[bytes, bytes]],
+        headers: _native.Fields,
         *,
         body: Body | None = None,
         length: int | None = None,
@@ -247,8 +247,8 @@ def native_timeouts(timeouts: config.Timeouts) -> _native.Timeouts:
     )
 
 
-def _fields(headers: Headers) -> tuple[list[tuple[bytes, bytes]], int | None]:
-    """The fields as bytes without Content-Length, and its value."""
+def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:
+    """The fields without Content-Length, and its value."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     fields: list[tuple[bytes, bytes]] = []
     length = None
@@ -261,7 +261,7 @@ def _fields(headers: Headers) -> tuple[list[tuple[bytes, bytes]], int | None]:
             length = int(text)
         else:
             fields.append((key, text))
-    return fields, length
+    return _native.Fields(fields), length
 
 
 _default: tuple[int, Engine] | None = None

@@ -38,6 +38,9 @@ async def copy_body(stream: FrameStream, writer: AbstractStreamWriter, transport
     direct = not getattr(writer, "chunked", True) and _is_vectored(transport)
     send = _Direct(writer, transport).send if direct else _Framed(writer).send
     await send(stream._take(_MOST))  # noqa: SLF001
+    if stream._done():  # noqa: SLF001
+        # Nearly always so where a body is short: it came while its head was looked at.
+        return
     batch = stream._batch(_MOST)  # noqa: SLF001
     limits: tuple[int, int] | None = None
     try:

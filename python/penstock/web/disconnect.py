@@ -2,7 +2,7 @@
 
 aiohttp does not cancel a handler whose client is gone, and a handler that waits for a quiet origin would
 never find out by writing. So a `ClientLink` is put between the transport and aiohttp's protocol, once per
-connection and by public means (`get_protocol`, `set_protocol`), that passes every call on. It cancels the
+connection and by public means (`get_protocol`, `set_protocol`), that leads every call on. It cancels the
 task of the relay that is under way when the connection is lost: one attribute set per request, and no task,
 timer or future.
 """
@@ -14,17 +14,31 @@ __all__ = ["ClientLink"]
 
 
 class ClientLink(asyncio.Protocol):
-    """Passes every call on to `protocol`, and cancels `task`, unless it is None, when the connection is lost.
+    """Leads every call on to `protocol`, and cancels `task`, unless it is None, when the connection is lost.
 
-    aiohttp runs one handler at a time on a connection, so one place for a task is enough.
+    aiohttp runs one handler at a time on a connection, so one place for a task is enough. All calls but one are
+    the protocol's own methods, taken over as attributes: a transport that looks them up calls them directly.
     """
 
-    __slots__ = ("_protocol", "lost", "task")
+    __slots__ = (
+        "_protocol",
+        "connection_made",
+        "data_received",
+        "eof_received",
+        "loop",
+        "lost",
+        "pause_writing",
+        "resume_writing",
+        "task",
+    )
 
     def __init__(self, protocol: asyncio.Protocol) -> None:
         self._protocol = protocol
+        self.loop = asyncio.get_running_loop()
         self.task: asyncio.Task[object] | None = None
         self.lost = False
+        for name in ("connection_made", "data_received", "eof_received", "pause_writing", "resume_writing"):
+            setattr(self, name, getattr(protocol, name))
 
     @classmethod
     def of(cls, transport: asyncio.Transport) -> "ClientLink":
@@ -35,26 +49,6 @@ class ClientLink(asyncio.Protocol):
         link = cls(cast("asyncio.Protocol", protocol))
         transport.set_protocol(link)
         return link
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Pass it on."""
-        self._protocol.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Pass it on."""
-        self._protocol.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        """Pass it on."""
-        return self._protocol.eof_received()
-
-    def pause_writing(self) -> None:
-        """Pass it on."""
-        self._protocol.pause_writing()
-
-    def resume_writing(self) -> None:
-        """Pass it on."""
-        self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Pass it on, and cancel what the client was waiting for."""

@@ -16,6 +16,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from multidict import CIMultiDict, istr
 
+from penstock import _native
 from penstock.config import Forwarding, Timeouts
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
@@ -26,7 +27,6 @@ from .body import copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
-from .headers import RequestFields, response_fields
 from .problem import problem_response
 from .target import parse_origin, raw_target, replaced_target
 from .upload import Pieces, request_body
@@ -81,9 +81,7 @@ class Gateway:
         self._unix = None if unix is None else os.fspath(unix)
         self._events = Events(max_frame=max_event, blocks=True)
         self._timeouts = None if timeouts is None else native_timeouts(timeouts)
-        policy = forwarding or Forwarding()
-        self._fields = RequestFields(policy)
-        self._via = None if policy.via is None else tuple(f"1.{minor} {policy.via}" for minor in range(10))
+        self._forwarding = _native.Forwarding(forwarding or Forwarding())
 
     async def relay(
         self,
@@ -104,7 +102,8 @@ class Gateway:
             request: what the client has sent. Nothing may have been sent back yet.
             path: in place of the request's path, percent-encoded; with a `?` in place of its query as well.
             origin: in place of the gateway's.
-            headers: fields to send to the origin in place of the client's; None keeps the client's back.
+            headers: fields to send to the origin in place of those of the same names, be they the client's or the
+                gateway's own; None sends none.
             timeouts: limits on time in place of the gateway's.
             tenant: on whose account this is; left at `request[penstock.web.TENANT]`, for logs.
 
@@ -132,14 +131,14 @@ class Gateway:
         body, length, decoded = request_body(request, link)
         upstream: Response | None = None
         response: web.StreamResponse | None = None
-        link.task = asyncio.current_task()
+        link.task = asyncio.current_task(link.loop)
         try:
             engine = self._engine or default_engine()
             upstream = engine.fetch(
                 engine.endpoint(where.scheme, where.host, where.port, self._unix),
                 request.method,
                 target or raw_target(request, where.base, self._prefix),
-                self._fields.build(request, _without_coding(headers) if decoded else headers),
+                self._fields(request, _without_coding(headers) if decoded else headers),
                 body=body,
                 length=length,
                 timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
@@ -176,9 +175,18 @@ class Gateway:
             if isinstance(body, Pieces):
                 body.stop()
 
+    def _fields(self, request: web.Request, headers: Mapping[str, str | None] | None) -> _native.Fields:
+        return self._forwarding.request_fields(
+            request.raw_headers,
+            request.remote,
+            request.scheme,
+            request.host,
+            request.version,
+            None if headers is None else list(headers.items()),
+        )
+
     def _head(self, upstream: Response) -> web.StreamResponse:
-        via = None if self._via is None else self._via[upstream.version[1]]
-        fields = CIMultiDict(response_fields(upstream._headers(), via))  # noqa: SLF001 (used once, not kept)
+        fields = CIMultiDict(upstream._relay_headers(self._forwarding))  # noqa: SLF001 (the one caller)
         cls = _Relayed if _CONTENT_TYPE in fields else _Untyped
         return cls(status=upstream.status, reason=upstream.reason, headers=fields)
 

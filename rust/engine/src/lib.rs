@@ -1,13 +1,14 @@
 //! The engine of penstock: memory, framing, streams and the origin client. It knows no Python.
 //!
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
-//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`.
+//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` needs `wire` alone.
 
 pub mod error;
 pub mod framing;
 #[cfg(not(loom))]
 pub mod origin;
 pub mod pool;
+pub mod relay;
 #[cfg(not(loom))]
 pub mod runtime;
 #[cfg(not(loom))]

@@ -18,13 +18,11 @@ use crate::errors::{IntoPython, exception};
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::LoopPort;
-use crate::request::{Endpoint, Timeouts};
+use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
 use crate::stats::{OriginRow, PoolRow, origin_rows, pool_row};
 use crate::stream::Source;
 use crate::upload::Upload;
-
-type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Engine {
@@ -78,7 +76,7 @@ impl Engine {
         endpoint: &Endpoint,
         method: &str,
         target: &str,
-        headers: Fields,
+        headers: &Fields,
         body: RequestBody,
         timeouts: &Timeouts,
         framing: Option<&Bound<'_, Framing>>,
@@ -92,7 +90,7 @@ impl Engine {
             method: method.to_owned(),
             target: target.to_owned(),
             authority: endpoint.authority.clone(),
-            headers,
+            headers: Arc::clone(&headers.0),
             body,
             timeouts: timeouts.0,
         };
@@ -159,7 +157,7 @@ impl Engine {
         endpoint: &Bound<'_, Endpoint>,
         method: &str,
         target: &str,
-        headers: Fields,
+        headers: &Bound<'_, Fields>,
         body: Option<&Bound<'_, PyBytes>>,
         timeouts: &Bound<'_, Timeouts>,
         framing: Option<&Bound<'_, Framing>>,
@@ -171,7 +169,7 @@ impl Engine {
                 RequestBody::Bytes(bytes.as_bytes().to_vec())
             }
         };
-        self.start(py, endpoint.get(), method, target, headers, body, timeouts.get(), framing)
+        self.start(py, endpoint.get(), method, target, headers.get(), body, timeouts.get(), framing)
     }
 
     /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced.
@@ -183,7 +181,7 @@ impl Engine {
         endpoint: &Bound<'_, Endpoint>,
         method: &str,
         target: &str,
-        headers: Fields,
+        headers: &Bound<'_, Fields>,
         length: Option<u64>,
         timeouts: &Bound<'_, Timeouts>,
         framing: Option<&Bound<'_, Framing>>,
@@ -193,7 +191,7 @@ impl Engine {
         let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
         let body = RequestBody::Stream { stream, length };
         let source =
-            self.start(py, endpoint.get(), method, target, headers, body, timeouts.get(), framing)?;
+            self.start(py, endpoint.get(), method, target, headers.get(), body, timeouts.get(), framing)?;
         Ok((source, upload))
     }
 
@@ -227,7 +225,7 @@ impl Engine {
     }
 
     fn notices(&self) -> Vec<String> {
-        self.pool.notices().to_vec()
+        [self.pool.notices(), self.threads.notices()].concat()
     }
 
     fn address_range(&self) -> (usize, usize) {

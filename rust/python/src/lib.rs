@@ -11,6 +11,7 @@ mod errors;
 mod frame;
 mod framing;
 mod port;
+mod relay;
 mod request;
 mod settings;
 mod stats;
@@ -37,7 +38,9 @@ mod _native {
     #[pymodule_export]
     use super::port::LoopPort;
     #[pymodule_export]
-    use super::request::{Endpoint, Timeouts};
+    use super::relay::Forwarding;
+    #[pymodule_export]
+    use super::request::{Endpoint, Fields, Timeouts};
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
     #[pymodule_export]

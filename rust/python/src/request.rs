@@ -1,11 +1,14 @@
 //! The parts of a request that Python makes once and uses often.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::origin::{self, Scheme};
+use penstock_engine::wire;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors::{IntoPython, exception};
 
@@ -42,6 +45,19 @@ impl Endpoint {
     #[getter]
     fn authority(&self) -> &str {
         &self.authority
+    }
+}
+
+/// Header fields, ready for requests.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Fields(pub(crate) Arc<wire::Fields>);
+
+#[pymethods]
+impl Fields {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn new(pairs: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>) -> Self {
+        Self(Arc::new(pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()))
     }
 }
 

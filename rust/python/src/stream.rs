@@ -15,6 +15,7 @@ use crate::frame::Frame;
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::{LoopPort, Slot};
+use crate::relay::Forwarding;
 
 /// A stream that was started and waits for its Python object.
 #[pyclass(frozen, module = "penstock._native")]
@@ -36,8 +37,24 @@ type TimingRow = (f64, f64, f64, f64, f64, Option<f64>, bool);
 pub(crate) struct FrameStream {
     stream: Arc<Stream>,
     slot: Arc<Slot>,
-    next: Py<Awaitable>,
+    next: OnceLock<Py<Awaitable>>,
     head: OnceLock<Py<Awaitable>>,
+}
+
+impl FrameStream {
+    /// The one in `place`, made at the first call: a relay never asks for single frames, a file has no head.
+    fn awaitable(
+        &self,
+        py: Python<'_>,
+        place: &OnceLock<Py<Awaitable>>,
+        want: fn(Arc<Stream>) -> Want,
+    ) -> PyResult<Py<Awaitable>> {
+        if let Some(awaitable) = place.get() {
+            return Ok(awaitable.clone_ref(py));
+        }
+        let awaitable = Py::new(py, Awaitable::new(want(Arc::clone(&self.stream)), Arc::clone(&self.slot)))?;
+        Ok(place.get_or_init(|| awaitable).clone_ref(py))
+    }
 }
 
 #[pymethods]
@@ -49,24 +66,19 @@ impl FrameStream {
         };
         let stream = Arc::new(stream);
         let slot = Arc::new(Slot::new(port));
-        let next = Py::new(py, Awaitable::new(Want::Frame(Arc::clone(&stream)), Arc::clone(&slot)))?;
-        Ok(Self { stream, slot, next, head: OnceLock::new() })
+        Ok(Self { stream, slot, next: OnceLock::new(), head: OnceLock::new() })
     }
 
     fn __aiter__(slf: Py<Self>) -> Py<Self> {
         slf
     }
 
-    fn __anext__(&self, py: Python<'_>) -> Py<Awaitable> {
-        self.next.clone_ref(py)
+    fn __anext__(&self, py: Python<'_>) -> PyResult<Py<Awaitable>> {
+        self.awaitable(py, &self.next, Want::Frame)
     }
 
     fn _head(&self, py: Python<'_>) -> PyResult<Py<Awaitable>> {
-        if let Some(head) = self.head.get() {
-            return Ok(head.clone_ref(py));
-        }
-        let head = Py::new(py, Awaitable::new(Want::Head(Arc::clone(&self.stream)), Arc::clone(&self.slot)))?;
-        Ok(self.head.get_or_init(|| head).clone_ref(py))
+        self.awaitable(py, &self.head, Want::Head)
     }
 
     fn _batch(&self, most: usize) -> Awaitable {
@@ -81,6 +93,11 @@ impl FrameStream {
             frames.append(Bound::new(py, Frame::new(delivery))?)?;
         }
         Ok(frames)
+    }
+
+    /// Whether the source has ended well and no frame waits: `_batch` would raise `StopAsyncIteration`.
+    fn _done(&self) -> bool {
+        self.stream.is_done()
     }
 
     fn _set_framing(&self, framing: &Bound<'_, Framing>) {
@@ -116,6 +133,18 @@ impl FrameStream {
             head.head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
         };
         self.stream.head().map(fields).unwrap_or_default()
+    }
+
+    /// The fields that a gateway passes on, as text; empty before the head.
+    fn _relay_headers<'py>(
+        &self,
+        py: Python<'py>,
+        forwarding: &Bound<'py, Forwarding>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        match self.stream.head() {
+            Some(head) => forwarding.get().response_fields(py, &head.head),
+            None => Ok(PyList::empty(py)),
+        }
     }
 
     /// Seconds of queue, resolve, connect, TLS, first byte and, once it is over, body; and whether the connection was

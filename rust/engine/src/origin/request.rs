@@ -1,8 +1,11 @@
 //! One request, as whoever wants its response describes it.
 
+use std::sync::Arc;
+
 use super::endpoint::Endpoint;
 use super::limits::Timeouts;
 use crate::stream::Stream;
+use crate::wire::Fields;
 
 /// What to ask of an origin, and what it may take.
 #[derive(Debug)]
@@ -16,7 +19,7 @@ pub struct Request {
     /// The `Host` field, unless `headers` has one.
     pub authority: String,
     /// Names and values, in order; those that frame the message are written by the engine.
-    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub headers: Arc<Fields>,
     /// What follows the head.
     pub body: RequestBody,
     /// Limits on time.

@@ -373,6 +373,12 @@ impl Stream {
         queue.end.is_some() && queue.frames.is_empty() && !queue.backlog
     }
 
+    /// Whether the body has ended well and every frame of it was taken.
+    pub fn is_done(&self) -> bool {
+        let queue = lock(&self.channel.queue);
+        matches!(queue.end, Some(Ok(_))) && queue.frames.is_empty() && !queue.backlog
+    }
+
     /// Whether [`Stream::close`] was called.
     pub fn is_closed(&self) -> bool {
         lock(&self.channel.queue).closed

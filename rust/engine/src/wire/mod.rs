@@ -8,6 +8,7 @@
 mod body;
 mod chunked;
 mod decoder;
+mod fields;
 mod head;
 mod request;
 mod section;
@@ -15,8 +16,11 @@ mod text;
 
 pub use body::{Body, BodyLimits, body_of, keeps_alive};
 pub use decoder::Decoder;
+pub use fields::Fields;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
+pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
+pub(crate) use text::{is_token, members};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

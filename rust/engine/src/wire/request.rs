@@ -7,6 +7,7 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 
+use super::fields::Fields;
 use super::text::{is_text, is_token, quoted};
 use crate::error::{Code, Error, Result};
 
@@ -22,7 +23,7 @@ pub enum Upload {
 }
 
 /// Fields about the connection or the body's coding (RFC 9110, section 7.6.1, and RFC 9112): never a caller's.
-const HOP_BY_HOP: [&str; 8] = [
+pub(crate) const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -47,18 +48,18 @@ pub fn encode_request(
     method: &str,
     target: &str,
     authority: &str,
-    headers: &[(Vec<u8>, Vec<u8>)],
+    headers: &Fields,
     upload: &Upload,
 ) -> Result<Vec<u8>> {
     check_method(method)?;
     check_target(method, target)?;
     let host = host(authority, headers)?;
-    let size: usize = headers.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+    let size = headers.size() + 4 * headers.len();
     let mut head = Vec::with_capacity(method.len() + target.len() + host.len() + size + 80);
     for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
         head.extend_from_slice(part);
     }
-    for (name, value) in headers {
+    for (name, value) in headers.iter() {
         if !is_token(name) {
             return Err(bad(format!("the header name {} is not a token", quoted(name))));
         }
@@ -78,7 +79,7 @@ pub fn encode_request(
             check_length(value, upload)?;
             continue;
         }
-        for part in [name, b": ".as_slice(), value, b"\r\n"] {
+        for part in [name, b": ", value, b"\r\n"] {
             head.extend_from_slice(part);
         }
     }
@@ -127,7 +128,7 @@ fn check_target(method: &str, target: &str) -> Result<()> {
 }
 
 /// The caller's `Host` if there is one, else the authority of the URL (RFC 9110, section 7.2).
-fn host<'a>(authority: &'a str, headers: &'a [(Vec<u8>, Vec<u8>)]) -> Result<&'a [u8]> {
+fn host<'a>(authority: &'a str, headers: &'a Fields) -> Result<&'a [u8]> {
     let mut given = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"host"));
     let host = given.next().map_or(authority.as_bytes(), |(_, value)| value);
     if given.next().is_some() {

@@ -16,7 +16,7 @@ fn is_token_byte(byte: u8) -> bool {
 }
 
 /// A token of RFC 9110, section 5.6.2: the shape of methods and field names.
-pub(super) fn is_token(bytes: &[u8]) -> bool {
+pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| is_token_byte(*byte))
 }
 
@@ -37,6 +37,6 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// The members of a comma-separated list (RFC 9110, section 5.6.1), trimmed, the empty ones too.
-pub(super) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(trim)
 }

@@ -134,7 +134,7 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
         method: method.to_owned(),
         target: "/".to_owned(),
         authority: "origin.example".to_owned(),
-        headers: Vec::new(),
+        headers: Arc::default(),
         body,
         timeouts: timeouts(),
     }

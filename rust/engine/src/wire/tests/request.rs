@@ -8,7 +8,7 @@ fn encode(
     headers: &[Header<'_>],
     upload: Upload,
 ) -> std::result::Result<String, Error> {
-    let headers: Vec<_> = headers.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let headers = headers.iter().copied().collect();
     let head = encode_request(method, target, "origin.example:8080", &headers, &upload)?;
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
@@ -78,7 +78,7 @@ fn hosts_are_names_or_addresses_with_an_optional_port() {
     for host in
         ["a", "a.b-c_d", "127.0.0.1:80", "[::1]", "[::ffff:1.2.3.4]:8080", "xn--caf-dma.example:", "a%20b"]
     {
-        encode_request("GET", "/", host, &[], &Upload::None).unwrap();
+        encode_request("GET", "/", host, &Fields::default(), &Upload::None).unwrap();
     }
     for host in [
         "",
@@ -105,7 +105,7 @@ fn hosts_are_names_or_addresses_with_an_optional_port() {
         "a, b",
         "a\\b",
     ] {
-        let error = encode_request("GET", "/", host, &[], &Upload::None).unwrap_err();
+        let error = encode_request("GET", "/", host, &Fields::default(), &Upload::None).unwrap_err();
         assert_eq!(name(&error), "BAD_REQUEST", "{host:?}");
         refused("GET", "/", &[(b"Host", host.as_bytes())], Upload::None);
     }
@@ -165,7 +165,7 @@ fn no_header_can_start_a_line_of_its_own() {
     for header in [b"".as_slice(), b"A ", b" A", b"A:", b"A\r\nB", b"\xc3\xa9", b"A B", b"A\0", b"A(b)"] {
         refused("GET", "/", &[(header, b"x")], Upload::None);
     }
-    let headers = [(b"A".to_vec(), b"caf\xe9\tx".to_vec())];
+    let headers = [(b"A", b"caf\xe9\tx")].into_iter().collect();
     let head = encode_request("GET", "/", "a", &headers, &Upload::None).unwrap();
     assert!(head.ends_with(b"\r\nA: caf\xe9\tx\r\n\r\n"));
 }

@@ -176,7 +176,7 @@ proptest! {
     ) {
         let (Ok(method), Ok(target)) = (String::from_utf8(method), String::from_utf8(target)) else { return Ok(()) };
         let ours = ["host", "content-length"].iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()));
-        let headers = [(name, value)];
+        let headers = [(name, value)].into_iter().collect();
         if let Ok(head) = encode_request(&method, &target, "origin.example", &headers, &Upload::Length(5)) {
             let lines: Vec<_> = head.split(|byte| *byte == b'\n').collect();
             prop_assert_eq!(lines.len(), if ours { 5 } else { 6 }, "request line, fields, the empty line, nothing");

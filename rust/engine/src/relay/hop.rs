@@ -1,0 +1,40 @@
+//! Fields that end at this hop.
+
+use crate::wire::{HOP_BY_HOP, members};
+
+/// What a relay keeps back besides the fields of a connection: the credentials and challenges of proxies are
+/// between this hop and the next one.
+const BETWEEN_PROXIES: [&str; 3] = ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"];
+
+/// Whether a field of that name never crosses.
+pub(super) fn ends_here(name: &[u8]) -> bool {
+    is_one_of(name, &HOP_BY_HOP) || is_one_of(name, &BETWEEN_PROXIES)
+}
+
+pub(super) fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|other| is(name, other))
+}
+
+pub(super) fn is(name: &[u8], other: &str) -> bool {
+    name.eq_ignore_ascii_case(other.as_bytes())
+}
+
+/// The names that the Connection fields of a message nominate (RFC 9110, section 7.6.1).
+#[derive(Debug)]
+pub(super) struct Nominated<'a>(Vec<&'a [u8]>);
+
+impl<'a> Nominated<'a> {
+    pub(super) fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+        let values = fields.filter(|(name, _)| is(name, "connection")).flat_map(|(_, value)| members(value));
+        // The options that name no field: nearly every Connection has one of them, and nothing else.
+        Self(
+            values
+                .filter(|option| !option.is_empty() && !is_one_of(option, &["close", "keep-alive"]))
+                .collect(),
+        )
+    }
+
+    pub(super) fn contains(&self, name: &[u8]) -> bool {
+        self.0.iter().any(|option| option.eq_ignore_ascii_case(name))
+    }
+}

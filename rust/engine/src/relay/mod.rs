@@ -1,0 +1,39 @@
+//! What a relay passes from one side to the other, and what it says of itself (RFC 9110, section 7.6).
+//!
+//! Pure functions of a message's fields and a policy. The invariant: no field that describes one hop, and none that
+//! frames a message, crosses to the next. Fields stay bytes from wire to wire, so that what has no known character
+//! set passes unharmed.
+
+mod forwarded;
+mod hop;
+mod request;
+mod response;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub use request::{Client, Replaced};
+pub use response::response_fields;
+
+/// What the origin is told about the client, and each side about the relay.
+#[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "wishes that do not depend on one another")]
+pub struct Forwarding {
+    /// Send X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.
+    pub x_forwarded: bool,
+    /// Send Forwarded (RFC 7239).
+    pub forwarded: bool,
+    /// The pseudonym in Via (RFC 9110, section 7.6.3).
+    pub via: Option<String>,
+    /// Whether what the client says about its own client is kept and added to.
+    pub trust_incoming: bool,
+    /// Send the client's Host.
+    pub preserve_host: bool,
+}
+
+impl Forwarding {
+    /// The value of a Via field for a message that was received in that version of HTTP.
+    pub fn via(&self, version: (u8, u8)) -> Option<String> {
+        self.via.as_ref().map(|pseudonym| format!("{}.{} {pseudonym}", version.0, version.1))
+    }
+}

@@ -1,0 +1,107 @@
+//! What a gateway passes on, for Python: fields go from aiohttp's hands to the engine's without an object each.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use penstock_engine::relay::{self, Client};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyString};
+
+use crate::errors::IntoPython;
+use crate::request::Fields;
+
+/// What each side is told of the other.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Forwarding(relay::Forwarding);
+
+/// `penstock.config.Forwarding`, validated there.
+#[derive(FromPyObject)]
+#[expect(clippy::struct_excessive_bools, reason = "as in the configuration")]
+struct Policy {
+    x_forwarded: bool,
+    forwarded: bool,
+    via: Option<String>,
+    trust_incoming: bool,
+    preserve_host: bool,
+}
+
+type Replaced<'py> = Vec<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)>;
+
+#[pymethods]
+impl Forwarding {
+    #[new]
+    fn new(policy: Policy) -> Self {
+        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host } = policy;
+        Self(relay::Forwarding { x_forwarded, forwarded, via, trust_incoming, preserve_host })
+    }
+
+    /// The fields that go to the origin. `replaced` stand in place of others of their names; `None` sends none.
+    #[pyo3(signature = (received, remote, scheme, host, version, replaced))]
+    #[expect(clippy::too_many_arguments, reason = "what aiohttp knows of a request, each once")]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
+    fn request_fields(
+        &self,
+        py: Python<'_>,
+        received: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
+        remote: Option<&str>,
+        scheme: &str,
+        host: &Bound<'_, PyString>,
+        version: (u8, u8),
+        replaced: Option<Replaced<'_>>,
+    ) -> PyResult<Fields> {
+        let host = wire_bytes(host)?;
+        let client = Client { address: remote, scheme, host: host.as_ref(), version };
+        let replaced = replaced
+            .iter()
+            .flatten()
+            .map(|(name, value)| Ok((wire_bytes(name)?, value.as_ref().map(wire_bytes).transpose()?)))
+            .collect::<PyResult<Vec<_>>>()?;
+        let replaced: Vec<_> =
+            replaced.iter().map(|(name, value)| (name.as_ref(), value.as_deref())).collect();
+        let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let fields = self.0.request_fields(received, &client, &replaced).into_python(py)?;
+        Ok(Fields(Arc::new(fields)))
+    }
+}
+
+impl Forwarding {
+    /// The fields that go to the client, as text for aiohttp.
+    pub(crate) fn response_fields<'py>(
+        &self,
+        py: Python<'py>,
+        head: &penstock_engine::wire::Head,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let fields = PyList::empty(py);
+        for (name, value) in relay::response_fields(head) {
+            fields.append((text(name), text(value)))?;
+        }
+        if let Some(via) = self.0.via((1, head.minor_version)) {
+            fields.append(("Via", via))?;
+        }
+        Ok(fields)
+    }
+}
+
+/// What is not UTF-8 is read as ISO 8859-1 (RFC 9110, section 5.5): aiohttp writes UTF-8, and drops surrogates.
+fn text(value: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(value) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(2 * value.len());
+    for chunk in value.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|byte| char::from(*byte)));
+    }
+    Cow::Owned(text)
+}
+
+/// The text as it stood on the wire: aiohttp decodes bytes that are not UTF-8 as lone surrogates.
+fn wire_bytes<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(text) = text.to_str() {
+        return Ok(Cow::Borrowed(text.as_bytes()));
+    }
+    let py = text.py();
+    let bytes = text.call_method1(intern!(py, "encode"), ("utf-8", "surrogateescape"))?;
+    Ok(Cow::Owned(bytes.cast_into::<PyBytes>()?.as_bytes().to_vec()))
+}
