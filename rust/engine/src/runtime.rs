@@ -158,6 +158,23 @@ mod tests {
     }
 
     #[test]
+    fn threads_wait_for_a_pause_of_the_one_that_runs() {
+        let threads = Threads::start(2).unwrap();
+        assert_eq!(threads.notices(), [] as [&str; 0]);
+        let (sender, receiver) = mpsc::channel();
+        for number in 0..2 {
+            let sender = sender.clone();
+            threads.spawn(number, async move {
+                sender.send(std::fs::read_to_string("/proc/thread-self/stat").unwrap()).unwrap();
+            });
+            let stat = receiver.recv().unwrap();
+            // Field 41 of proc_pid_stat(5), counted from the one behind the name in parentheses.
+            let policy = stat.rsplit_once(") ").unwrap().1.split(' ').nth(41 - 3).unwrap();
+            assert_eq!(policy, libc::SCHED_BATCH.to_string());
+        }
+    }
+
+    #[test]
     fn stopping_drops_the_tasks_that_run_and_those_that_come() {
         struct Dropped(mpsc::Sender<()>);
         impl Drop for Dropped {
