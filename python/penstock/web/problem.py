@@ -33,6 +33,8 @@ _STATUS_BY_NAME: Final = {
     "QUEUE_FULL": HTTPStatus.SERVICE_UNAVAILABLE,
     "POOL_DEAD": HTTPStatus.SERVICE_UNAVAILABLE,
     "ENGINE_CLOSED": HTTPStatus.SERVICE_UNAVAILABLE,
+    # What the origin sent can never be held in one piece here: to come again later would not help.
+    "OBJECT_TOO_LARGE": HTTPStatus.BAD_GATEWAY,
     "BAD_REQUEST": HTTPStatus.BAD_REQUEST,
     "UPLOAD_FAILED": HTTPStatus.BAD_REQUEST,
 }
