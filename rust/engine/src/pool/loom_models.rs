@@ -171,6 +171,21 @@ fn whoever_waits_for_room_is_woken_by_a_recycled_slab() {
 }
 
 #[test]
+fn whoever_waits_for_a_small_slab_takes_a_larger_one() {
+    for cache in [0, 1] {
+        model(3, move || {
+            let pool = pool(0);
+            // The region cannot be cut anew while these are held.
+            let _held = [1, 2, 3].map(|byte| filled(&pool, QUARTER, byte));
+            let last = filled(&pool, QUARTER, 4);
+            let thread = spawn(cache, move || drop(last));
+            assert_eq!(room(&pool, 1, Purpose::Bulk).capacity(), QUARTER);
+            thread.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn two_waiters_both_get_their_turn() {
     model(3, || {
         let pool = pool(0);

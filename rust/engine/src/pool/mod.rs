@@ -161,7 +161,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// A slab of the smallest class that holds `size` bytes, or a run of whole regions above the largest class.
+    /// A slab of the smallest class that holds `size` bytes, or a run of whole regions above the largest class. Where
+    /// no slab of that class can be had, the next larger class that has a free one serves; it counts as what it is.
     ///
     /// # Errors
     /// `POOL_FULL` when the budget has no room now, `OBJECT_TOO_LARGE` when it never can, `POOL_DEAD` after a fork.
@@ -185,11 +186,12 @@ impl Pool {
         if !shared.counters.fits(bytes, limit) {
             return Err(shared.refuse(size));
         }
-        let offset = match class {
-            Some(class) => shared.take_slab(class),
-            None => shared.take_run(bytes / REGION),
+        let taken = match class {
+            Some(class) => shared.take_slab(class, limit).map(|(class, offset)| (Some(class), offset)),
+            None => shared.take_run(bytes / REGION).map(|offset| (None, offset)),
         };
-        let Some(offset) = offset else { return Err(shared.refuse(size)) };
+        let Some((class, offset)) = taken else { return Err(shared.refuse(size)) };
+        let bytes = class.map_or(bytes, |class| CLASSES[class]);
         // Counted only once it is had: a count that came to nothing would refuse others, whom nobody would wake.
         if !shared.counters.take(class, bytes, limit) {
             shared.put_back(class, offset);
@@ -316,11 +318,11 @@ impl Shared {
     // cache's. So whoever holds it and finds a slab in neither place knows that it is held, or that the one who
     // gives it back has yet to look for waiters.
 
-    fn take_slab(&self, class: usize) -> Option<usize> {
+    /// A slab of `class`, or else of a larger one that is within `limit`; and its class.
+    fn take_slab(&self, class: usize, limit: usize) -> Option<(usize, usize)> {
         let cache = &self.caches[cache_index(self.caches.len())].0;
-        let cached = lock(cache)[class].pop();
-        if cached.is_some() {
-            return cached;
+        if let Some(offset) = lock(cache)[class].pop() {
+            return Some((class, offset));
         }
         let mut batch = Vec::new();
         let mut regions = lock(&self.regions);
@@ -330,11 +332,20 @@ impl Shared {
             self.flush_caches(&mut regions);
             self.refill(&mut regions, class, &mut batch);
         }
-        let offset = batch.pop()?;
+        let Some(offset) = batch.pop() else { return self.take_larger(&mut regions, class, limit) };
         if !batch.is_empty() {
             lock(cache)[class].append(&mut batch);
         }
-        Some(offset)
+        Some((class, offset))
+    }
+
+    /// A slab of the next class above `class` that has a free one: no region is free, so waiting for one of `class`
+    /// could be waiting for ever. What would exceed `limit` is left alone: taken and put back, it would wake whoever
+    /// waits, the caller too, for nothing.
+    fn take_larger(&self, regions: &mut Regions, class: usize, limit: usize) -> Option<(usize, usize)> {
+        (class + 1..CLASSES.len())
+            .filter(|&larger| self.counters.fits(CLASSES[larger], limit))
+            .find_map(|larger| regions.take_cut(larger).map(|offset| (larger, offset)))
     }
 
     fn refill(&self, regions: &mut Regions, class: usize, batch: &mut Vec<usize>) {

@@ -75,17 +75,27 @@ impl Regions {
                     region
                 }
             };
-            let Cut::Slabs { free, .. } = &mut self.cuts[region] else {
-                unreachable!("partial regions are cut")
-            };
-            while *free != 0 && into.len() < count {
-                let slab = free.trailing_zeros() as usize;
-                *free &= *free - 1;
-                into.push(region * REGION + slab * CLASSES[class]);
-            }
-            if *free == 0 {
-                self.partial[class].remove(&region);
-            }
+            self.take_from(region, class, count, into);
+        }
+    }
+
+    /// The offset of a free slab of `class`, if a region that is cut already has one.
+    pub(super) fn take_cut(&mut self, class: usize) -> Option<usize> {
+        let region = *self.partial[class].first()?;
+        let mut slab = Vec::new();
+        self.take_from(region, class, 1, &mut slab);
+        slab.pop()
+    }
+
+    fn take_from(&mut self, region: usize, class: usize, count: usize, into: &mut Vec<usize>) {
+        let Cut::Slabs { free, .. } = &mut self.cuts[region] else { unreachable!("partial regions are cut") };
+        while *free != 0 && into.len() < count {
+            let slab = free.trailing_zeros() as usize;
+            *free &= *free - 1;
+            into.push(region * REGION + slab * CLASSES[class]);
+        }
+        if *free == 0 {
+            self.partial[class].remove(&region);
         }
     }
 

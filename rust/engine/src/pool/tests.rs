@@ -1,6 +1,25 @@
+use std::sync::Arc as Plain;
+use std::sync::atomic::AtomicUsize as PlainCount;
+use std::task::Wake;
+
 use super::*;
 
 mod stress;
+
+struct Woken(PlainCount);
+
+impl Wake for Woken {
+    fn wake(self: Plain<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Woken {
+    fn pair() -> (Plain<Self>, Waker) {
+        let woken = Plain::new(Self(PlainCount::new(0)));
+        (Plain::clone(&woken), Waker::from(woken))
+    }
+}
 
 pub(crate) fn config(budget: usize) -> PoolConfig {
     PoolConfig {
@@ -102,27 +121,52 @@ fn a_writer_reclaims_its_slab_only_when_no_slice_is_left() {
 
 #[test]
 fn refusals_are_counted_and_room_wakes_who_waits() {
-    use std::sync::Arc as Plain;
-    use std::sync::atomic::AtomicUsize as PlainCount;
-    use std::task::Wake;
-
-    struct Woken(PlainCount);
-    impl Wake for Woken {
-        fn wake(self: Plain<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
     let pool = pool(REGION);
     let held = pool.writer(REGION, Purpose::Bulk).unwrap();
-    let woken = Plain::new(Woken(PlainCount::new(0)));
-    let waker = Waker::from(Plain::clone(&woken));
+    let (woken, waker) = Woken::pair();
     let mut context = Context::from_waker(&waker);
     assert!(pool.poll_room(&mut context, 1, Purpose::Bulk).is_pending());
     assert!(pool.stats().refusals >= 1);
     drop(held);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert!(pool.poll_room(&mut context, 1, Purpose::Bulk).is_ready());
+}
+
+/// Every region cut into slabs of 64 KiB, one of which is free.
+fn pinned(pool: &Pool) -> Vec<Slice> {
+    let mut held: Vec<_> = fill(pool, 64 * 1024).iter_mut().map(|writer| writer.commit(1)).collect();
+    held.sort_by_key(|slice| slice.as_ptr());
+    held.chunks(4).flat_map(|region| region[..3].to_vec()).collect()
+}
+
+#[test]
+fn a_small_request_gets_a_larger_slab_where_no_region_can_be_cut() {
+    let pool = pool(BUDGET);
+    let held = pinned(&pool);
+    let small = fill(&pool, 4 * 1024);
+    assert_eq!(small.len(), BUDGET / REGION, "each region had one slab free");
+    assert!(small.iter().all(|writer| writer.capacity() == 64 * 1024));
+    let stats = pool.stats();
+    assert_eq!((stats.live_bytes, stats.classes[0].live), (BUDGET, 0), "a slab counts as what it is");
+    assert_eq!((stats.classes[2].live, stats.classes[2].total), (BUDGET / 65536, BUDGET / 65536));
+    drop(small);
+    let joined = pool.gather([&b"ab"[..], b"cd"], 4, Purpose::Control, CopyReason::FrameJoin).unwrap();
+    assert_eq!(&*joined, b"abcd");
+    drop((held, joined));
+    assert_eq!(pool.stats().live_bytes, 0);
+    assert_eq!(fill(&pool, 4 * 1024).len(), BUDGET / 4096);
+}
+
+#[test]
+fn a_larger_slab_that_the_reserve_forbids_wakes_nobody() {
+    // Bulk may have one page more than is held.
+    let pool = Pool::new(PoolConfig { reserve: 60 * 1024, ..config(REGION) }).unwrap();
+    let held: Vec<_> = (0..3).map(|_| pool.writer(64 * 1024, Purpose::Bulk).unwrap()).collect();
+    let (woken, waker) = Woken::pair();
+    assert!(pool.poll_room(&mut Context::from_waker(&waker), 1, Purpose::Bulk).is_pending());
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0, "it would ask again at once, for ever");
+    assert_eq!(pool.writer(1, Purpose::Control).unwrap().capacity(), 64 * 1024);
+    drop(held);
 }
 
 #[test]

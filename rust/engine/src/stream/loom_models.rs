@@ -183,7 +183,8 @@ fn a_join_that_waits_for_the_pool_is_made_when_there_is_room() {
             writer.commit(1)
         };
         let (first, second) = (part(b'a', quarter), part(b'b', quarter));
-        // The other region: the joined frame is of another class than the parts and has to be cut from it.
+        // All else of their region, which would do for the joined frame, and the other one, which will.
+        let held = [part(0, quarter), part(0, quarter)];
         let rest = part(0, REGION);
         let producer = thread::spawn(move || {
             block_on(feed.push(first)).unwrap();
@@ -194,6 +195,7 @@ fn a_join_that_waits_for_the_pool_is_made_when_there_is_room() {
         assert_eq!(drain(&stream), (vec![b"ab".to_vec()], None));
         producer.join().unwrap();
         other.join().unwrap();
+        drop(held);
         assert_eq!(pool.stats().live_bytes, 0);
     });
 }
