@@ -183,6 +183,11 @@ impl Cutter {
         self.seek(self.scanned);
     }
 
+    /// Bytes of the one piece of memory that [`Cutter::next`] could not have when it said `POOL_FULL`.
+    pub fn lacks(&self) -> usize {
+        self.frame.map_or_else(|| self.unmerged(), |frame| frame.length - frame.trimmed)
+    }
+
     /// Bytes pushed that no frame has taken.
     pub fn pending(&self) -> usize {
         self.pending
@@ -278,7 +283,7 @@ impl Cutter {
         if self.parts.len() - self.merged < PARTS {
             return Ok(());
         }
-        let length = self.parts.range(self.merged..).map(|part| part.len()).sum();
+        let length = self.unmerged();
         if length <= PARTS * SMALL {
             let parts = self.parts.range(self.merged..).map(|part| &part[..]);
             let whole = pool.gather(parts, length, Purpose::Control, CopyReason::FrameJoin)?;
@@ -288,6 +293,10 @@ impl Cutter {
         }
         self.merged = self.parts.len();
         Ok(())
+    }
+
+    fn unmerged(&self) -> usize {
+        self.parts.range(self.merged..).map(|part| part.len()).sum()
     }
 
     /// The stream cannot be cut any further: gives its memory back and remembers why.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc as Plain, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use super::window::{Window, charge};
 use super::{Ending, Feed, FlowConfig, Meter, ResponseHead};
@@ -101,6 +101,23 @@ impl Channel {
         result
     }
 
+    /// As [`Channel::cut`], and waits where the pool has no room for a frame that has to be joined.
+    ///
+    /// The cutter stays locked until the pool knows the waker. So if the other side, which waits for the same room,
+    /// is the one to get it, that room came back later, and whoever waits here was woken too.
+    pub(super) fn poll_cut(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut cutter = lock(&self.cutter);
+        loop {
+            match self.cut(&mut cutter) {
+                Err(error) if error.code() == Code::PoolFull => {}
+                other => return Poll::Ready(other),
+            }
+            // What is had is given back at once, for the frame to be joined in. An error of another kind will come
+            // of that again.
+            drop(ready!(self.pool.poll_room(context, cutter.lacks(), Purpose::Control)));
+        }
+    }
+
     fn cut_frames(&self, cutter: &mut Cutter) -> Result<()> {
         loop {
             {
@@ -133,6 +150,12 @@ impl Channel {
             }
             queue.admit(frame);
         }
+    }
+
+    /// Frees what has not been cut.
+    fn discard(&self) {
+        let pending = std::mem::replace(&mut *lock(&self.cutter), Cutter::new(&Framing::Raw));
+        drop(pending);
     }
 
     fn give_back(&self, charge: usize) {
@@ -255,6 +278,7 @@ impl Stream {
     }
 
     /// The next frame; `None` after the last. Errors of the source repeat; `WINDOW_HELD` does not end the stream.
+    /// An error follows the frames before it, except those that wait for the pool to have room to join them.
     pub fn poll_next(&self, context: &mut Context<'_>) -> NextFrame {
         loop {
             {
@@ -273,16 +297,27 @@ impl Stream {
                 }
             }
             // What the producer left uncut for want of room is cut here, now that the queue is empty.
-            let mut cutter = lock(&self.channel.cutter);
-            if let Err(error) = self.channel.cut(&mut cutter) {
-                let size = cutter.pending();
-                if error.code() == Code::PoolFull
-                    && self.channel.pool.poll_room(context, size, Purpose::Control).is_pending()
-                {
-                    return Poll::Pending;
-                }
+            if self.channel.poll_cut(context).is_pending() && self.wait_for_pool(context).is_pending() {
+                return Poll::Pending;
             }
         }
+    }
+
+    /// What may end a wait for the pool besides room in it: frames that the producer cuts, and a failure. A failure
+    /// does not wait for a frame that may never have room: what has not been cut then goes with it.
+    fn wait_for_pool(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut queue = lock(&self.channel.queue);
+        if !matches!(queue.end, Some(Err(_))) {
+            if !queue.frames.is_empty() {
+                return Poll::Ready(());
+            }
+            queue.consumer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        queue.backlog = false;
+        drop(queue);
+        self.channel.discard();
+        Poll::Ready(())
     }
 
     /// What to tell a consumer for whom there is no frame, and the producer to wake.
@@ -349,8 +384,7 @@ impl Stream {
             (queue.producer.take(), queue.watcher.take(), frames)
         };
         drop(frames);
-        let pending = std::mem::replace(&mut *lock(&self.channel.cutter), Cutter::new(&Framing::Raw));
-        drop(pending);
+        self.channel.discard();
         wake(producer);
         wake(watcher);
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::channel::{Channel, wake};
 use super::{Ending, ResponseHead};
 use crate::error::{Code, Error, Result};
-use crate::pool::{Purpose, Slice};
+use crate::pool::Slice;
 use crate::sync::{Arc, lock};
 
 /// Where a source puts what it has read. Dropping it without [`Feed::finish`] or [`Feed::fail`] ends the stream with
@@ -78,12 +78,19 @@ impl Feed {
     /// [`Feed::poll_room`].
     pub async fn push(&self, slice: Slice) -> Result<()> {
         self.accept(slice)?;
-        loop {
-            match self.cut() {
-                Err(error) if error.code() == Code::PoolFull => self.pool_room().await?,
-                other => return other,
+        poll_fn(|context| {
+            let result = self.channel.poll_cut(context);
+            self.tell_consumer();
+            if result.is_pending() {
+                let mut queue = lock(&self.channel.queue);
+                if queue.closed {
+                    return Poll::Ready(Err(gone()));
+                }
+                queue.watcher = Some(context.waker().clone());
             }
-        }
+            result
+        })
+        .await
     }
 
     /// As [`Feed::push`] for a raw stream fed from outside an engine thread, where nothing is ever joined.
@@ -105,24 +112,18 @@ impl Feed {
 
     fn cut(&self) -> Result<()> {
         let result = self.channel.cut(&mut lock(&self.channel.cutter));
+        self.tell_consumer();
+        result
+    }
+
+    /// Wakes the consumer if there is something for it.
+    fn tell_consumer(&self) {
         let consumer = {
             let mut queue = lock(&self.channel.queue);
             let something = !queue.frames.is_empty() || queue.end.is_some() || queue.backlog;
             if something { queue.consumer.take() } else { None }
         };
         wake(consumer);
-        result
-    }
-
-    async fn pool_room(&self) -> Result<()> {
-        let size = lock(&self.channel.cutter).pending();
-        poll_fn(|context| {
-            if lock(&self.channel.queue).closed {
-                return Poll::Ready(Err(gone()));
-            }
-            self.channel.pool.poll_room(context, size, Purpose::Control).map(|room| room.map(drop))
-        })
-        .await
     }
 
     /// How many more bytes the current frame needs, if that is known: worth one contiguous piece of memory.

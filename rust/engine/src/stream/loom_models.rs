@@ -44,6 +44,15 @@ fn slice(pool: &Pool, bytes: &[u8]) -> Slice {
     writer.commit(bytes.len())
 }
 
+/// Each text in a slab of its own, a quarter of a region.
+fn quarters<const COUNT: usize>(pool: &Pool, texts: [&[u8]; COUNT]) -> [Slice; COUNT] {
+    texts.map(|text| {
+        let mut writer = pool.writer(REGION / 4, Purpose::Bulk).unwrap();
+        writer.spare()[..text.len()].copy_from_slice(text);
+        writer.commit(text.len())
+    })
+}
+
 fn pair(pool: &Pool, config: FlowConfig, framing: &Framing) -> (Feed, Stream) {
     channel(pool, config, framing, &Plain::new(Meter::default()))
 }
@@ -176,16 +185,10 @@ fn a_join_that_waits_for_the_pool_is_made_when_there_is_room() {
     model(3, || {
         let pool = pool(2);
         let (feed, stream) = pair(&pool, WIDE, &Framing::Fixed { size: 2 });
-        let quarter = REGION / 4;
-        let part = |byte: u8, size: usize| {
-            let mut writer = pool.writer(size, Purpose::Bulk).unwrap();
-            writer.spare()[0] = byte;
-            writer.commit(1)
-        };
-        let (first, second) = (part(b'a', quarter), part(b'b', quarter));
+        let [first, second, held, more] = quarters(&pool, [b"a", b"b", b"-", b"-"]);
         // All else of their region, which would do for the joined frame, and the other one, which will.
-        let held = [part(0, quarter), part(0, quarter)];
-        let rest = part(0, REGION);
+        let held = [held, more];
+        let rest = pool.writer(REGION, Purpose::Bulk).unwrap();
         let producer = thread::spawn(move || {
             block_on(feed.push(first)).unwrap();
             block_on(feed.push(second)).unwrap();
@@ -196,6 +199,45 @@ fn a_join_that_waits_for_the_pool_is_made_when_there_is_room() {
         producer.join().unwrap();
         other.join().unwrap();
         drop(held);
+        assert_eq!(pool.stats().live_bytes, 0);
+    });
+}
+
+#[test]
+fn a_join_that_both_sides_wait_for_is_made_and_found() {
+    model(2, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Fixed { size: 2 });
+        let [first, second, held, rest] = quarters(&pool, [b"abc", b"d", b"-", b"-"]);
+        let producer = thread::spawn(move || {
+            feed.push_raw(first).unwrap();
+            block_on(feed.push(second)).unwrap();
+            feed.finish(Ending::default());
+        });
+        let other = thread::spawn(move || drop(rest));
+        assert_eq!(drain(&stream), (vec![b"ab".to_vec(), b"cd".to_vec()], None));
+        producer.join().unwrap();
+        other.join().unwrap();
+        drop(held);
+        assert_eq!(pool.stats().live_bytes, 0);
+    });
+}
+
+#[test]
+fn a_failure_reaches_a_consumer_that_waits_for_the_pool() {
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Fixed { size: 2 });
+        let [first, second, held, more] = quarters(&pool, [b"abc", b"d", b"-", b"-"]);
+        let producer = thread::spawn(move || {
+            feed.push_raw(first).unwrap();
+            // Refused if the consumer has taken the first frame meanwhile: it is cut here then.
+            let _ = feed.push_raw(second);
+            feed.fail(Code::BodyTruncated.error("cut short"));
+        });
+        assert_eq!(drain(&stream), (vec![b"ab".to_vec()], Some(Code::BodyTruncated)));
+        producer.join().unwrap();
+        drop((held, more, stream));
         assert_eq!(pool.stats().live_bytes, 0);
     });
 }

@@ -218,3 +218,81 @@ fn many_streams_share_the_budget() {
     let streams: Vec<_> = (0..16).map(|_| channel(&pool, flow, &Framing::Raw, &meter)).collect();
     assert_eq!(streams[0].1.held().1, pool.budget() / 16);
 }
+
+/// Takes memory until the pool has none. The first is a page, and what is given back then is no more.
+fn exhaust(pool: &Pool) -> Vec<crate::pool::Writer> {
+    std::iter::from_fn(|| pool.writer(1, Purpose::Control).ok()).collect()
+}
+
+/// A stream whose consumer waits for the pool: it has taken the first frame, and the second lies across two slabs.
+/// A third is pending behind it, of which nothing but its end is missing.
+fn waiting_for_the_pool(waker: &Waker) -> (Pair, Vec<crate::pool::Writer>) {
+    const SIZE: usize = 3000;
+    let (pool, meter) = (pool(), Arc::new(Meter::default()));
+    let (feed, stream) = channel(&pool, FLOW, &Framing::Fixed { size: SIZE }, &meter);
+    let slices = [slice(&pool, &[1; SIZE + 100]), slice(&pool, &[2; 2 * SIZE - 101])];
+    let held = exhaust(&pool);
+    for slice in slices {
+        feed.push_raw(slice).unwrap();
+    }
+    drop(take(&stream));
+    assert!(next(&stream, waker).is_pending());
+    (Pair { pool, feed, stream, meter }, held)
+}
+
+#[test]
+fn a_consumer_that_waits_for_the_pool_waits_for_one_frame() {
+    let (count, waker) = Count::pair();
+    let (Pair { feed: _feed, stream, .. }, mut held) = waiting_for_the_pool(&waker);
+    // A page holds the frame that has to be joined, but not all that is pending.
+    held.swap_remove(0);
+    assert_eq!(count.get(), 1);
+    assert_eq!(take(&stream).len(), 3000);
+}
+
+#[test]
+fn a_consumer_that_waits_for_the_pool_is_told_of_a_failure() {
+    let (count, waker) = Count::pair();
+    let (Pair { pool, feed, stream, .. }, held) = waiting_for_the_pool(&waker);
+    feed.fail(Code::IoTimeout.error("nothing came"));
+    assert_eq!(count.get(), 1);
+    for _ in 0..2 {
+        assert_eq!(code(&next(&stream, &waker)), Code::IoTimeout);
+    }
+    assert!(stream.is_over());
+    drop(held);
+    assert_eq!(pool.stats().live_bytes, 0, "what could not be joined is freed");
+}
+
+#[test]
+fn a_consumer_that_waits_for_the_pool_is_woken_by_a_frame_that_the_producer_cuts() {
+    let (count, waker) = Count::pair();
+    let (Pair { feed, stream, .. }, mut held) = waiting_for_the_pool(&waker);
+    let more = held.pop().unwrap().commit(1);
+    held.swap_remove(0);
+    let woken = count.get();
+    feed.push_raw(more).unwrap();
+    assert!(count.get() > woken, "the room went to the producer");
+    assert_eq!(take(&stream).len(), 3000);
+}
+
+#[test]
+fn a_producer_that_waits_for_the_pool_is_told_when_the_consumer_leaves() {
+    let (pool, meter) = (pool(), Arc::new(Meter::default()));
+    let (feed, stream) = channel(&pool, FLOW, &Framing::Fixed { size: 200 }, &meter);
+    let slices = [slice(&pool, &[1; 300]), slice(&pool, &[2; 100])];
+    let _held = exhaust(&pool);
+    let [first, second] = slices;
+    let other = second.clone();
+    feed.push_raw(first).unwrap();
+    let (count, waker) = Count::pair();
+    let mut context = Context::from_waker(&waker);
+    let mut push = std::pin::pin!(feed.push(second));
+    assert!(push.as_mut().poll(&mut context).is_pending());
+    // Leaving gives nothing back to the pool, because both slabs are held here.
+    let frame = take(&stream);
+    stream.close();
+    assert_eq!(count.get(), 1);
+    assert!(push.as_mut().poll(&mut context).is_ready());
+    drop((frame, other));
+}
