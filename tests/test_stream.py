@@ -288,7 +288,17 @@ async def test_blocks_cover_every_byte(engine: penstock.Engine, events: bytes) -
     pipe.close()
     blocks = [bytes(block) async for block in pipe.stream]
     assert b"".join(blocks) == events + b"data: unfinished"
-    assert len(blocks) == 5
+    assert len(blocks) == 6
+    assert blocks[2:4] == [b": comment\n", b"\n"]
+
+
+async def test_a_heartbeat_is_a_block_as_soon_as_it_comes(engine: penstock.Engine) -> None:
+    pipe = Pipe(engine, framing.Events(blocks=True))
+    for heartbeat in (b":\n", b": still here\r\n", b"\n"):
+        pipe.write(heartbeat)
+        assert bytes(await anext(pipe.stream)) == heartbeat
+    pipe.close()
+    assert [block async for block in pipe.stream] == []
 
 
 async def test_closing_the_engine_ends_uploads_that_wait_for_room() -> None:

@@ -89,7 +89,8 @@ class Events:
     A frame is the block of lines of one event, with its blank line and its bytes unchanged; its fields are
     `frame.event`, `frame.id`, `frame.data` and `frame.retry`. With `blocks=False` only blocks that dispatch an event
     become frames, and what follows the last blank line is dropped, as the standard says. With `blocks=True` every
-    byte of the body becomes part of a frame, comments too: what a relay wants.
+    byte of the body becomes part of a frame: what a relay wants. A blank line, or a line with a comment, that comes
+    before the first field of a block is then a frame of its own, so that a heartbeat passes when it arrives.
 
     A block above `max_frame` raises `FrameError` (FRAME_TOO_LARGE).
     """

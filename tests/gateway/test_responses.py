@@ -1,6 +1,7 @@
 """What reaches the client of a response: status, fields and body as the origin sent them, but for the
 hop's."""
 
+import asyncio
 import gzip
 import hashlib
 
@@ -221,6 +222,29 @@ async def test_a_large_body_is_the_same(serving: Serving, connect: Connect, fram
     async with ScriptedOrigin(script) as origin:
         reply = await (await connect(await serving.gateway(origin.url))).ask()
     assert hashlib.sha256(reply.body).digest() == hashlib.sha256(piece * count).digest()
+
+
+async def test_a_heartbeat_passes_when_it_arrives(serving: Serving, connect: Connect) -> None:
+    """It is a comment line without a blank line behind it, and says nothing of when the next event comes."""
+    passed = asyncio.Event()
+    lines = (b":\n", b": still here\r\n", b"data: one\n\n", b":\n")
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer("Content-Type: text/event-stream"))
+        for line in lines:
+            await peer.send(line)
+            await passed.wait()
+            passed.clear()
+
+    async with ScriptedOrigin(script) as origin:
+        client = await connect(await serving.gateway(origin.url))
+        await client.get()
+        assert (await client.head()).status == 200
+        for line in lines:
+            assert await client.chunk() == line
+            passed.set()
+        assert await client.chunk() == b""
 
 
 async def test_pipelined_requests_are_answered_in_order(serving: Serving, connect: Connect) -> None:

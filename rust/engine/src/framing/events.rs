@@ -1,10 +1,13 @@
 //! Blocks of server-sent events: the lines of one event with the blank line that ends it (HTML Living Standard
 //! 9.2.5 and 9.2.6).
 //!
-//! A line ends in LF, CRLF or CR. Whether a CR is half of a CRLF is known one byte later, so a block that ends in
-//! CR would be late by one byte. A stream whose lines end in bare CRs is not made to wait: its blank line cuts at
-//! once, and an LF that follows after all is no line of its own but lies at the front of the next block. The rule
-//! depends on the bytes alone, so every chunking gives the same blocks.
+//! A line ends in LF, CRLF or CR. Whether a CR is half of a CRLF is known one byte later, so a frame that ends in
+//! CR would be late by one byte. A stream whose lines end in bare CRs is not made to wait: where the line before
+//! ended so, a CR that ends a frame cuts at once, and an LF that follows after all is taken for a blank line, which
+//! means nothing there. The rule depends on the bytes alone, so every chunking gives the same frames.
+//!
+//! Where every byte is wanted, a blank or comment line before the first field of a block is a frame of its own: it
+//! may be a heartbeat, and nothing says when the block after it begins.
 
 use memchr::memchr2;
 
@@ -24,6 +27,8 @@ pub(super) struct Events {
     blocks: bool,
     place: Place,
     block: Block,
+    /// Whether the line before ended in a CR that no LF followed.
+    bare: bool,
     /// How much of [`DATA`] the current line has matched; `None` once it is something else.
     name: Option<usize>,
 }
@@ -35,8 +40,6 @@ struct Block {
     length: usize,
     /// Whether it has a line that is not blank.
     filled: bool,
-    /// Whether the line before ended in a CR that no LF followed.
-    bare: bool,
     /// Whether it has a data line.
     dispatches: bool,
 }
@@ -50,40 +53,37 @@ enum Place {
     Start,
     /// Within a line.
     Within,
+    /// Within a comment line that is a frame.
+    Comment,
     /// After the CR of a line: an LF would belong to it.
     AfterReturn,
-    /// After a CR that makes a blank line: an LF would belong to it.
-    AfterBlank,
-    /// After a CR that has been cut at: an LF would be no line.
-    AfterCut,
+    /// After the CR of a line that ends a frame: an LF would belong to it.
+    AfterLast,
 }
 
 impl Events {
     pub(super) fn new(max: usize, blocks: bool) -> Self {
-        Self { max, blocks, place: Place::Mark(0), block: Block::default(), name: None }
+        Self { max, blocks, place: Place::Mark(0), block: Block::default(), bare: false, name: None }
     }
 
-    /// Bytes that are no part of a block: dropped unless every byte is wanted.
-    fn aside(&mut self, end: usize) -> Cut {
-        self.block.length = 0;
-        Cut::at(end).delivered(self.blocks)
-    }
-
-    fn end_block(&mut self, end: usize) -> Result<Cut> {
+    /// The last line of a frame is over: a blank line, or a comment line that is wanted at once.
+    fn end_frame(&mut self, end: usize) -> Result<Cut> {
+        self.place = Place::Start;
         let block = std::mem::take(&mut self.block);
-        if block.length + end > self.max {
+        // Blank lines count where they are delivered.
+        if (block.filled || self.blocks) && block.length + end > self.max {
             return Err(too_large(self.max));
         }
         Ok(Cut::at(end).delivered(self.blocks || block.dispatches))
     }
 
-    /// A blank line is over: it ends a block, or comes before one.
-    fn blank(&mut self, end: usize) -> Result<Option<Cut>> {
-        self.place = Place::Start;
-        if self.block.filled {
-            return self.end_block(end).map(Some);
+    /// The last line of a frame has a CR, which is its end unless an LF may follow.
+    fn end_frame_in_return(&mut self, end: usize) -> Result<Option<Cut>> {
+        if self.bare {
+            return self.end_frame(end).map(Some);
         }
-        Ok((!self.blocks).then(|| self.aside(end)))
+        self.place = Place::AfterLast;
+        Ok(None)
     }
 
     fn begin_line(&mut self) {
@@ -119,7 +119,8 @@ impl Framer for Events {
                     self.place = Place::Mark(seen + 1);
                     if seen + 1 == MARK.len() {
                         self.place = Place::Start;
-                        return Ok(Some(self.aside(at)));
+                        self.block.length = 0;
+                        return Ok(Some(Cut::at(at).delivered(self.blocks)));
                     }
                 }
                 Place::Mark(0) => self.place = Place::Start,
@@ -129,19 +130,16 @@ impl Framer for Events {
                 }
                 Place::Start => match byte {
                     b'\n' => {
-                        at += 1;
-                        if let Some(cut) = self.blank(at)? {
-                            return Ok(Some(cut));
-                        }
-                    }
-                    b'\r' if self.block.bare => {
-                        self.place = Place::AfterCut;
-                        return self.end_block(at + 1).map(Some);
+                        self.bare = false;
+                        return self.end_frame(at + 1).map(Some);
                     }
                     b'\r' => {
                         at += 1;
-                        self.place = Place::AfterBlank;
+                        if let Some(cut) = self.end_frame_in_return(at)? {
+                            return Ok(Some(cut));
+                        }
                     }
+                    b':' if self.blocks && !self.block.filled => self.place = Place::Comment,
                     _ => self.begin_line(),
                 },
                 Place::Within => {
@@ -149,29 +147,29 @@ impl Framer for Events {
                     self.match_name(rest);
                     let Some(end) = memchr2(b'\n', b'\r', rest) else { break };
                     self.end_line();
-                    self.block.bare = false;
+                    self.bare = false;
                     self.place = if rest[end] == b'\n' { Place::Start } else { Place::AfterReturn };
                     at += end + 1;
                 }
-                Place::AfterReturn => {
-                    self.block.bare = byte != b'\n';
-                    at += usize::from(!self.block.bare);
-                    self.place = Place::Start;
-                }
-                Place::AfterBlank => {
-                    at += usize::from(byte == b'\n');
-                    if let Some(cut) = self.blank(at)? {
+                Place::Comment => {
+                    let Some(end) = memchr2(b'\n', b'\r', &bytes[at..]) else { break };
+                    at += end + 1;
+                    if bytes[at - 1] == b'\n' {
+                        self.bare = false;
+                        return self.end_frame(at).map(Some);
+                    }
+                    if let Some(cut) = self.end_frame_in_return(at)? {
                         return Ok(Some(cut));
                     }
                 }
-                Place::AfterCut => {
+                Place::AfterReturn => {
+                    self.bare = byte != b'\n';
+                    at += usize::from(!self.bare);
                     self.place = Place::Start;
-                    if byte == b'\n' {
-                        at += 1;
-                        if !self.blocks {
-                            return Ok(Some(self.aside(at)));
-                        }
-                    }
+                }
+                Place::AfterLast => {
+                    self.bare = byte != b'\n';
+                    return self.end_frame(at + usize::from(!self.bare)).map(Some);
                 }
             }
         }
@@ -194,7 +192,7 @@ impl Framer for Events {
         if pending == 0 {
             return Ok(None);
         }
-        let dispatched = self.block.dispatches && matches!(self.place, Place::AfterBlank);
+        let dispatched = self.block.dispatches && matches!(self.place, Place::AfterLast);
         Ok(Some(Cut::at(0).delivered(self.blocks || dispatched)))
     }
 }

@@ -48,9 +48,9 @@ pub enum Framing {
         /// Bytes that a block with its blank line may have, at least one.
         max_frame: usize,
         /// `false`: only blocks that dispatch an event, without the blank lines and the byte order mark before
-        /// them; an unfinished block at the end is dropped. `true`: every byte of the stream, for relays: the byte
-        /// order mark as a frame of its own, blocks without data, blank lines at the front of the next block, an
-        /// unfinished block at the end as it is.
+        /// them; an unfinished block at the end is dropped. `true`: every byte of the stream, for relays, as soon as
+        /// it can be told: the byte order mark, and each blank or comment line before the first field of a block,
+        /// as a frame of its own; blocks without data; an unfinished block at the end as it is.
         blocks: bool,
     },
 }

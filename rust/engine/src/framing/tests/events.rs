@@ -72,16 +72,23 @@ fn the_public_cases_pass_however_they_are_split() {
 fn a_block_keeps_its_bytes_and_its_blank_line() {
     for (text, expected) in [
         (&b"data:1\n\ndata:2\n\n"[..], &[&b"data:1\n\n"[..], b"data:2\n\n"][..]),
-        (b"data:1\r\n\r\n:c\r\n\r\n", &[b"data:1\r\n\r\n", b":c\r\n\r\n"]),
-        // A blank line that is a bare CR after a bare CR cuts at once; an LF after it is no line.
-        (b"a\r\r\nb\r\r\n", &[b"a\r\r", b"\nb\r\r", b"\n"]),
-        (b"a\r\r\n\nb\n\n", &[b"a\r\r", b"\n\nb\n\n"]),
+        (b"data:1\r\n\r\nid\r\n\r\n", &[b"data:1\r\n\r\n", b"id\r\n\r\n"]),
+        // A blank line that is a bare CR after a bare CR cuts at once; an LF after it is a blank line.
+        (b"a\r\r\nb\r\r\n", &[b"a\r\r", b"\n", b"b\r\r", b"\n"]),
+        (b"a\r\r\n\nb\n\n", &[b"a\r\r", b"\n", b"\n", b"b\n\n"]),
         (b"a\r\rb\r\r", &[b"a\r\r", b"b\r\r"]),
         // After any other end of line, a CR waits for its LF.
         (b"a\n\rb\n\r\nc\r\n\r", &[b"a\n\r", b"b\n\r\n", b"c\r\n\r"]),
         (b"a\rb\n\r\n\r", &[b"a\rb\n\r\n", b"\r"]),
-        // Blank lines before a block lie at its front.
-        (b"\n\r\r\n\r\na\n\n\nb\n\n\n", &[b"\n\r\r\n\r\na\n\n", b"\nb\n\n", b"\n"]),
+        // A blank line before a block is a frame.
+        (b"\n\r\n\r\na\n\n\nb\n\n\n", &[b"\n", b"\r\n", b"\r\n", b"a\n\n", b"\n", b"b\n\n", b"\n"]),
+        (b"\n\r\r\n\r\na\n\n", &[b"\n", b"\r", b"\r", b"\n", b"\r\n", b"a\n\n"]),
+        // So is a comment line there; one behind a field is a line of its block.
+        (b":\n:c\n\na\n:d\n\n", &[b":\n", b":c\n", b"\n", b"a\n:d\n\n"]),
+        (b"\xEF\xBB\xBF:c\r\n:d\r\n\r\n", &[b"\xEF\xBB\xBF", b":c\r\n", b":d\r\n", b"\r\n"]),
+        // Its CR, too, waits for an LF except after a bare CR.
+        (b":\r:\r\n:\r\n:\r", &[b":\r", b":\r", b"\n", b":\r\n", b":\r"]),
+        (b"a\r\r:\r:\r\r", &[b"a\r\r", b":\r", b":\r", b"\r"]),
         // A byte order mark at the start is no part of the first block, so that the block can be parsed alone.
         (b"\xEF\xBB\xBFa\n\n\xEF\xBB\xBFb\n\n", &[b"\xEF\xBB\xBF", b"a\n\n", b"\xEF\xBB\xBFb\n\n"]),
         (b"\xEF\xBBa\n\n", &[b"\xEF\xBBa\n\n"]),
@@ -91,7 +98,7 @@ fn a_block_keeps_its_bytes_and_its_blank_line() {
         (b"\xEF\xBB", &[b"\xEF\xBB"]),
     ] {
         assert_eq!(cut_anyhow(&BLOCKS, text), (frames(expected), End::Clean), "{}", text.escape_ascii());
-        assert_eq!(blocks(text), expected, "the reference disagrees: {}", text.escape_ascii());
+        assert_eq!(blocks(text, true), expected, "the reference disagrees: {}", text.escape_ascii());
     }
 }
 
@@ -108,21 +115,45 @@ fn only_blocks_with_data_are_events() {
     assert_eq!(cut_anyhow(&EVENTS, text), (frames(expected), End::Clean));
 }
 
+/// After how many bytes of `text` each frame is there.
+fn arrivals(framing: &Framing, text: &str) -> Vec<usize> {
+    POOL.with(|pool| {
+        let mut cutter = Cutter::new(framing);
+        let mut slabs = Slabs::new(pool);
+        let mut arrivals = Vec::new();
+        for (at, byte) in text.bytes().enumerate() {
+            cutter.push(slabs.slice(&[byte]));
+            while cutter.next(pool).unwrap().is_some() {
+                arrivals.push(at + 1);
+            }
+        }
+        arrivals
+    })
+}
+
 #[test]
 fn a_bare_cr_stream_is_not_late_by_a_byte() {
-    POOL.with(|pool| {
-        for (text, cut_at) in
-            [("data:1\r\r", 8), ("data:1\n\r\n", 9), ("data:1\n\n", 8), ("data:1\r\n\r\n", 10)]
-        {
-            let mut cutter = Cutter::new(&EVENTS);
-            let mut slabs = Slabs::new(pool);
-            let at = text.bytes().position(|byte| {
-                cutter.push(slabs.slice(&[byte]));
-                cutter.next(pool).unwrap().is_some()
-            });
-            assert_eq!(at, Some(cut_at - 1), "{text:?}");
-        }
-    });
+    for (text, cut_at) in [("data:1\r\r", 8), ("data:1\n\r\n", 9), ("data:1\n\n", 8), ("data:1\r\n\r\n", 10)]
+    {
+        assert_eq!(arrivals(&EVENTS, text), [cut_at], "{text:?}");
+    }
+}
+
+#[test]
+fn a_heartbeat_passes_a_relay_when_it_arrives() {
+    for (text, expected) in [
+        (":\n", &[2][..]),
+        (":\r\n", &[3]),
+        ("data:1\n\n:\n:\n", &[8, 10, 12]),
+        ("data:1\r\n\r\n:\r\n", &[10, 13]),
+        ("data:1\r\r:\r:\r", &[8, 10, 12]),
+        (": c\n\n", &[4, 5]),
+        ("\n\n", &[1, 2]),
+        // Behind a field it is a line of the block.
+        ("data:1\n:\n\n", &[10]),
+    ] {
+        assert_eq!(arrivals(&BLOCKS, text), expected, "{text:?}");
+    }
 }
 
 #[test]
@@ -132,8 +163,7 @@ fn a_block_may_fill_its_maximum_and_not_pass_it() {
         let text = b"data:1\n\ndata:1\n\rdata:1\r\r";
         let expected: &[&[u8]] = &[b"data:1\n\n", b"data:1\n\r", b"data:1\r\r"];
         assert_eq!(cut_anyhow(&framing(blocks), text), (frames(expected), End::Clean));
-        for text in [&b"data:1\n\r\n"[..], b"data:12\n\n", b":comment\n\n", b"data:1234", b"\xEF\xBB1234567"]
-        {
+        for text in [&b"data:1\n\r\n"[..], b"data:12\n\n", b":comment\n", b"data:1234", b"\xEF\xBB1234567"] {
             assert_eq!(
                 cut_anyhow(&framing(blocks), text),
                 (vec![], End::TooLarge),
@@ -143,10 +173,12 @@ fn a_block_may_fill_its_maximum_and_not_pass_it() {
         }
     }
     // Blank lines count where they are delivered.
-    assert_eq!(cut_anyhow(&framing(true), b"\ndata:1\n\n"), (vec![], End::TooLarge));
-    assert_eq!(cut_anyhow(&framing(true), b"\n\n\n\n\n\n\n\n\n"), (vec![], End::TooLarge));
-    assert_eq!(cut_anyhow(&framing(false), b"\n\n\n\n\n\n\n\n\n\ndata:1\n\n").0, frames(&[b"data:1\n\n"]));
-    let tiny = Framing::Events { max_frame: 1, blocks: true };
+    let tiny = |blocks| Framing::Events { max_frame: 1, blocks };
+    assert_eq!(cut_anyhow(&tiny(true), b"\n\r\n"), (frames(&[b"\n"]), End::TooLarge));
+    assert_eq!(cut_anyhow(&tiny(false), b"\n\r\n"), (vec![], End::Clean));
+    assert_eq!(cut_anyhow(&framing(true), b":1\n:2\n:3\n\n").0, frames(&[b":1\n", b":2\n", b":3\n", b"\n"]));
+    assert_eq!(cut_anyhow(&framing(false), b":1\n:2\n:3\n\n"), (vec![], End::TooLarge));
+    let tiny = tiny(true);
     assert_eq!(cut_anyhow(&tiny, b"\xEF\xBB\xBF\n"), (frames(&[b"\xEF\xBB\xBF", b"\n"]), End::Clean));
     assert_eq!(cut_anyhow(&tiny, b"\xEF\xBB"), (vec![], End::TooLarge));
 }

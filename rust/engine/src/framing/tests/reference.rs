@@ -102,60 +102,59 @@ fn dispatched_after_mark(text: &[u8]) -> Vec<Dispatched> {
     events
 }
 
-/// The blocks of a whole stream: every byte of it, in order.
-pub(super) fn blocks(text: &[u8]) -> Vec<&[u8]> {
-    let (mark, body) = text.split_at(if text.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 });
+/// The blocks of a whole stream: every byte of it, in order. Blank lines before a block are blocks of their own, and
+/// so are comment lines there, if they are to be `aside`.
+pub(super) fn blocks(text: &[u8], aside: bool) -> Vec<&[u8]> {
+    let (mark, mut rest) = text.split_at(if text.starts_with(b"\xEF\xBB\xBF") { 3 } else { 0 });
     let mut blocks = vec![mark];
-    let mut rest = body;
-    let mut cut_at_cr = false;
+    let mut line_end: &[u8] = b"";
     while !rest.is_empty() {
-        let length = block_length(rest, cut_at_cr);
+        let (length, end) = first_block(rest, line_end, aside);
         let (block, after) = rest.split_at(length);
-        cut_at_cr = block.ends_with(b"\r\r");
         blocks.push(block);
-        rest = after;
+        (rest, line_end) = (after, end);
     }
     blocks.retain(|block| !block.is_empty());
     blocks
 }
 
-fn block_length(text: &[u8], after_cut_at_cr: bool) -> usize {
-    let mut start = usize::from(after_cut_at_cr && text[0] == b'\n');
-    let mut ended_before: Option<&[u8]> = None;
+/// Its length and the end of its last line, where `before` is the end of the line before it.
+fn first_block<'a>(text: &'a [u8], mut before: &'a [u8], aside: bool) -> (usize, &'a [u8]) {
+    let mut start = 0;
     loop {
-        let rest = &text[start..];
-        let Some(length) = rest.iter().position(|byte| b"\r\n".contains(byte)) else { return text.len() };
-        let mut end = &rest[length..length + if rest[length..].starts_with(b"\r\n") { 2 } else { 1 }];
-        if length == 0 && ended_before == Some(b"\r") {
+        let line = &text[start..];
+        let Some(length) = line.iter().position(|byte| b"\r\n".contains(byte)) else {
+            return (text.len(), b"");
+        };
+        let last = length == 0 || (aside && start == 0 && line[0] == b':');
+        let mut end = &line[length..length + if line[length..].starts_with(b"\r\n") { 2 } else { 1 }];
+        if last && before == b"\r" {
             end = &end[..1];
         }
         start += length + end.len();
-        if length > 0 {
-            ended_before = Some(end);
-        } else if ended_before.is_some() {
-            return start;
+        if last {
+            return (start, end);
         }
+        before = end;
     }
 }
 
 /// Whether a block is one that a blank line has ended.
 pub(super) fn is_finished(block: &[u8]) -> bool {
     [&b"\n\n"[..], b"\r\r", b"\n\r", b"\n\r\n", b"\r\r\n"].iter().any(|end| block.ends_with(end))
-        && !without_blank_lines(block).is_empty()
+        && !is_blank(block)
 }
 
-/// A block from its first line that is not blank.
-pub(super) fn without_blank_lines(block: &[u8]) -> &[u8] {
-    let start = block.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(block.len());
-    &block[start..]
+fn is_blank(block: &[u8]) -> bool {
+    block.iter().all(|byte| b"\r\n".contains(byte))
 }
 
 /// The frames of [`blocks`] under a maximum. A byte order mark is none.
 pub(super) fn events(text: &[u8], max: usize, all: bool) -> Outcome {
-    let mut blocks = blocks(text);
+    let mut blocks = blocks(text, all);
     let mark = if text.starts_with(b"\xEF\xBB\xBF") { Some(blocks.remove(0)) } else { None };
     if !all {
-        blocks = blocks.into_iter().map(without_blank_lines).collect();
+        blocks.retain(|block| !is_blank(block));
     }
     let (mut frames, end) = limited(&blocks, |block| block.len() > max);
     if all {
