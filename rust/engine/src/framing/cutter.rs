@@ -161,6 +161,11 @@ impl Cutter {
         self.framer.as_ref().filter(|_| idle)?.wants()
     }
 
+    /// Whether all frames have the size of the current one.
+    pub fn repeats(&self) -> bool {
+        self.framer.as_ref().is_some_and(|framer| framer.repeats())
+    }
+
     /// Moves what is pending to the front of `writer`, so that what is read into it next continues it. This copies
     /// the pending bytes; joining the frame later would copy all of it, into a second piece of memory.
     ///

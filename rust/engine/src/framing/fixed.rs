@@ -29,6 +29,10 @@ impl Framer for Fixed {
         Some(self.left)
     }
 
+    fn repeats(&self) -> bool {
+        true
+    }
+
     fn finish(&mut self, pending: usize) -> Result<Option<Cut>> {
         if pending == 0 {
             return Ok(None);

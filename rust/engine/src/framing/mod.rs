@@ -107,6 +107,11 @@ pub trait Framer: Send + fmt::Debug {
     /// for all of them saves the copy that joins a frame.
     fn wants(&self) -> Option<usize>;
 
+    /// Whether all frames have the size of this one: a reader may then take one slab for several.
+    fn repeats(&self) -> bool {
+        false
+    }
+
     /// The stream has ended cleanly with `pending` bytes that belong to no frame yet. A [`Cut`] (at 0) makes them
     /// the last frame.
     ///

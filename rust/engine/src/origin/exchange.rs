@@ -13,7 +13,7 @@ use super::reader::{Read, Reader};
 use super::upload::{Progress, Upload, alongside};
 use crate::error::{Code, Error, Result};
 use crate::pool::{Pool, Purpose, Slice};
-use crate::stream::reading::{OWN_MEMORY, ReadSize, ReadSizes};
+use crate::stream::reading::{ReadSize, ReadSizes};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::wire::{Body, Decoder, Head, body_of, keeps_alive};
 
@@ -112,15 +112,15 @@ impl Receiver<'_> {
     async fn receive(&mut self, body: Body, rest: Slice) -> Result<()> {
         let mut size = ReadSize::new(self.terms.reads, self.decoder.remaining());
         let mut pieces = Vec::new();
-        let rest = self.settle(body, rest).await?;
         self.accept(rest, &mut pieces).await?;
         self.reader.end_head(self.decoder.remaining());
         let mut turn = 0;
         while !self.decoder.is_done() {
             self.feed.room().await?;
             self.reader.readable(self.terms.timeouts.between_bytes, Code::IoTimeout, || true).await?;
-            if let Some(frame) = self.wanted(body) {
-                self.reader.reserve(frame, self.remaining()).await?;
+            // Chunks are not read into one piece: their size lines lie between the bytes.
+            if body != Body::Chunked {
+                self.reader.reserve(self.feed, self.remaining()).await?;
             }
             match self.reader.read(size.next(self.decoder.remaining()), Purpose::Bulk).await? {
                 Read::Bytes { slice, offered } => {
@@ -139,30 +139,8 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Bytes that the current frame still needs in one piece, if it is worth memory of its own. Chunks never are:
-    /// their size lines lie between the bytes.
-    fn wanted(&self, body: Body) -> Option<usize> {
-        if body == Body::Chunked {
-            return None;
-        }
-        self.feed.wants().filter(|bytes| *bytes >= OWN_MEMORY)
-    }
-
     fn remaining(&self) -> usize {
         self.decoder.remaining().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
-    }
-
-    /// Where a large frame begins behind the head, moves its beginning to where the rest will be read: these few
-    /// bytes, and not the frame.
-    async fn settle(&mut self, body: Body, rest: Slice) -> Result<Slice> {
-        let wanted = self.wanted(body).filter(|frame| rest.len() < self.remaining().min(*frame));
-        let Some(frame) = wanted else { return Ok(rest) };
-        self.reader.begin_frame();
-        if rest.is_empty() {
-            return Ok(rest);
-        }
-        self.reader.reserve(frame, self.remaining()).await?;
-        Ok(self.reader.adopt(&rest))
     }
 
     async fn accept(&mut self, bytes: Slice, pieces: &mut Vec<Slice>) -> Result<()> {

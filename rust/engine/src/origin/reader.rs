@@ -14,7 +14,8 @@ use super::failure::broken;
 use super::watch::Watch;
 use crate::error::{Code, Result};
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
-use crate::stream::reading::worth_filling;
+use crate::stream::Feed;
+use crate::stream::reading::{self, worth_filling};
 
 /// A slab whose slices are still held when the wait begins is looked at again after this long: short against the
 /// life of an idle stream, long against the gap between two events. Arbitrary.
@@ -42,8 +43,6 @@ pub(super) struct Reader<'a> {
     writer: Option<Writer>,
     /// Bytes that frames still need in the memory that was taken for them alone.
     reserved: usize,
-    /// The next byte to be read is the first of a frame, as far as the reader can know.
-    aligned: bool,
     limit: Watch,
     linger: Watch,
 }
@@ -55,7 +54,6 @@ impl<'a> Reader<'a> {
             pool,
             writer: None,
             reserved: 0,
-            aligned: true,
             limit: Watch::default(),
             linger: Watch::default(),
         }
@@ -101,9 +99,6 @@ impl<'a> Reader<'a> {
     /// The head has been read, and `remaining` bytes of body follow it, if that is known. What is left of the head's
     /// slab serves only a body that fits into it: to fill it first would cost every other body a short read.
     pub(super) fn end_head(&mut self, remaining: Option<u64>) {
-        if self.reserved > 0 {
-            return;
-        }
         self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
     }
 
@@ -141,37 +136,13 @@ impl<'a> Reader<'a> {
         poll_fn(|context| self.poll_read(context, size, purpose)).await
     }
 
-    /// From now on, the `frame` bytes that the current frame lacks go into one piece of memory of their own; of
-    /// frames that lie several to a slab, as many as there is room for, if they go on like this. At most `remaining`.
-    /// Where a frame has begun in a slab that has room for the rest of it, that is the piece.
-    pub(super) async fn reserve(&mut self, frame: usize, remaining: usize) -> Result<()> {
-        if self.reserved > 0 {
-            return Ok(());
+    /// From now on, what the current frame of `feed` lacks goes into one piece of memory with its beginning, if the
+    /// frame is worth that. `remaining` bytes are left of the body.
+    pub(super) async fn reserve(&mut self, feed: &Feed, remaining: usize) -> Result<()> {
+        if self.reserved == 0 {
+            self.reserved = reading::reserve(self.pool, feed, &mut self.writer, remaining).await?;
         }
-        if !self.aligned && self.writer.as_ref().is_some_and(|writer| writer.remaining() >= frame) {
-            self.reserved = frame.min(remaining);
-            return Ok(());
-        }
-        let frames = if self.aligned { (CLASSES[CLASSES.len() - 1] / frame).max(1) } else { 1 };
-        let size = (frame * frames).min(remaining);
-        self.writer = None;
-        self.writer = Some(poll_fn(|context| self.pool.poll_room(context, size, Purpose::Bulk)).await?);
-        self.reserved = size;
         Ok(())
-    }
-
-    /// The first byte of the body, which is the first of a frame, is the next to be put into memory.
-    pub(super) fn begin_frame(&mut self) {
-        self.aligned = true;
-    }
-
-    /// Moves what came with the head into the reserved memory, so that the rest of its frame can follow it there.
-    pub(super) fn adopt(&mut self, bytes: &Slice) -> Slice {
-        let writer = self.writer.as_mut().expect("memory was reserved");
-        writer.spare()[..bytes.len()].copy_from_slice(bytes);
-        self.pool.count_copy(CopyReason::FrameJoin, bytes.len());
-        self.reserved -= bytes.len();
-        writer.commit(bytes.len())
     }
 
     /// The slab of the last read, if it still pays; `None` asks for another.
@@ -209,11 +180,9 @@ impl<'a> Reader<'a> {
             self.pool.count_copy(CopyReason::Tls, count);
         }
         let slice = writer.commit(count);
-        self.aligned = false;
         if self.reserved > 0 {
             self.reserved -= count;
             if self.reserved == 0 {
-                self.aligned = true;
                 self.writer = None;
             }
         }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use crate::error::Result;
 use crate::pool::{Pool, Purpose, Writer};
-use crate::stream::reading::{OWN_MEMORY, ReadSize, worth_filling};
+use crate::stream::reading::{self, ReadSize, worth_filling};
 use crate::stream::{Ending, Feed, ReadSizes};
 
 /// Where a source puts what it reads, and the memory that it reads into.
@@ -57,29 +57,31 @@ impl Intake {
     }
 
     async fn prepare(&mut self) -> Result<()> {
-        let frame = self.feed.wants().filter(|bytes| *bytes >= OWN_MEMORY);
+        self.reserved = reading::reserve(&self.pool, &self.feed, &mut self.writer, usize::MAX).await?;
         let pays = |writer: &mut Writer| {
             writer.reclaim();
             worth_filling(writer.remaining(), writer.capacity())
         };
-        if frame.is_some() || !self.writer.as_mut().is_some_and(pays) {
+        if self.reserved == 0 && !self.writer.as_mut().is_some_and(pays) {
             self.writer = None;
-            let size = frame.unwrap_or_else(|| self.size.next(None));
-            let pool = &self.pool;
+            let (size, pool) = (self.size.next(None), &self.pool);
             self.writer = Some(poll_fn(|context| pool.poll_room(context, size, Purpose::Bulk)).await?);
         }
-        self.reserved = frame.unwrap_or(0);
         Ok(())
     }
 
     /// Passes on the `count` bytes that were read of the `offered`.
     async fn took(&mut self, offered: usize, count: usize) -> Result<()> {
+        let slice = self.writer.as_mut().expect("offered before").commit(count);
         if self.reserved > 0 {
             self.reserved -= count;
+            if self.reserved == 0 {
+                // What follows is read as its own size says.
+                self.writer = None;
+            }
         } else {
             self.size.record(offered, count);
         }
-        let slice = self.writer.as_mut().expect("offered before").commit(count);
         self.feed.push(slice).await
     }
 

@@ -33,9 +33,18 @@ fn start<R: Future<Output = ()> + Send + 'static>(
     framing: &Framing,
     read: impl FnOnce(Intake) -> R,
 ) -> Stream {
+    start_reading(pool, framing, READS, read)
+}
+
+fn start_reading<R: Future<Output = ()> + Send + 'static>(
+    pool: &Pool,
+    framing: &Framing,
+    reads: ReadSizes,
+    read: impl FnOnce(Intake) -> R,
+) -> Stream {
     let flow = FlowConfig { floor: 64 * KIB, ceiling: 1024 * KIB };
     let (feed, stream) = channel(pool, flow, framing, &Arc::new(Meter::default()));
-    tokio::spawn(read(Intake::new(pool.clone(), READS, feed)));
+    tokio::spawn(read(Intake::new(pool.clone(), reads, feed)));
     stream
 }
 
@@ -110,6 +119,39 @@ async fn pictures_from_a_child_are_contiguous_without_a_copy() {
     assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [size; 5]);
     assert!(frames.iter().flatten().all(|&byte| byte == b'x'));
     assert_eq!(pool.stats().bytes_copied[CopyReason::FrameJoin as usize], 0);
+}
+
+#[tokio::test]
+async fn a_large_frame_copies_no_more_than_what_came_with_its_length() {
+    const FRAMES: u8 = 5;
+    let size = 1024 * KIB;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    for number in 0..FRAMES {
+        file.write_all(&u32::try_from(size).unwrap().to_be_bytes()).unwrap();
+        file.write_all(&vec![number; size]).unwrap();
+    }
+    let (path, pool) = (file.path().to_owned(), pool());
+    let framing = Framing::LengthPrefixed { width: 4, little_endian: false, max_frame: size };
+    let reads = ReadSizes { least: 64 * KIB, unknown: 64 * KIB, known: 64 * KIB, most: 64 * KIB };
+    let stream = start_reading(&pool, &framing, reads, |intake| read_file(path, 0, None, intake));
+    let (frames, error) = drain(&stream).await;
+    assert_eq!((frames.len(), error), (usize::from(FRAMES), None));
+    for (number, frame) in (0..FRAMES).zip(frames) {
+        assert!(frame.len() == size && frame.iter().all(|&byte| byte == number));
+    }
+    let copied = pool.stats().bytes_copied[CopyReason::FrameJoin as usize];
+    assert_eq!(copied, usize::from(FRAMES) * (64 * KIB - 4), "one read of each frame");
+}
+
+#[tokio::test]
+async fn frames_of_one_size_that_lie_several_to_a_slab_are_not_copied() {
+    let (pool, size) = (pool(), 100_000);
+    let stream = start(&pool, &Framing::Fixed { size }, |intake| {
+        read_process(shell("head -c 2000000 /dev/zero"), intake)
+    });
+    let (frames, error) = drain(&stream).await;
+    assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [size; 20]);
+    assert_eq!((error, pool.stats().bytes_copied.iter().sum::<usize>()), (None, 0));
 }
 
 #[tokio::test]

@@ -7,13 +7,24 @@ use std::task::{Context, Poll};
 use super::channel::{Channel, wake};
 use super::{Ending, ResponseHead};
 use crate::error::{Code, Error, Result};
-use crate::pool::Slice;
+use crate::pool::{Slice, Writer};
 use crate::sync::{Arc, lock};
 
 /// Where a source puts what it has read. Dropping it without [`Feed::finish`] or [`Feed::fail`] ends the stream with
 /// `ENGINE_CLOSED`, so that a task that is torn down never leaves a body that looks whole.
 pub struct Feed {
     channel: Arc<Channel>,
+}
+
+/// A frame whose length is known before all of it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Bytes of it that have come.
+    pub begun: usize,
+    /// Bytes that are missing.
+    pub missing: usize,
+    /// All frames have its size.
+    pub repeats: bool,
 }
 
 impl Feed {
@@ -126,9 +137,20 @@ impl Feed {
         wake(consumer);
     }
 
-    /// How many more bytes the current frame needs, if that is known: worth one contiguous piece of memory.
-    pub fn wants(&self) -> Option<usize> {
-        lock(&self.channel.cutter).wants()
+    /// The current frame, if its length is known.
+    pub fn wants(&self) -> Option<Wanted> {
+        let cutter = lock(&self.channel.cutter);
+        let missing = cutter.wants()?;
+        Some(Wanted { begun: cutter.pending(), missing, repeats: cutter.repeats() })
+    }
+
+    /// Moves the beginning of the current frame to the front of `writer`, so that the rest can be read straight behind
+    /// it. Where that does not fit, because the framing has been changed meanwhile, nothing is moved.
+    pub fn carry(&self, writer: &mut Writer) {
+        let mut cutter = lock(&self.channel.cutter);
+        if cutter.wants().is_some() && cutter.pending() <= writer.remaining() {
+            cutter.carry(&self.channel.pool, writer);
+        }
     }
 
     /// Ends the body well, behind what has been pushed.

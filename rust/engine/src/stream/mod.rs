@@ -13,7 +13,7 @@ pub(crate) mod reading;
 mod window;
 
 pub use channel::{Delivery, Stream, channel};
-pub use feed::Feed;
+pub use feed::{Feed, Wanted};
 #[cfg(not(loom))]
 pub use reading::ReadSizes;
 pub use window::FlowConfig;

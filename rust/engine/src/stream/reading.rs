@@ -1,6 +1,10 @@
-//! How much memory to offer the next read of a body.
+//! How much memory to offer the next read of a body, and which.
 
-use crate::pool::CLASSES;
+use std::future::poll_fn;
+
+use super::{Feed, Wanted};
+use crate::error::Result;
+use crate::pool::{CLASSES, Pool, Purpose, REGION, Writer};
 
 /// Bounds of the reads of one body, in bytes. They decide which slabs are taken.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +21,39 @@ pub struct ReadSizes {
 
 /// A frame of at least this many bytes gets memory of its own, read to its exact end: a copy of less costs about
 /// what the additional system call does.
-pub(crate) const OWN_MEMORY: usize = 16 * 1024;
+const OWN_MEMORY: usize = 16 * 1024;
+
+/// Makes `writer` memory in which the frame that `feed` waits for lies in one piece, if it is worth that, and returns
+/// how many bytes to read into it; at most `remaining`, which are left of the body. Zero: the frame is like any other.
+///
+/// Of what has come of the frame, only the beginning is moved; frames of one size are never moved again, because each
+/// begins where the memory taken for it does.
+pub(crate) async fn reserve(
+    pool: &Pool,
+    feed: &Feed,
+    writer: &mut Option<Writer>,
+    remaining: usize,
+) -> Result<usize> {
+    let Some(Wanted { begun, missing, repeats }) = feed.wants() else { return Ok(0) };
+    let frame = begun + missing;
+    // Once begun, a frame whose like does not follow at once is worth no more than its rest.
+    if (if repeats { frame } else { missing }) < OWN_MEMORY {
+        return Ok(0);
+    }
+    // What has begun has begun in the slab of the last read.
+    if begun > 0 && writer.as_ref().is_some_and(|writer| writer.remaining() >= missing) {
+        return Ok(missing.min(remaining));
+    }
+    let frames = if repeats { (REGION / frame).max(1) } else { 1 };
+    let reserved = (frame * frames - begun).min(remaining);
+    *writer = None;
+    let mut fresh = poll_fn(|context| pool.poll_room(context, begun + reserved, Purpose::Bulk)).await?;
+    feed.carry(&mut fresh);
+    // Less only if another framing has more bytes pending.
+    let reserved = reserved.min(fresh.remaining());
+    *writer = Some(fresh);
+    Ok(reserved)
+}
 
 /// Doubles after a read that filled what was offered, halves after two in a row that would have fitted into half:
 /// one small read is the end of a burst, two are a slow stream.
