@@ -221,6 +221,17 @@ async def test_the_framing_can_change_after_the_end_has_come(pipe: Pipe) -> None
     assert [bytes(line) async for line in pipe.stream.frames(framing.Lines())] == [b"a", b"b"]
 
 
+async def test_the_framing_is_chosen_once(pipe: Pipe) -> None:
+    pipe.write(b"a\nb\nc")
+    pipe.close()
+    lines = pipe.stream.frames(framing.Lines())
+    assert bytes(await anext(lines)) == b"a"
+    with pytest.raises(penstock.StateError) as caught:
+        pipe.stream.frames(framing.Fixed(2))
+    assert caught.value.name == "ALREADY_FRAMED"
+    assert [bytes(line) async for line in pipe.stream.frames(framing.Lines())] == [b"b", b"c"]
+
+
 async def test_a_frame_that_is_too_large_is_an_error_with_a_code(engine: penstock.Engine) -> None:
     pipe = Pipe(engine, framing.Lines(max_frame=10))
     pipe.write(b"short\n" + b"x" * 11)

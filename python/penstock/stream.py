@@ -48,9 +48,13 @@ class FrameStream(_NativeStream):
         self._close()
 
     def frames(self, framing: Framing) -> Self:
-        """Cut the rest of the body by `framing`, including what has arrived and was not taken yet.
+        """Cut the rest of a raw body by `framing`, including what has arrived and was not taken yet.
 
-        Returns the stream itself, for `async for event in response.frames(framing.Events())`.
+        Returns the stream itself, for `async for event in response.frames(framing.Events())`. The framing that the
+        stream has already changes nothing.
+
+        Raises:
+            StateError: the stream has another framing, and is not `Raw` any more (ALREADY_FRAMED).
         """
         self._set_framing(framing._native())  # noqa: SLF001
         return self

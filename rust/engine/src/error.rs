@@ -152,6 +152,7 @@ table! {
 
     0x301 FrameTooLarge "FRAME_TOO_LARGE" Frame Origin false "A frame exceeds the maximum of its framing.";
     0x302 FrameTruncated "FRAME_TRUNCATED" Frame Origin false "The body ended within a frame.";
+    0x303 AlreadyFramed "ALREADY_FRAMED" State Local false "The body is being cut by another framing, which cannot be undone.";
 
     0x401 PoolFull "POOL_FULL" Memory Pool true "The pool's budget has no room for new work.";
     0x402 WindowHeld "WINDOW_HELD" State Pool true "The consumer holds its whole window and awaits more; release frames first.";

@@ -100,8 +100,8 @@ impl FrameStream {
         self.stream.is_done()
     }
 
-    fn _set_framing(&self, framing: &Bound<'_, Framing>) {
-        self.stream.set_framing(&framing.get().0);
+    fn _set_framing(&self, py: Python<'_>, framing: &Bound<'_, Framing>) -> PyResult<()> {
+        self.stream.set_framing(&framing.get().0).map_err(|error| exception(py, &error))
     }
 
     fn _join<'py>(&self, py: Python<'py>, frames: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {

@@ -22,6 +22,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
         head: OnceLock::new(),
         cutter: Mutex::new(Cutter::new(framing)),
         queue: Mutex::new(Queue {
+            framing: framing.clone(),
             frames: VecDeque::new(),
             window: Window::new(config),
             backlog: false,
@@ -50,6 +51,8 @@ pub(super) struct Channel {
 }
 
 pub(super) struct Queue {
+    /// How the cutter cuts.
+    framing: Framing,
     pub(super) frames: VecDeque<Slice>,
     pub(super) window: Window,
     /// The cutter may hold whole frames that the window had no room for, or the end has not been told.
@@ -341,11 +344,25 @@ impl Stream {
         (Poll::Pending, queue.producer.take())
     }
 
-    /// Changes how the rest of the body is cut, including what has arrived and was not yet taken.
-    pub fn set_framing(&self, framing: &Framing) {
+    /// Chooses how the rest of a raw body is cut, including what has arrived and was not yet taken. The framing that is
+    /// in force already changes nothing.
+    ///
+    /// # Errors
+    /// `ALREADY_FRAMED` if the body is not raw any more. Its framing may have dropped line ends, lengths or whole
+    /// blocks of what is queued, so another one would find other frames than the body has. Nothing has changed then.
+    pub fn set_framing(&self, framing: &Framing) -> Result<()> {
         let mut cutter = lock(&self.channel.cutter);
-        let mut fresh = Cutter::new(framing);
         let mut queue = lock(&self.channel.queue);
+        if queue.framing == *framing {
+            return Ok(());
+        }
+        if queue.framing != Framing::Raw {
+            return Err(Code::AlreadyFramed.error(
+                "the body is being cut by another framing; choose the framing once, while it is raw",
+            ));
+        }
+        queue.framing = framing.clone();
+        let mut fresh = Cutter::new(framing);
         for slice in std::mem::take(&mut queue.frames) {
             queue.window.give(charge(slice.len()));
             fresh.push(slice);
@@ -359,6 +376,7 @@ impl Stream {
         }
         queue.backlog = true;
         *cutter = fresh;
+        Ok(())
     }
 
     /// What followed the body, once it has ended well.

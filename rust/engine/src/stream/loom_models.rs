@@ -330,7 +330,7 @@ fn a_change_of_framing_loses_nothing() {
             feed.push_raw(both).unwrap();
             feed.finish(Ending::default());
         });
-        stream.set_framing(&Framing::Fixed { size: 1 });
+        stream.set_framing(&Framing::Fixed { size: 1 }).unwrap();
         assert_eq!(drain(&stream), (vec![b"a".to_vec(), b"b".to_vec()], None));
         producer.join().unwrap();
     });

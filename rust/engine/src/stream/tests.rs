@@ -212,6 +212,39 @@ fn a_consumer_that_leaves_cancels_the_producer_and_frees_the_frames() {
 }
 
 #[test]
+fn what_is_queued_raw_is_cut_anew() {
+    let Pair { pool, feed, stream, .. } = pair();
+    for text in ["fir", "st\nsec", "ond\nthi"] {
+        feed.push_raw(slice(&pool, text.as_bytes())).unwrap();
+    }
+    let lines = Framing::Lines { max_frame: 100 };
+    stream.set_framing(&lines).unwrap();
+    assert_eq!(&*take(&stream), b"first");
+    stream.set_framing(&lines).expect("the same again changes nothing");
+    feed.push_raw(slice(&pool, b"rd")).unwrap();
+    feed.finish(Ending::default());
+    assert_eq!(&*take(&stream), b"second");
+    assert_eq!(&*take(&stream), b"third");
+    assert!(matches!(next(&stream, Waker::noop()), Poll::Ready(None)));
+}
+
+#[test]
+fn what_another_framing_has_cut_is_not_cut_anew() {
+    let (pool, meter) = (pool(), Arc::new(Meter::default()));
+    let lines = Framing::Lines { max_frame: 100 };
+    let (feed, stream) = channel(&pool, FLOW, &lines, &meter);
+    feed.push_raw(slice(&pool, b"one\ntwo\nth")).unwrap();
+    for framing in [Framing::Raw, Framing::Fixed { size: 4 }, Framing::Lines { max_frame: 5 }] {
+        assert_eq!(stream.set_framing(&framing).unwrap_err().code(), Code::AlreadyFramed, "{framing:?}");
+    }
+    feed.finish(Ending::default());
+    for line in ["one", "two", "th"] {
+        assert_eq!(&*take(&stream), line.as_bytes(), "a refusal changes nothing");
+    }
+    assert!(matches!(next(&stream, Waker::noop()), Poll::Ready(None)));
+}
+
+#[test]
 fn many_streams_share_the_budget() {
     let (pool, meter) = (pool(), Arc::new(Meter::default()));
     let flow = FlowConfig { floor: 256 * 1024, ceiling: 1024 * 1024 };
