@@ -12,7 +12,7 @@ use super::limits::{OriginLimits, Timeouts};
 use super::reader::{Read, Reader};
 use super::upload::{Progress, Upload, alongside};
 use crate::error::{Code, Error, Result};
-use crate::pool::{Pool, Purpose, Slice};
+use crate::pool::{Pool, Slice};
 use crate::stream::reading::{ReadSize, ReadSizes};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::wire::{Body, Decoder, Head, body_of, keeps_alive};
@@ -122,7 +122,8 @@ impl Receiver<'_> {
             if body != Body::Chunked {
                 self.reader.reserve(self.feed, self.remaining()).await?;
             }
-            match self.reader.read(size.next(self.decoder.remaining()), Purpose::Bulk).await? {
+            let size_now = size.next(self.decoder.remaining());
+            match self.reader.read(size_now, self.feed.credit()).await? {
                 Read::Bytes { slice, offered } => {
                     size.record(offered, slice.len());
                     turn += slice.len();

@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
             }
             self.writer = Some(writer);
         }
-        let read = poll_fn(|context| self.poll_read(context, 0, Purpose::Control)).await?;
+        let read = poll_fn(|context| self.poll_read(context, 0, usize::MAX, Purpose::Control)).await?;
         if let Read::Bytes { slice, .. } = &read {
             match held {
                 Some(held) => held.join(slice.clone()).expect("a read continues the slab of the one before"),
@@ -130,10 +130,11 @@ impl<'a> Reader<'a> {
         Ok(read)
     }
 
-    /// Reads once into a slab for about `size` bytes.
-    pub(super) async fn read(&mut self, size: usize, purpose: Purpose) -> Result<Read> {
+    /// Reads once into a slab for about `size` bytes, and no more than `most` unless memory was reserved.
+    pub(super) async fn read(&mut self, size: usize, most: usize) -> Result<Read> {
+        let size = size.min(most);
         self.prepare(size);
-        poll_fn(|context| self.poll_read(context, size, purpose)).await
+        poll_fn(|context| self.poll_read(context, size, most, Purpose::Bulk)).await
     }
 
     /// From now on, what the current frame of `feed` lacks goes into one piece of memory with its beginning, if the
@@ -161,12 +162,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn poll_read(&mut self, context: &mut Context<'_>, size: usize, purpose: Purpose) -> Poll<Result<Read>> {
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        size: usize,
+        most: usize,
+        purpose: Purpose,
+    ) -> Poll<Result<Read>> {
         if self.writer.is_none() {
             self.writer = Some(ready!(self.pool.poll_room(context, size, purpose))?);
         }
         let writer = self.writer.as_mut().expect("taken above");
-        let offered = if self.reserved > 0 { self.reserved } else { writer.remaining() };
+        let offered = if self.reserved > 0 { self.reserved } else { writer.remaining().min(most) };
         let count = match self.connection.poll_read(context, &mut writer.spare()[..offered]) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Read::End { clean: true })),
             Poll::Ready(Ok(count)) => count,

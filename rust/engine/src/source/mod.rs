@@ -52,8 +52,9 @@ impl Intake {
             self.prepare().await?;
         }
         let writer = self.writer.as_mut().expect("prepared above");
-        let most = if self.reserved > 0 { self.reserved } else { writer.remaining() };
-        Ok((writer, most))
+        let offered =
+            if self.reserved > 0 { self.reserved } else { writer.remaining().min(self.feed.credit()) };
+        Ok((writer, offered))
     }
 
     async fn prepare(&mut self) -> Result<()> {
@@ -64,7 +65,7 @@ impl Intake {
         };
         if self.reserved == 0 && !self.writer.as_mut().is_some_and(pays) {
             self.writer = None;
-            let (size, pool) = (self.size.next(None), &self.pool);
+            let (size, pool) = (self.size.next(None).min(self.feed.credit()), &self.pool);
             self.writer = Some(poll_fn(|context| pool.poll_room(context, size, Purpose::Bulk)).await?);
         }
         Ok(())

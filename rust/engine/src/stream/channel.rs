@@ -76,14 +76,29 @@ pub(super) struct Queue {
 impl Channel {
     /// Bytes charged, and the window in force: at most a fair share of the pool, and the floor while it is pressed.
     pub(super) fn usage(&self, queue: &Queue) -> (usize, usize) {
-        let share = self.pool.budget() / self.meter.live().max(1);
-        (queue.window.used(), queue.window.limit(share, self.pool.state() != PoolState::Open))
+        let (share, pressed) = self.supply();
+        (queue.window.used(), queue.window.limit(share, pressed))
+    }
+
+    /// A fair share of the pool, and whether the pool is pressed.
+    fn supply(&self) -> (usize, bool) {
+        (self.pool.budget() / self.meter.live().max(1), self.pool.state() != PoolState::Open)
     }
 
     pub(super) fn has_room(&self, queue: &Queue) -> bool {
         let (used, limit) = self.usage(queue);
-        // Whoever holds what was taken last can always await the next, however large it is and small the window.
-        used < limit || (queue.frames.is_empty() && queue.window.holds_little())
+        used < limit || queue.keeps_up()
+    }
+
+    /// What the next read may bring: what the window has room for. A consumer that keeps up is not held to a window
+    /// that has not grown yet, but to the largest that it may get.
+    pub(super) fn credit(&self, queue: &Queue) -> usize {
+        let (share, pressed) = self.supply();
+        let window = &queue.window;
+        if queue.keeps_up() {
+            return window.largest(share, pressed);
+        }
+        window.limit(share, pressed).saturating_sub(window.used())
     }
 
     /// Cuts what the window has room for into the queue, and ends the body behind the last frame.
@@ -190,6 +205,11 @@ impl Channel {
 }
 
 impl Queue {
+    /// Whoever holds only what was taken last can always await the next, however large it is and small the window.
+    fn keeps_up(&self) -> bool {
+        self.frames.is_empty() && self.window.holds_little()
+    }
+
     fn admit(&mut self, frame: Option<Slice>) {
         if let Some(frame) = frame.filter(|_| !self.closed) {
             self.window.take(charge(frame.len()));

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::channel::{Channel, wake};
 use super::{Ending, ResponseHead};
 use crate::error::{Code, Error, Result};
-use crate::pool::{Slice, Writer};
+use crate::pool::{CLASSES, Slice, Writer};
 use crate::sync::{Arc, lock};
 
 /// Where a source puts what it has read. Dropping it without [`Feed::finish`] or [`Feed::fail`] ends the stream with
@@ -57,6 +57,17 @@ impl Feed {
     /// Waits until the source may be read; see [`Feed::poll_room`].
     pub async fn room(&self) -> Result<()> {
         poll_fn(|context| self.poll_room(context)).await
+    }
+
+    /// How many bytes the next read should bring at most: the credit that is left, rounded up to a slab, which is taken
+    /// whole for it. To the largest of 256 KiB would be rounding up by too much: of that one, a part is filled.
+    pub fn credit(&self) -> usize {
+        let credit = self.channel.credit(&lock(&self.channel.queue));
+        let [small, medium, large, _] = CLASSES;
+        [small, medium]
+            .into_iter()
+            .find(|&slab| credit <= slab)
+            .unwrap_or_else(|| credit.next_multiple_of(large))
     }
 
     /// Resolves when the consumer has left.

@@ -25,6 +25,7 @@ const OWN_MEMORY: usize = 16 * 1024;
 
 /// Makes `writer` memory in which the frame that `feed` waits for lies in one piece, if it is worth that, and returns
 /// how many bytes to read into it; at most `remaining`, which are left of the body. Zero: the frame is like any other.
+/// A frame may exceed its stream's credit, several at once may not.
 ///
 /// Of what has come of the frame, only the beginning is moved; frames of one size are never moved again, because each
 /// begins where the memory taken for it does.
@@ -44,7 +45,7 @@ pub(crate) async fn reserve(
     if begun > 0 && writer.as_ref().is_some_and(|writer| writer.remaining() >= missing) {
         return Ok(missing.min(remaining));
     }
-    let frames = if repeats { (REGION / frame).max(1) } else { 1 };
+    let frames = if repeats { (REGION.min(feed.credit()) / frame).max(1) } else { 1 };
     let reserved = (frame * frames - begun).min(remaining);
     *writer = None;
     let mut fresh = poll_fn(|context| pool.poll_room(context, begun + reserved, Purpose::Bulk)).await?;

@@ -178,6 +178,32 @@ fn whoever_holds_one_frame_can_await_the_next_however_large_it_is() {
 }
 
 #[test]
+fn a_read_may_bring_what_the_window_has_room_for() {
+    const KIB: usize = 1024;
+    let (pool, meter) = (pool(), Arc::new(Meter::default()));
+    let flow = FlowConfig { floor: 128 * KIB, ceiling: 512 * KIB };
+    let (feed, stream) = channel(&pool, flow, &Framing::Raw, &meter);
+    assert_eq!(feed.credit(), 512 * KIB, "a consumer that keeps up is held to no window yet");
+    let mut left = 128 * KIB;
+    // Rounded up to what a slab is taken for in any case, and that is never as much as 64 KiB.
+    for (least, expected) in [(65, 128), (64, 64), (17, 64), (16, 16), (5, 16), (1, 4)] {
+        let charged = left - least * KIB;
+        feed.push_raw(slice(&pool, &vec![0; charged - 64])).unwrap();
+        left -= charged;
+        assert_eq!(feed.credit(), expected * KIB, "with {least} KiB left");
+    }
+    feed.push_raw(slice(&pool, &vec![0; KIB - 65])).unwrap();
+    assert_eq!((stream.held(), feed.credit()), ((128 * KIB - 1, 128 * KIB), 4 * KIB));
+    let first = take(&stream);
+    assert_eq!(feed.credit(), 4 * KIB, "taking gives nothing back");
+    let mut rest: Vec<_> = std::iter::from_fn(|| stream.take_ready()).collect();
+    assert_eq!(feed.credit(), 512 * KIB, "what was taken last does not count");
+    drop((first, rest.pop()));
+    feed.push_raw(slice(&pool, &[0; 1])).unwrap();
+    assert!(feed.credit() <= 128 * KIB);
+}
+
+#[test]
 fn the_window_grows_when_the_consumer_runs_dry_behind_a_stopped_producer() {
     let Pair { pool, feed, stream, .. } = pair();
     let mut context = Context::from_waker(Waker::noop());

@@ -10,7 +10,7 @@
 pub struct FlowConfig {
     /// What every stream may hold.
     pub floor: usize,
-    /// What no stream exceeds, except by the one read that crosses it.
+    /// What no stream exceeds, except by a slab of 64 KiB, or by a frame that is larger.
     pub ceiling: usize,
 }
 
@@ -79,6 +79,12 @@ impl Window {
     /// The size in force when a fair share of the pool is `share` bytes and the pool is `pressed` or not.
     pub(super) fn limit(&self, share: usize, pressed: bool) -> usize {
         let size = if pressed { self.config.floor } else { self.size };
+        size.min(share.max(LEAST))
+    }
+
+    /// The size that it may grow to meanwhile.
+    pub(super) fn largest(&self, share: usize, pressed: bool) -> usize {
+        let size = if pressed { self.config.floor } else { self.config.ceiling };
         size.min(share.max(LEAST))
     }
 
