@@ -24,7 +24,7 @@ async fn bodies_arrive_however_they_are_delimited() {
         let (rig, server) = (Rig::new(), Server::once(response.clone()).await);
         let got = rig.get(&server).await.unwrap();
         assert_eq!(got.bytes, body.as_bytes(), "{response}");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -44,7 +44,7 @@ async fn a_response_may_come_byte_by_byte() {
     let got = rig.get(&server).await.unwrap();
     assert_eq!(got.bytes, b"hello");
     assert_eq!(got.ending.trailers, [(b"A".to_vec(), b"b".to_vec())]);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -55,7 +55,7 @@ async fn the_answer_to_head_has_no_body_and_leaves_the_connection_usable() {
         let got = rig.fetch(request("HEAD", &server, RequestBody::None)).collect().await.unwrap();
         assert_eq!((got.status, got.bytes.len(), got.reused), (200, 0, reused));
     }
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn interim_responses_are_skipped() {
         assert_eq!(rig.get(&server).await.unwrap().bytes, b"hello");
     }
     assert_eq!(server.connections(), 1);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_head_larger_than_a_page_is_read_whole() {
     let reply = rig.fetch(get(&server));
     assert_eq!(reply.head().await.unwrap().head.get("a").unwrap(), value.as_bytes());
     assert_eq!(reply.collect().await.unwrap().bytes, b"hello");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn raw_payload_of_plain_http_is_never_copied() {
     let got = rig.get(&server).await.unwrap();
     assert!(got.bytes == payload, "the payload was altered");
     assert_eq!(rig.pool.stats().bytes_copied.iter().sum::<usize>(), 0);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_large_frame_lies_in_one_piece_and_only_its_first_bytes_are_moved() {
         assert_eq!(got.frames, 3);
         let copied = rig.pool.stats().bytes_copied.iter().sum::<usize>();
         assert!(copied < 4096, "{copied} bytes were copied, more than came with the head");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -124,7 +124,7 @@ async fn frames_that_lie_several_to_a_slab_are_not_copied_either() {
     assert_eq!(got.frames, 20);
     let copied = rig.pool.stats().bytes_copied.iter().sum::<usize>();
     assert!(copied < 4096, "{copied} bytes were copied, more than came with the head");
-    rig.check();
+    rig.check().await;
 }
 
 /// As small as a frame can be that is worth memory of its own, and what comes with the head is much of it.
@@ -139,7 +139,7 @@ async fn frames_that_are_barely_worth_it_are_not_copied_either() {
     assert!(got.bytes == payload, "the payload was altered");
     let copied = rig.pool.stats().bytes_copied.iter().sum::<usize>();
     assert!(copied < 4096, "{copied} bytes were copied, more than came with the head");
-    rig.check();
+    rig.check().await;
 }
 
 /// Senders that write the length and the frame apart: the memory taken for one must not be filled with the next.
@@ -170,7 +170,7 @@ async fn frames_that_come_after_their_lengths_are_not_copied() {
     let got = rig.fetch_framed(get(&server), &framing).collect().await.unwrap();
     assert!(got.bytes == pattern(FRAME).repeat(FRAMES), "the payload was altered");
     assert_eq!(rig.pool.stats().bytes_copied.iter().sum::<usize>(), 0);
-    rig.check();
+    rig.check().await;
 }
 
 /// A frame's size is known only when its prefix has been read, together with some of the frame: that is moved to where
@@ -201,6 +201,6 @@ async fn of_length_prefixed_frames_only_the_beginning_is_moved() {
         // Three frames begin in reads of at most 256 KiB and end outside.
         let most = if chunked { payload.len() } else { 3 * (256 << 10) };
         assert!(copied <= most, "{copied} of {} bytes were copied", payload.len());
-        rig.check();
+        rig.check().await;
     }
 }

@@ -51,7 +51,7 @@ async fn one_connection_serves_many_requests() {
     let counts = rig.stats().counts;
     assert_eq!((counts.opened, counts.reused), (1, 49));
     assert_eq!(rig.connections(), (0, 1, 0));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn endpoints_share_nothing() {
         assert_eq!(rig.get(&two).await.unwrap().bytes, b"2");
     }
     assert_eq!((one.connections(), two.connections()), (1, 1));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -78,14 +78,14 @@ async fn a_connection_is_kept_only_if_both_sides_say_so() {
             assert!(!rig.get(&server).await.unwrap().reused, "{response}");
         }
         assert_eq!(server.connections(), 2);
-        rig.check();
+        rig.check().await;
     }
     let server =
         Server::always("HTTP/1.0 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nok").await;
     let rig = Rig::new();
     rig.get(&server).await.unwrap();
     assert!(rig.get(&server).await.unwrap().reused);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -96,7 +96,7 @@ async fn a_connection_is_replaced_after_its_requests() {
         rig.get(&server).await.unwrap();
     }
     assert_eq!(server.connections(), 3);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn an_unused_connection_is_closed_after_its_time() {
         // The watch has ended or ends; a new connection starts it again.
         rig.get(&server).await.unwrap();
         timeout(AMPLE, closed.recv()).await.expect("the second watch is not kept");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -137,7 +137,7 @@ async fn the_surplus_of_a_burst_goes_and_what_is_in_use_stays() {
     assert_eq!(rig.connections().1, 1);
     assert!(gone < 2);
     assert_eq!(server.connections(), 2, "reuse took the one that was about to go");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -164,7 +164,7 @@ async fn an_origin_that_closes_an_idle_connection_is_noticed_at_once() {
     sender.send(()).unwrap();
     eventually("the end of an idle connection is noticed", || rig.connections().1 == 0).await;
     assert_eq!(rig.stats().counts.closed, 1);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn bytes_on_an_idle_connection_close_it_and_are_counted() {
         eventually("unsolicited bytes are noticed", || rig.stats().counts.unsolicited == 1).await;
         assert_eq!(rig.connections().1, 0);
         assert!(!rig.get(&server).await.unwrap().reused);
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -225,7 +225,7 @@ async fn more_requests_than_connections_wait_their_turn() {
     }
     assert_eq!(*order.lock().unwrap(), ["/0", "/1", "/2", "/3", "/4"]);
     assert_eq!(server.connections(), 1);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn a_full_line_is_refused_at_once_and_who_gives_up_leaves_it() {
     }
     fourth.head().await.unwrap();
     fourth.abandon().await;
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn the_place_of_a_failed_connection_goes_to_the_next_in_line() {
     let (first, second) = (rig.fetch(get(&server)), rig.fetch(get(&server)));
     assert_eq!(first.collect().await.unwrap_err().code(), Code::OriginClosed);
     assert_eq!(second.collect().await.unwrap().bytes, b"hello");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -280,7 +280,7 @@ async fn dropping_the_consumer_closes_the_connection_at_every_stage() {
         reply.abandon().await;
         timeout(AMPLE, closed.recv()).await.expect("the connection was not closed");
         assert_eq!(rig.connections(), (0, 0, 0));
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -295,7 +295,7 @@ async fn dropping_the_task_closes_the_connection_and_is_no_clean_end() {
     assert_eq!(reply.next().await.unwrap().unwrap_err().code(), Code::EngineClosed);
     timeout(AMPLE, closed.recv()).await.expect("the connection was not closed");
     drop(reply);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -324,7 +324,7 @@ async fn closing_refuses_who_waits_and_who_comes_and_lets_who_is_served_finish()
     sender.send(()).unwrap();
     assert_eq!(first.collect().await.unwrap().bytes, b"hello");
     assert_eq!(rig.connections(), (0, 0, 0), "a closed engine kept a connection");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -338,7 +338,19 @@ async fn endpoints_that_are_not_used_any_more_are_forgotten_but_their_counts_are
     let stats = rig.stats();
     assert!(stats.endpoints.len() <= 128, "{} endpoints are kept", stats.endpoints.len());
     assert_eq!(stats.counts.opened, 300);
-    rig.check();
+    rig.check().await;
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_a_socket_until_the_engine_goes() {
+    let server = Server::always(ok("hello")).await;
+    let rig = Rig::new();
+    let replies = [rig.fetch(get(&server)), rig.fetch(get(&server))];
+    for reply in replies {
+        reply.collect().await.unwrap();
+    }
+    assert_eq!((rig.connections().1, rig.sockets()), (2, 2));
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -370,7 +382,7 @@ async fn a_unix_socket_serves_like_any_other() {
     }
     let request = crate::rig::request_to("GET", endpoint(&directory.join("nobody.sock")), RequestBody::None);
     assert_eq!(rig.failure(request).await.code(), Code::ConnectFailed);
-    rig.check();
+    rig.check().await;
     task.abort();
     std::fs::remove_dir_all(&directory).unwrap();
 }
@@ -381,5 +393,5 @@ async fn a_bad_request_is_refused_before_anything_is_opened() {
     let rig = Rig::new();
     assert_eq!(rig.failure(request("GE T", &server, RequestBody::None)).await.code(), Code::BadRequest);
     assert_eq!(server.connections(), 0);
-    rig.check();
+    rig.check().await;
 }

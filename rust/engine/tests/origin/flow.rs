@@ -21,7 +21,7 @@ async fn a_consumer_that_stops_stops_the_reading() {
     assert!(received < 2 * (64 << 10), "{received} bytes were read for nobody");
     assert_eq!(rig.connections().0, 1);
     reply.abandon().await;
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_full_pool_refuses_new_work_and_lets_the_established_wait() {
     tokio::time::sleep(SHORT * 3).await;
     drop(hoard);
     assert_eq!(timeout(AMPLE, reply.collect()).await.unwrap().unwrap().bytes.len(), payload.len());
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn a_stream_that_waits_holds_no_slab() {
         timeout(AMPLE, freed).await.expect("an idle stream holds a slab");
     }
     reply.abandon().await;
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -132,5 +132,5 @@ async fn small_events_share_a_slab() {
     assert!(live <= 2 * (16 << 10), "20 events of 200 bytes hold {live} bytes");
     drop(held);
     reply.abandon().await;
-    rig.check();
+    rig.check().await;
 }

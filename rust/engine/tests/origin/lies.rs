@@ -38,7 +38,7 @@ async fn an_early_close_is_told_by_where_it_happens() {
         assert_eq!(error.code(), code, "{response:?}: {error}");
         assert_eq!(error.origin(), Some(format!("http://{}", server.address).as_str()));
         assert_eq!(server.connections(), 1, "{response:?}: a fresh connection is no reason to try again");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -56,7 +56,7 @@ async fn a_reset_is_a_reset_at_every_stage() {
         let rig = Rig::new();
         let error = rig.failure(get(&server)).await;
         assert_eq!(error.code(), Code::OriginReset, "{response:?}: {error}");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -83,7 +83,7 @@ async fn a_stall_ends_in_its_limit_at_every_stage() {
         }
         let error = timeout(AMPLE / 2, rig.failure(request)).await.expect("the wrong limit was in force");
         assert_eq!(error.code(), code, "{response:?}: {error}");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -109,7 +109,7 @@ async fn the_limit_between_bytes_counts_from_the_last_byte() {
         let mut request = get(&server);
         request.timeouts.between_bytes = Some(SHORT * (GAPS - 2));
         assert_eq!(rig.fetch(request).collect().await.unwrap().status, 200);
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -145,7 +145,7 @@ async fn what_is_not_strictly_http_is_refused() {
         let error = rig.failure(get(&server)).await;
         assert_eq!(error.code(), code, "{response:?}: {error}");
         assert_eq!(rig.connections(), (0, 0, 0), "{response:?}: the connection was kept");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -158,7 +158,7 @@ async fn the_payload_before_excess_bytes_is_delivered() {
     assert_eq!(reply.next().await.unwrap().unwrap(), b"hello");
     assert_eq!(reply.next().await.unwrap().unwrap_err().code(), Code::ExcessBytes);
     reply.abandon().await;
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_body_behind_the_answer_to_head_is_excess() {
     let rig = Rig::new();
     let error = rig.failure(request("HEAD", &server, RequestBody::None)).await;
     assert_eq!(error.code(), Code::ExcessBytes);
-    rig.check();
+    rig.check().await;
 }
 
 /// Sends `start`, then `more` for ever.
@@ -199,7 +199,7 @@ async fn what_never_ends_is_cut_off() {
         let (rig, server) = (Rig::new(), endless(start, more).await);
         let error = rig.failure(get(&server)).await;
         assert_eq!(error.code(), code, "{start:?} {more:?}: {error}");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -219,5 +219,5 @@ async fn a_head_that_drips_is_bounded_by_the_whole_exchange() {
     request.timeouts.between_bytes = Some(SHORT * 4);
     request.timeouts.total = Some(SHORT);
     assert_eq!(rig.failure(request).await.code(), Code::TotalTimeout);
-    rig.check();
+    rig.check().await;
 }

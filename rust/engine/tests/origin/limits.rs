@@ -17,7 +17,7 @@ async fn a_name_that_has_no_address() {
     let error = rig.failure(named("no..name")).await;
     assert_eq!(error.code(), Code::ResolveFailed);
     assert_eq!(error.origin(), Some("http://no..name"));
-    rig.check();
+    rig.check().await;
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_resolver_that_does_not_answer_in_time() {
         let mut request = named("localhost");
         request.timeouts.resolve = Some(SHORT);
         assert_eq!(rig.failure(request).await.code(), Code::ResolveTimeout);
-        rig.check();
+        rig.check().await;
         drop(release);
         busy.await.unwrap().unwrap_err();
     });
@@ -44,7 +44,7 @@ async fn nobody_listens() {
     let rig = Rig::new();
     let error = rig.failure(request_to("GET", endpoint, RequestBody::None)).await;
     assert_eq!(error.code(), Code::ConnectFailed);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -67,8 +67,8 @@ async fn a_listener_that_never_answers() {
     let mut request = request_to("GET", endpoint, RequestBody::None);
     request.timeouts.connect = Some(SHORT);
     assert_eq!(rig.failure(request).await.code(), Code::ConnectTimeout);
-    rig.check();
     drop(fillers);
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_handshake_that_never_comes() {
     request.timeouts.tls = Some(SHORT);
     let error = rig.failure(request).await;
     assert_eq!(error.code(), Code::TlsTimeout);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn no_connection_becomes_free() {
     request.timeouts.queue = Some(SHORT);
     assert_eq!(rig.failure(request).await.code(), Code::QueueTimeout);
     first.abandon().await;
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn the_whole_exchange_is_limited_whatever_it_waits_for() {
     let mut request = get(&server);
     request.timeouts.total = Some(SHORT);
     assert_eq!(rig.failure(request).await.code(), Code::TotalTimeout);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_slow_consumer_is_no_slow_origin() {
     // The window is full long before the body's end; nothing is read meanwhile, and nothing expires.
     tokio::time::sleep(SHORT * 3).await;
     assert_eq!(reply.collect().await.unwrap().bytes.len(), payload.len());
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -142,5 +142,5 @@ async fn stages_are_timed() {
         assert!(head.timings.tls.is_zero());
         reply.collect().await.unwrap();
     }
-    rig.check();
+    rig.check().await;
 }

@@ -56,7 +56,7 @@ async fn a_dead_idle_connection_costs_an_idempotent_request_nothing() {
             assert!(!got.reused, "the answer came on a new connection");
             assert_eq!((server.connections(), requests.load(Ordering::Relaxed)), (2, 3), "{method} {then:?}");
             assert_eq!(rig.stats().counts.retried, 1);
-            rig.check();
+            rig.check().await;
         }
     }
 }
@@ -70,7 +70,7 @@ async fn a_request_that_may_not_happen_twice_is_sent_once() {
         let error = rig.failure(request(method, &server, RequestBody::None)).await;
         assert_eq!(error.code(), Code::OriginClosed, "{method}");
         assert_eq!((server.connections(), requests.load(Ordering::Relaxed)), (1, 2), "{method}");
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -85,7 +85,7 @@ async fn a_streamed_body_is_sent_once() {
     let error = rig.failure(request("PUT", &server, body)).await;
     assert_eq!(error.code(), Code::OriginClosed);
     assert_eq!((server.connections(), requests.load(Ordering::Relaxed)), (1, 2));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn after_a_byte_of_the_response_nothing_is_repeated() {
     rig.get(&server).await.unwrap();
     assert_eq!(rig.failure(get(&server)).await.code(), Code::OriginClosed);
     assert_eq!((server.connections(), requests.load(Ordering::Relaxed)), (1, 2));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn the_second_attempt_is_the_last() {
     rig.get(&server).await.unwrap();
     assert_eq!(rig.failure(get(&server)).await.code(), Code::OriginClosed);
     assert_eq!(server.connections(), 2);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_fresh_connection_is_no_reason_to_repeat() {
     let rig = Rig::new();
     assert_eq!(rig.failure(get(&server)).await.code(), Code::OriginClosed);
     assert_eq!(server.connections(), 1);
-    rig.check();
+    rig.check().await;
 }
 
 /// What cannot be repeated is not sent on a connection that the kernel knows to be closed, even if the runtime has
@@ -155,5 +155,5 @@ async fn a_post_does_not_take_a_connection_that_has_just_ended() {
         ended.recv().unwrap();
     }
     origin.join().unwrap();
-    rig.check();
+    rig.check().await;
 }

@@ -115,13 +115,50 @@ impl Rig {
         })
     }
 
-    /// Every test ends here: nothing of the pool is held, no connection is leased.
-    pub(crate) fn check(&self) {
+    /// Sockets that are open to the endpoints that are in use or were lately.
+    pub(crate) fn sockets(&self) -> usize {
+        sockets_to(&self.ports())
+    }
+
+    fn ports(&self) -> Vec<u16> {
+        let port = |origin: &str| origin.rsplit(':').next()?.parse().ok();
+        self.stats().endpoints.iter().filter_map(|endpoint| port(&endpoint.origin)).collect()
+    }
+
+    /// Every test ends here: nothing of the pool is held, no connection is leased, and when the engine has gone, so
+    /// have its sockets.
+    pub(crate) async fn check(self) {
         assert_eq!(self.pool.stats().live_bytes, 0, "slabs are held after the end");
         let (active, _, waiting) = self.connections();
         assert_eq!((active, waiting), (0, 0), "leases or requests are left");
         assert_eq!(self.meter.live(), 0, "streams are left");
+        let ports = self.ports();
+        drop(self);
+        // A task that was aborted is dropped by the runtime in its own time; and the port of a server that has gone may
+        // be another test's by now. But no idle timeout is over by then.
+        let closed = async {
+            while sockets_to(&ports) > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(AMPLE / 2, closed).await.expect("sockets are open that no engine has");
     }
+}
+
+/// Sockets that this machine's processes have open to `ports`. What has been closed has no inode, whatever state TCP
+/// keeps it in.
+fn sockets_to(ports: &[u16]) -> usize {
+    let is_open = |row: &str| {
+        let mut columns = row.split_whitespace().skip(2);
+        let (remote, inode) = (columns.next()?, columns.nth(6)?);
+        let port = u16::from_str_radix(remote.rsplit(':').next()?, 16).ok()?;
+        Some(ports.contains(&port) && inode != "0")
+    };
+    ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| std::fs::read_to_string(table).ok())
+        .map(|table| table.lines().skip(1).filter(|row| is_open(row) == Some(true)).count())
+        .sum()
 }
 
 pub(crate) fn request(method: &str, server: &Server, body: RequestBody) -> Request {

@@ -115,7 +115,7 @@ async fn a_trusted_origin_is_read_and_the_copy_is_counted() {
     assert!(copied[tls] >= 2 * payload.len());
     assert_eq!(copied.iter().sum::<usize>(), copied[tls]);
     assert_eq!(server.connections(), 1);
-    rig.check();
+    rig.check().await;
 }
 
 /// What does not fit into the first slab waits inside TLS: the socket will not announce it again.
@@ -127,7 +127,7 @@ async fn a_record_larger_than_a_read_is_read_to_its_end() {
     for _ in 0..2 {
         assert_eq!(rig.fetch(get(&server)).collect().await.unwrap().bytes.len(), 10_000);
     }
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -148,7 +148,7 @@ async fn who_is_not_trusted_is_refused() {
         assert_eq!(error.code(), Code::TlsFailed);
         assert!(error.detail().contains(why), "{error} does not say {why:?}");
         assert_eq!(error.origin(), Some(format!("https://{}", server.address).as_str()));
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -163,7 +163,7 @@ async fn what_does_not_speak_tls_is_refused() {
     assert_eq!(rig.failure(get(&server)).await.code(), Code::TlsFailed);
     let server = Server::start(|peer, _| async move { drop(peer) }).await;
     assert_eq!(rig.failure(get(&server)).await.code(), Code::TlsFailed);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn an_end_without_close_notify_is_clean_only_where_the_framing_says_so() {
             None => assert_eq!(result.unwrap().bytes, b"hello", "{response:?} {polite}"),
             Some(code) => assert_eq!(result.unwrap_err().code(), code, "{response:?} {polite}"),
         }
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -223,7 +223,7 @@ async fn sessions_are_resumed_and_http_1_1_is_agreed_on() {
         rig.fetch(get(&server)).collect().await.unwrap();
     }
     assert_eq!((server.connections(), resumed.load(Ordering::Relaxed)), (3, 2));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn a_body_is_sent_and_answered_over_tls() {
         assert!(got.bytes == body, "the body was altered");
         assert_eq!(got.reused, reused);
     }
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -266,5 +266,5 @@ async fn a_connection_that_is_given_up_says_goodbye() {
     let rig = Rig::with(OriginLimits { idle_timeout: SHORT, ..limits() }, authority.roots());
     rig.fetch(get(&server)).collect().await.unwrap();
     assert_eq!(timeout(AMPLE, receiver.recv()).await.expect("the connection was not closed"), Some(Some(0)));
-    rig.check();
+    rig.check().await;
 }

@@ -94,7 +94,7 @@ async fn many_requests_of_every_fate_leave_nothing() {
     for task in tasks {
         task.await.unwrap();
     }
-    rig.check();
+    rig.check().await;
 }
 
 /// More idle connections than the runtime lets one task look at in one turn.
@@ -132,7 +132,7 @@ async fn a_crowd_of_idle_connections_is_watched_to_the_last() {
         timeout(AMPLE, gone).await.expect("an idle connection is not watched");
     }
     assert_eq!(rig.stats().counts.closed, CROWD as u64);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -153,5 +153,5 @@ async fn bodies_both_ways_on_many_connections_stay_whole() {
         assert!(reply.collect().await.unwrap().bytes == body, "a body was altered or mixed with another");
     }
     assert_eq!(server.connections(), 4);
-    rig.check();
+    rig.check().await;
 }

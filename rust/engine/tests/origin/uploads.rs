@@ -58,7 +58,7 @@ async fn bytes_are_sent_with_their_length() {
         assert!(sent == body, "the body was altered");
     }
     assert_eq!(server.connections(), 1);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn a_stream_of_known_length_is_sent_as_it_comes() {
     assert_eq!(reply.collect().await.unwrap().bytes, b"done");
     assert_eq!(kept.lock().unwrap()[0].1, b"0123456789");
     assert_eq!(rig.connections(), (0, 1, 0), "the connection is as good as before");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_stream_of_unknown_length_is_sent_in_chunks() {
     feed.finish(Ending::default());
     assert_eq!(reply.collect().await.unwrap().bytes, b"done");
     assert_eq!(receiver.await.unwrap(), b"3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -130,7 +130,7 @@ async fn head_and_first_piece_leave_in_one_write() {
     rig.fetch(request("POST", &server, body)).collect().await.unwrap();
     let first = receiver.await.unwrap();
     assert!(first.ends_with(b"\r\n\r\n3\r\nabc\r\n0\r\n\r\n"), "{}", String::from_utf8_lossy(&first));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_body_larger_than_every_buffer_goes_through_a_small_window() {
     feed.finish(Ending::default());
     assert_eq!(reply.collect().await.unwrap().bytes, b"done");
     assert_eq!(kept.lock().unwrap()[0].1.len(), SIZE);
-    rig.check();
+    rig.check().await;
 }
 
 /// While the socket takes nothing, the pieces that wait for it are the whole window: that is no fault of anybody's.
@@ -172,7 +172,7 @@ async fn a_window_smaller_than_one_write_is_enough() {
     }
     feed.finish(Ending::default());
     assert_eq!(reply.collect().await.unwrap().bytes, SIZE.to_string().as_bytes());
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -198,7 +198,7 @@ async fn a_length_that_was_wrong_fails_and_closes_the_connection() {
         let error = rig.failure(request("POST", &server, body)).await;
         assert_eq!(error.code(), Code::UploadFailed, "{error}");
         timeout(AMPLE, receiver).await.expect("the connection was not closed").unwrap();
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -226,7 +226,7 @@ async fn a_source_that_fails_fails_the_request_and_the_body_never_looks_whole() 
     assert!(error.detail().contains("the disk is gone"), "{error}");
     let sent = timeout(AMPLE, receiver).await.expect("the connection was not closed").unwrap();
     assert!(!sent.ends_with(b"0\r\n\r\n"), "the body looks whole");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ async fn an_early_answer_is_delivered_and_the_connection_not_kept() {
         assert_eq!(rig.connections(), (0, 0, 0), "the request was not sent to its end");
         assert_eq!(feed.room().await.unwrap_err().code(), Code::StreamClosed, "the source was not told");
         drop(feed);
-        rig.check();
+        rig.check().await;
     }
 }
 
@@ -265,7 +265,7 @@ async fn an_answer_counts_even_if_the_origin_refused_the_body() {
     // Linux keeps what has arrived readable after a reset.
     let got = rig.fetch(request("POST", &server, body)).collect().await.unwrap();
     assert_eq!((got.status, &got.bytes[..]), (413, &b"no"[..]));
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -293,7 +293,7 @@ async fn upload_and_download_go_on_at_the_same_time() {
     feed.finish(Ending::default());
     assert!(reply.next().await.is_none());
     drop(reply);
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -309,7 +309,7 @@ async fn an_origin_that_takes_no_body_runs_into_the_limit() {
     request.timeouts.between_bytes = Some(SHORT);
     let error = rig.failure(request).await;
     assert_eq!(error.code(), Code::IoTimeout, "{error}");
-    rig.check();
+    rig.check().await;
 }
 
 #[tokio::test]
@@ -326,5 +326,5 @@ async fn waiting_for_the_source_is_no_fault_of_the_origin() {
     feed.finish(Ending::default());
     assert_eq!(reply.collect().await.unwrap().bytes, b"done");
     assert_eq!(kept.lock().unwrap()[0].1, b"abc");
-    rig.check();
+    rig.check().await;
 }
