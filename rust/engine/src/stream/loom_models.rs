@@ -224,6 +224,28 @@ fn a_join_that_both_sides_wait_for_is_made_and_found() {
 }
 
 #[test]
+fn a_join_waits_for_room_for_its_frame_and_not_for_all_that_is_pending() {
+    const SIZE: usize = 40_000;
+    model(3, || {
+        let pool = pool(1);
+        let (feed, stream) = pair(&pool, NARROW, &Framing::Fixed { size: SIZE });
+        let bytes = vec![0; 3 * SIZE];
+        let (first, second) = bytes.split_at(REGION / 4);
+        let [first, second, held, rest] = quarters(&pool, [first, second, b"-", b"-"]);
+        for slice in [first, second] {
+            feed.push_raw(slice).unwrap();
+        }
+        feed.finish(Ending::default());
+        // Comes back between the refusal and the wait, too: room for one frame, and not for the two that are pending.
+        let other = thread::spawn(move || drop(rest));
+        let (frames, end) = drain(&stream);
+        assert_eq!((frames.iter().map(Vec::len).collect::<Vec<_>>(), end), (vec![SIZE; 3], None));
+        other.join().unwrap();
+        drop(held);
+    });
+}
+
+#[test]
 fn a_failure_reaches_a_consumer_that_waits_for_the_pool() {
     model(3, || {
         let pool = pool(1);
