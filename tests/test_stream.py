@@ -263,6 +263,24 @@ async def test_closing_the_engine_is_no_clean_end() -> None:
     pipe.close()
 
 
+async def test_a_closed_engine_refuses_new_work_and_opens_nothing() -> None:
+    """The fixtures check the second half: an engine that no longer closes anything must not open it."""
+    engine = penstock.Engine(memory="1MiB")
+    await engine.aclose()
+    for start in (
+        lambda: engine.get("http://127.0.0.1:1/"),
+        lambda: engine.request("PUT", "http://127.0.0.1:1/", body=nothing()),
+        lambda: penstock.open_file("/dev/null", engine=engine),
+    ):
+        with pytest.raises(penstock.StateError) as caught:
+            start()
+        assert caught.value.name == "ENGINE_CLOSED"
+
+
+async def nothing() -> AsyncIterator[bytes]:
+    yield b""
+
+
 async def test_frames_outlive_their_engine() -> None:
     async with penstock.Engine(memory="1MiB") as engine:
         pipe = Pipe(engine)

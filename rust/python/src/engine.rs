@@ -1,7 +1,7 @@
 //! `Engine`: threads, pool and origins, as one Python object.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
@@ -34,6 +34,8 @@ pub(crate) struct Engine {
     origins: Vec<Arc<Origins>>,
     /// Ports of the loops that this engine was used on; the latest first.
     ports: Mutex<Vec<Py<LoopPort>>>,
+    /// Set before the ports are let go of: one that was taken after that would never be.
+    closed: AtomicBool,
     requests: AtomicU64,
 }
 
@@ -59,6 +61,9 @@ impl Engine {
                 py,
                 &Code::PoolDead.error("this engine was made before a fork; make one in the child"),
             ));
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(exception(py, &Code::EngineClosed.error("the engine has been closed")));
         }
         if self.pool.state() == PoolState::Full {
             return Err(exception(
@@ -145,6 +150,7 @@ impl Engine {
             threads,
             origins,
             ports: Mutex::new(Vec::new()),
+            closed: AtomicBool::new(false),
             requests: AtomicU64::new(0),
         })
     }
@@ -247,6 +253,8 @@ impl Engine {
 
     /// Tells the threads to drop everything. Idempotent, does not wait.
     fn stop(&self) {
+        // Relaxed: to close an engine while another thread begins to use it is the caller's race.
+        self.closed.store(true, Ordering::Relaxed);
         if !self.pool.dead() {
             for origins in &self.origins {
                 origins.close();
