@@ -2,9 +2,11 @@
 
 import asyncio
 import gc
+import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,23 @@ def _forget(request: pytest.FixtureRequest) -> None:
     # pytest keeps what fixtures gave until the whole test is over.
     request.node.funcargs.clear()
     gc.collect()
+
+
+@pytest.fixture(autouse=True)
+def logs_keep_the_text_of_errors_alone() -> Iterator[None]:
+    """pytest keeps log records; one with a traceback would keep its frames alive, and they the engine."""
+    make = logging.getLogRecordFactory()
+
+    def record(*args: Any, **named: Any) -> logging.LogRecord:
+        record = make(*args, **named)
+        if record.exc_info:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+            record.exc_info = None
+        return record
+
+    logging.setLogRecordFactory(record)
+    yield
+    logging.setLogRecordFactory(make)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiohttp import web
+from aiohttp import web, web_app
 from aiohttp.typedefs import Handler
 
 import penstock
@@ -48,7 +48,8 @@ class Serving:
         return served
 
     async def app(self, app: web.Application, *, server: dict[str, Any] | None = None) -> Served:
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, **(server or {}))
+        options = {"access_log": None, "shutdown_timeout": 0.2, **(server or {})}
+        runner = web.AppRunner(app, **options)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         self._served.append(Served(runner.addresses[0][1], runner))
@@ -57,3 +58,5 @@ class Serving:
     async def close(self) -> None:
         for served in self._served:
             await served.runner.cleanup()
+        # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.
+        web_app._cached_build_middleware.cache_clear()
