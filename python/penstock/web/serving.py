@@ -25,6 +25,10 @@ _access_log: Final = logging.getLogger("penstock.access")
 # For handlers that have been cut off to end, and for the application's own cleanup.
 _GRACE_SECONDS: Final = 5.0
 
+# How long after the deadline aiohttp may give up waiting. At the same moment it would end its wait for a handler
+# that is just ending, which then fails on that with a traceback. Arbitrary, within the grace.
+_SLACK_SECONDS: Final = 1.0
+
 
 async def serve(
     app: web.Application,
@@ -53,7 +57,7 @@ async def serve(
         access_log=_access_log if access_log else None,
         access_log_class=AccessLogger,
         auto_decompress=decode_requests,
-        shutdown_timeout=drain,
+        shutdown_timeout=drain + _SLACK_SECONDS,
     )
     async with _stop_signal() as stop:
         await runner.setup()
