@@ -54,14 +54,28 @@ _GATEWAY_OPTIONS: Final = frozenset(
 )
 
 
-def _listen(text: str) -> tuple[str, int] | str:
-    if text.startswith("unix:") and text != "unix:":
-        return text.removeprefix("unix:")
+def _host_and_port(text: str) -> tuple[str, int] | None:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
-        raise click.BadParameter(f"{text!r} is neither HOST:PORT, with a port up to 65535, nor unix:PATH")
+        return None
     return host, int(port)
+
+
+def _listen(text: str) -> tuple[str, int] | str:
+    if text.startswith("unix:") and text != "unix:":
+        return text.removeprefix("unix:")
+    address = _host_and_port(text)
+    if address is None:
+        raise click.BadParameter(f"{text!r} is neither HOST:PORT, with a port up to 65535, nor unix:PATH")
+    return address
+
+
+def _listen_for_browsers(text: str) -> tuple[str, int]:
+    address = _host_and_port(text)
+    if address is None:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT, with a port up to 65535")
+    return address
 
 
 def _seconds(text: str | float) -> float | None:
@@ -88,14 +102,17 @@ def _timeout_options(command: _Command) -> _Command:
     return command
 
 
-_listen_option: Final = click.option(
-    "--listen",
-    type=_listen,
-    default="127.0.0.1:8080",
-    show_default=True,
-    metavar="HOST:PORT",
-    help="Address to serve on, or unix:PATH. Port 0 takes a free one.",
-)
+def _listen_option(read: Callable[[str], object], help_text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        "--listen",
+        type=read,
+        default="127.0.0.1:8080",
+        show_default=True,
+        metavar="HOST:PORT",
+        help=help_text,
+    )
+
+
 _uvloop_option: Final = click.option(
     "--uvloop/--no-uvloop",
     default=None,
@@ -114,7 +131,7 @@ def main() -> None:
 @click.option(
     "--origin", metavar="URL", help="Relay every request to this origin, such as http://10.0.0.5:8080."
 )
-@_listen_option
+@_listen_option(_listen, "Address to serve on, or unix:PATH. Port 0 takes a free one.")
 @click.option(
     "--drain",
     type=click.FloatRange(0, 86400),
@@ -214,14 +231,12 @@ def serve(
 
 
 @main.command()
-@_listen_option
+@_listen_option(_listen_for_browsers, "Address to serve on. Port 0 takes a free one.")
 @_uvloop_option
-def demo(listen: tuple[str, int] | str, uvloop: bool | None) -> None:
+def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
     """Show penstock at work: live video and a token stream through the gateway, in a browser."""
     from .demo import run  # noqa: PLC0415 (its media and pages are of no use to the other commands)
 
-    if isinstance(listen, str):
-        raise click.BadParameter("a browser cannot open a Unix socket", param_hint="--listen")
     host, port = listen
     _run(run(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), uvloop)
 

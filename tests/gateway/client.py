@@ -46,7 +46,11 @@ class RawClient:
         connection.setblocking(False)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+        except OSError:
+            connection.close()
+            raise
         # A limit of one byte over a line: nothing is read ahead of what a test asks for, but for one read.
         return cls(*await asyncio.open_connection(sock=connection, limit=64 * 1024))
 

@@ -1,0 +1,272 @@
+"""The `penstock` command as a process of its own: what it serves, how it ends, and what it says of wrong arguments."""
+
+import asyncio
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.client import RawClient, answer
+from penstock.testing import Peer, ScriptedOrigin, respond
+
+COMMAND = (sys.executable, "-m", "penstock")
+LISTENING = re.compile(r"listening on (\S+)")
+OK = answer("Content-Length: 2", body=b"ok")
+
+
+class Running:
+    """`penstock serve`, until the block ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.url = ""
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    async def wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """The next line of the log that has `pattern`."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            async for raw in self.process.stderr:
+                self.lines.append(raw.decode().rstrip())
+                if found := pattern.search(self.lines[-1]):
+                    return found
+        raise AssertionError(f"no line has {pattern.pattern!r}: {self.lines}")
+
+    async def ended(self) -> int:
+        """The exit status, once the process has ended; its log is in `lines` then."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            self.lines += (await self.process.stderr.read()).decode().splitlines()
+            return await self.process.wait()
+
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+
+@asynccontextmanager
+async def serve(*arguments: str, directory: Path | None = None) -> AsyncIterator[Running]:
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "serve", "--listen", "127.0.0.1:0", *arguments),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=directory,
+    )
+    running = Running(process)
+    try:
+        running.url = (await running.wait_for(LISTENING))[1]
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await running.ended()
+
+
+def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=directory
+    )
+
+
+class Held:
+    """An origin that sends half of a body, and the rest when it is told to."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer("Content-Length: 8", body=b"half"))
+        await self.go_on.wait()
+        await peer.send(b"half")
+        await peer.request()
+
+
+async def asked(running: Running) -> RawClient:
+    """A client that has the first half."""
+    client = await RawClient.connect(running.port)
+    await client.get("/held")
+    assert (await client.head()).status == 200
+    assert await client.reader.readexactly(4) == b"half"
+    return client
+
+
+async def refused(running: Running) -> None:
+    """Nobody listens any more: what was in the listener's queue until then is no request."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                (await RawClient.connect(running.port)).abort()
+            except ConnectionRefusedError:
+                return
+
+
+@pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_a_request_finish_and_ends_with_0(number: signal.Signals, loop: str) -> None:
+    held = Held()
+    async with ScriptedOrigin(held) as origin, serve("--origin", origin.url, loop) as running:
+        client = await asked(running)
+        running.process.send_signal(number)
+        await running.wait_for(re.compile(rf"{number.name}: stopping, requests have 30 s to finish"))
+        await refused(running)
+        held.go_on.set()
+        assert await client.reader.readexactly(4) == b"half"
+        assert await client.rest() == b"", "the connection is closed behind it"
+        assert await running.ended() == 0
+        client.abort()
+    assert re.search(r'"GET /held HTTP/1.1" 200 \d+ [\d.]+$', running.log(), re.MULTILINE)
+    assert "Traceback" not in running.log()
+
+
+async def test_what_has_not_finished_by_the_deadline_is_cut_off() -> None:
+    async with (
+        ScriptedOrigin(Held()) as origin,
+        serve("--origin", origin.url, "--drain", "0.2") as running,
+    ):
+        client = await asked(running)
+        running.process.terminate()
+        assert await client.rest() == b"", "four bytes are missing"
+        assert await running.ended() == 0
+        client.abort()
+    assert "the time to finish is over: cutting off 1 connections" in running.log()
+    assert "Traceback" not in running.log()
+
+
+async def test_a_second_signal_ends_at_once() -> None:
+    async with ScriptedOrigin(Held()) as origin, serve("--origin", origin.url) as running:
+        client = await asked(running)
+        running.process.terminate()
+        await running.wait_for(re.compile("stopping"))
+        running.process.terminate()
+        assert await running.ended() == 128 + signal.SIGTERM
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await client.reader.readexactly(4)
+        client.abort()
+
+
+async def test_an_idle_process_ends_without_waiting() -> None:
+    async with ScriptedOrigin(respond(OK)) as origin, serve("--origin", origin.url) as running:
+        client = await RawClient.connect(running.port)
+        assert (await client.ask()).body == b"ok"
+        running.process.terminate()
+        assert await client.rest() == b""
+        assert await running.ended() == 0
+        client.abort()
+
+
+async def test_a_unix_socket_is_served(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.sock"
+    async with (
+        ScriptedOrigin(respond(OK)) as origin,
+        serve("--origin", origin.url, "--listen", f"unix:{path}") as running,
+    ):
+        assert running.url == f"unix:{path}"
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+            session.get("http://gateway/") as response,
+        ):
+            assert await response.read() == b"ok"
+
+
+@pytest.mark.parametrize("made", ["app", "make", "make_later"])
+async def test_an_application_is_served(tmp_path: Path, made: str) -> None:
+    async with ScriptedOrigin(respond(OK)) as origin:
+        (tmp_path / "mine.py").write_text(
+            f"""
+from aiohttp import web
+import penstock.web
+
+def make():
+    app = web.Application()
+    app.router.add_get("/only", penstock.web.Gateway({origin.url!r}).relay)
+    return app
+
+async def make_later():
+    return make()
+
+app = make()
+"""
+        )
+        async with serve(f"mine:{made}", "--no-access-log", directory=tmp_path) as running:
+            client = await RawClient.connect(running.port)
+            assert (await client.ask("/only")).body == b"ok"
+            assert (await client.ask("/other")).head.status == 404
+            running.process.terminate()
+            assert await running.ended() == 0
+            client.abort()
+    assert "HTTP/1.1" not in running.log()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "give either --origin URL or MODULE:APP"),
+        (("mine:app", "--origin", "http://o"), "give either --origin URL or MODULE:APP"),
+        (("--origin", "o:80"), "'o:80' is no origin"),
+        (("--origin", "http://o/?q"), "it can have a host, a port and a path"),
+        (("--origin", "http://o", "--listen", "8080"), "'8080' is neither HOST:PORT"),
+        (("--origin", "http://o", "--listen", "h:65536"), "with a port up to 65535"),
+        (("--origin", "http://o", "--listen", "unix:"), "nor unix:PATH"),
+        (("--origin", "http://o", "--memory", "much"), "'much' is no size"),
+        (("--origin", "http://o", "--memory", "1KiB"), "Pool.memory = '1KiB': must be from 262144"),
+        (("--origin", "http://o", "--connect-timeout", "soon"), "neither a number of seconds nor 'none'"),
+        (("--origin", "http://o", "--total-timeout", "-1"), "must be seconds above 0"),
+        (("--origin", "http://o", "--threads", "0"), "0 is not in the range"),
+        (("mine", "--drain", "1"), "'mine' is not MODULE:APP"),
+        (("mine:app", "--memory", "1MiB", "--threads", "2"), "--memory, --threads: only with --origin"),
+        (("no_such_module:app",), "there is no module 'no_such_module' here or on the path"),
+        (("json:app",), "module 'json' has no 'app'"),
+        (("json:decoder",), "json:decoder is a module, and gives no aiohttp.web.Application"),
+        (("--verbose",), "No such option '--verbose'"),
+    ],
+)
+def test_wrong_arguments_end_with_2_and_one_sentence(arguments: tuple[str, ...], says: str) -> None:
+    result = run("serve", *arguments)
+    assert result.returncode == 2
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_address_that_is_taken_ends_with_1() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("serve", "--origin", "http://127.0.0.1:1", "--listen", listen)
+    assert result.returncode == 1
+    assert "address already in use" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [(), ("serve",), ("demo",)])
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_each_command_has_help(arguments: tuple[str, ...], flag: str) -> None:
+    result = run(*arguments, flag)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("Usage: ")
+    for word in {(): ("serve", "demo", "--version"), ("serve",): ("--origin", "unix:PATH", "--drain")}.get(
+        arguments, ("--listen",)
+    ):
+        assert word in result.stdout
+
+
+def test_help_offers_only_what_is_accepted() -> None:
+    """A browser cannot open a Unix socket, so the demo has none to offer."""
+    assert "unix:PATH" not in run("demo", "--help").stdout
+    result = run("demo", "--listen", "unix:/tmp/demo.sock")
+    assert result.returncode == 2
+    assert "'unix:/tmp/demo.sock' is not HOST:PORT" in result.stderr
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    import penstock
+
+    assert run("--version").stdout == f"penstock, version {penstock.__version__}\n"
