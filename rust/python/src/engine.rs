@@ -275,6 +275,11 @@ impl Engine {
         self.stop();
         self.join(py);
         let ports = std::mem::take(&mut *lock(&self.ports));
+        if self.pool.dead() {
+            // A forked child shares eventfd and epoll instance with its parent: to take its reader out here would
+            // take it out there.
+            return Ok(());
+        }
         for port in ports {
             LoopPort::leave(port.bind(py))?;
         }
