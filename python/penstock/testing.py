@@ -89,10 +89,11 @@ class Peer:
         self.body_received = 0
         """Bytes of request bodies that `read` and `read_body` have read, without the framing."""
         self.sent = 0
-        """Bytes that the kernel has taken."""
+        """Bytes that the kernel has taken; over TLS those that were encrypted."""
         # Nothing waits in user space: `sent` is what the kernel took, and `send` waits as a blocking write
-        # would.
-        writer.transport.set_write_buffer_limits(high=0)
+        # would. TLS transports pause at their limit, others above it: with 0 they pause for no byte at all.
+        tls = writer.get_extra_info("ssl_object") is not None
+        writer.transport.set_write_buffer_limits(high=1 if tls else 0, low=0)
 
     @property
     def left(self) -> bool:
