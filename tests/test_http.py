@@ -163,6 +163,21 @@ async def test_a_consumer_that_never_reads_stops_the_origin(engine, origins) -> 
         assert engine.stats().pool.live_bytes <= 1024 * 1024
 
 
+async def test_a_body_passes_a_pool_whose_only_region_is_cut_small(origins) -> None:
+    """A pool of one region, cut for the head's slab, which the consumer holds while it awaits the next frame."""
+    content = os.urandom(1_000_000)
+    origin = await origins(fixed(content))
+    received = bytearray()
+    async with penstock.Engine(memory="256KiB") as engine:
+        async with engine.get(origin.url) as response:
+            first = await anext(response)
+            received += first
+            async for frame in response:
+                received += frame
+        assert received == content
+        del first, frame
+
+
 async def test_cancelling_the_wait_for_the_head_cancels_the_request(engine, origins) -> None:
     arrived = asyncio.Event()
 

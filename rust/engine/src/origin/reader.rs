@@ -170,7 +170,7 @@ impl<'a> Reader<'a> {
         purpose: Purpose,
     ) -> Poll<Result<Read>> {
         if self.writer.is_none() {
-            self.writer = Some(ready!(self.pool.poll_room(context, size, purpose))?);
+            self.writer = Some(ready!(self.pool.poll_some(context, size, purpose))?);
         }
         let writer = self.writer.as_mut().expect("taken above");
         let offered = if self.reserved > 0 { self.reserved } else { writer.remaining().min(most) };

@@ -181,8 +181,7 @@ impl Pool {
                 shared.budget()
             )));
         }
-        let reserve = if purpose == Purpose::Bulk { shared.config.reserve } else { 0 };
-        let limit = shared.budget().saturating_sub(reserve);
+        let limit = self.limit(purpose);
         if !shared.counters.fits(bytes, limit) {
             return Err(shared.refuse(size));
         }
@@ -245,6 +244,37 @@ impl Pool {
             Err(error) if error.code() == Code::PoolFull => Poll::Pending,
             other => Poll::Ready(other),
         }
+    }
+
+    /// As [`Pool::poll_room`], for a read, which can do with less than `size`: where the budget has room for it and no
+    /// region is free to be cut, the largest slab below that there is. To wait for a region could be to wait for ever
+    /// beside free memory, where whoever holds a small slab of each does not let go.
+    pub fn poll_some(
+        &self,
+        context: &mut Context<'_>,
+        size: usize,
+        purpose: Purpose,
+    ) -> Poll<Result<Writer>> {
+        let full = |result: &Result<Writer>| matches!(result, Err(error) if error.code() == Code::PoolFull);
+        let whole = self.writer(size, purpose);
+        let limit = self.limit(purpose);
+        if !full(&whole) || !self.shared.counters.fits(size, limit) {
+            return if full(&whole) { self.poll_room(context, size, purpose) } else { Poll::Ready(whole) };
+        }
+        let smaller = CLASSES.into_iter().rev().filter(|&class| class < size);
+        for class in smaller {
+            let part = self.writer(class, purpose);
+            if !full(&part) {
+                return Poll::Ready(part);
+            }
+        }
+        self.poll_room(context, CLASSES[0].min(size), purpose)
+    }
+
+    /// Bytes that may be live with what is taken for `purpose`.
+    fn limit(&self, purpose: Purpose) -> usize {
+        let reserve = if purpose == Purpose::Bulk { self.shared.config.reserve } else { 0 };
+        self.shared.budget().saturating_sub(reserve)
     }
 
     /// Whether new work may start. Falls back from `Full` and `Pressed` only below the threshold less hysteresis.

@@ -158,6 +158,39 @@ fn a_small_request_gets_a_larger_slab_where_no_region_can_be_cut() {
 }
 
 #[test]
+fn a_read_takes_a_smaller_slab_where_no_region_can_be_cut() {
+    let pool = pool(BUDGET);
+    // One slab of 4 KiB is held in every region.
+    let mut all: Vec<_> = fill(&pool, CLASSES[0]).iter_mut().map(|writer| writer.commit(1)).collect();
+    all.sort_by_key(|slice| slice.as_ptr());
+    let held: Vec<_> = all.chunks(REGION / CLASSES[0]).map(|region| region[0].clone()).collect();
+    drop(all);
+    assert_eq!(pool.stats().live_bytes, held.len() * CLASSES[0]);
+    let (_, waker) = Woken::pair();
+    let mut context = Context::from_waker(&waker);
+    let mut some = |size| match pool.poll_some(&mut context, size, Purpose::Bulk) {
+        Poll::Ready(writer) => writer.unwrap().capacity(),
+        Poll::Pending => panic!("waits beside free memory"),
+    };
+    assert_eq!(some(REGION), CLASSES[0]);
+    drop(held);
+    assert_eq!(some(REGION), REGION, "the whole of it where a region is free");
+}
+
+#[test]
+fn a_read_waits_for_all_it_wants_where_the_budget_is_spent() {
+    let pool = pool(REGION);
+    let mut held = fill(&pool, 64 * 1024);
+    held.pop();
+    let (woken, waker) = Woken::pair();
+    let mut context = Context::from_waker(&waker);
+    assert!(pool.poll_some(&mut context, REGION, Purpose::Bulk).is_pending());
+    held.clear();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert!(pool.poll_some(&mut context, REGION, Purpose::Bulk).is_ready());
+}
+
+#[test]
 fn a_larger_slab_that_the_reserve_forbids_wakes_nobody() {
     // Bulk may have one page more than is held.
     let pool = Pool::new(PoolConfig { reserve: 60 * 1024, ..config(REGION) }).unwrap();

@@ -66,7 +66,7 @@ impl Intake {
         if self.reserved == 0 && !self.writer.as_mut().is_some_and(pays) {
             self.writer = None;
             let (size, pool) = (self.size.next(None).min(self.feed.credit()), &self.pool);
-            self.writer = Some(poll_fn(|context| pool.poll_room(context, size, Purpose::Bulk)).await?);
+            self.writer = Some(poll_fn(|context| pool.poll_some(context, size, Purpose::Bulk)).await?);
         }
         Ok(())
     }
