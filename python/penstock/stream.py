@@ -130,9 +130,9 @@ class Response(FrameStream):
     url: str
     method: str
     # Set by whoever awaits the head; a cached_property takes a lock on Python 3.11, which costs 2 µs.
-    _line: tuple[int, bytes, int] | None = None
+    _line: tuple[int, str, int] | None = None
 
-    def _status_line(self) -> tuple[int, bytes, int]:
+    def _status_line(self) -> tuple[int, str, int]:
         if self._line is None:
             message = "the response has no head yet: await it, or enter it with 'async with'"
             raise AttributeError(message)
@@ -159,7 +159,7 @@ class Response(FrameStream):
     @property
     def reason(self) -> str:
         """The reason phrase as the origin sent it; it means nothing."""
-        return self._status_line()[1].decode("latin-1")
+        return self._status_line()[1]
 
     @property
     def version(self) -> tuple[int, int]:

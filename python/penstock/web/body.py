@@ -87,7 +87,15 @@ class _Direct:
     def __init__(self, writer: AbstractStreamWriter, transport: asyncio.Transport) -> None:
         self._writer = writer
         self._transport = transport
-        self._head = _held_head(writer)
+        # The head that the writer would send with the first piece of the body; sent at once if it cannot be had.
+        self._head: bytes | None = None
+        head = getattr(writer, "_headers_buf", None)
+        if isinstance(head, bytes) and hasattr(writer, "_headers_written"):
+            writer._headers_buf = None  # type: ignore[attr-defined] # noqa: SLF001
+            writer._headers_written = True  # noqa: SLF001
+            self._head = head
+        else:
+            writer.send_headers()
         self._chunked = getattr(writer, "chunked", False)
 
     async def send(self, frames: list[Frame]) -> None:
@@ -114,14 +122,3 @@ class _Direct:
             transport.writelines(pieces)
         del pieces, frames
         await writer.drain()
-
-
-def _held_head(writer: AbstractStreamWriter) -> bytes | None:
-    """The head that `writer` would send with the first piece of the body; sent at once if it cannot be had."""
-    head = getattr(writer, "_headers_buf", None)
-    if isinstance(head, bytes) and hasattr(writer, "_headers_written"):
-        writer._headers_buf = None  # type: ignore[attr-defined] # noqa: SLF001
-        writer._headers_written = True  # noqa: SLF001
-        return head
-    writer.send_headers()
-    return None

@@ -134,21 +134,36 @@ class Gateway:
         link.task = asyncio.current_task(link.loop)
         try:
             engine = self._engine or default_engine()
+            if decoded:
+                headers = _without_coding(headers)
             upstream = engine.fetch(
                 engine.endpoint(where.scheme, where.host, where.port, self._unix),
                 request.method,
                 target or raw_target(request, where.base, self._prefix),
-                self._fields(request, _without_coding(headers) if decoded else headers),
+                self._forwarding.request_fields(
+                    request.raw_headers,
+                    request.remote,
+                    request.scheme,
+                    request.host,
+                    request.version,
+                    None if headers is None else list(headers.items()),
+                ),
                 body=body,
                 length=length,
                 timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
             )
-            await upstream
-            response = self._head(upstream)
+            # `await upstream` would be two frames more to resume, and each property a call.
+            await upstream._head()  # noqa: SLF001
+            status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
+            fields = CIMultiDict(upstream._relay_headers(self._forwarding))  # noqa: SLF001 (the one caller)
+            content_type = fields.get(_CONTENT_TYPE)
+            cls = _Untyped if content_type is None else _Relayed
+            response = cls(status=status, reason=reason, headers=fields)
             writer = await response.prepare(request)
             assert writer is not None  # noqa: S101 (it is for a response that has ended)
-            frames = upstream.frames(self._events) if _is_event_stream(response.headers) else upstream
-            await copy_body(frames, writer, transport)
+            # Coded events cannot be told apart, and are none of the gateway's business.
+            events = _is_event_stream(content_type) and _CONTENT_ENCODING not in response.headers
+            await copy_body(upstream.frames(self._events) if events else upstream, writer, transport)
         except BaseException as error:
             left = link.lost or transport.is_closing()
             if upstream is not None:
@@ -175,21 +190,6 @@ class Gateway:
             if isinstance(body, Pieces):
                 body.stop()
 
-    def _fields(self, request: web.Request, headers: Mapping[str, str | None] | None) -> _native.Fields:
-        return self._forwarding.request_fields(
-            request.raw_headers,
-            request.remote,
-            request.scheme,
-            request.host,
-            request.version,
-            None if headers is None else list(headers.items()),
-        )
-
-    def _head(self, upstream: Response) -> web.StreamResponse:
-        fields = CIMultiDict(upstream._relay_headers(self._forwarding))  # noqa: SLF001 (the one caller)
-        cls = _Relayed if _CONTENT_TYPE in fields else _Untyped
-        return cls(status=upstream.status, reason=upstream.reason, headers=fields)
-
 
 class _Relayed(web.StreamResponse):
     """A response whose head waits for the first frames, which `copy_body` sends along, or for there being none."""
@@ -211,12 +211,8 @@ def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
     return error
 
 
-def _is_event_stream(headers: CIMultiDict[str]) -> bool:
-    content_type = headers.get(_CONTENT_TYPE)
-    if content_type is None or content_type[:17].lower() != "text/event-stream":
-        return False
-    # Coded events cannot be told apart, and are none of the gateway's business.
-    return _CONTENT_ENCODING not in headers
+def _is_event_stream(content_type: str | None) -> bool:
+    return content_type is not None and content_type[:17].lower() == "text/event-stream"
 
 
 def _without_coding(headers: Mapping[str, str | None] | None) -> Mapping[str, str | None]:

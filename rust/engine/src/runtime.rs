@@ -2,12 +2,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::runtime::Builder;
+use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
 use crate::sys::scheduling::{Policy, set_policy};
@@ -22,7 +22,7 @@ pub struct Threads {
 
 #[derive(Debug)]
 struct Thread {
-    handle: Handle,
+    inbox: Arc<Inbox>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     body: Mutex<Option<JoinHandle<()>>>,
 }
@@ -66,9 +66,13 @@ impl Threads {
         self.next.fetch_add(1, Ordering::Relaxed) % self.running.len()
     }
 
-    /// Runs `task` on thread `number`. After [`Threads::stop`] the task is dropped unrun.
-    pub fn spawn(&self, number: usize, task: impl Future<Output = ()> + Send + 'static) {
-        self.running[number].handle.spawn(task);
+    /// Runs on thread `number` what `start` makes there: memory of a task is then taken and given back by one thread.
+    /// After [`Threads::stop`] it is dropped unrun.
+    pub fn spawn<F>(&self, number: usize, start: impl FnOnce() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.running[number].inbox.put(Box::new(|| drop(tokio::spawn(start()))));
     }
 
     /// Tells all threads to drop their tasks and end. Idempotent, does not wait.
@@ -94,7 +98,8 @@ impl Thread {
     fn start(number: usize, refusals: mpsc::Sender<io::Error>) -> Result<Self> {
         let failed = |error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let handle = runtime.handle().clone();
+        let inbox = Arc::new(Inbox::default());
+        let tasks = Arc::clone(&inbox);
         let (stop, stopped) = oneshot::channel::<()>();
         let body = std::thread::Builder::new()
             .name(format!("penstock-engine-{number}"))
@@ -111,14 +116,76 @@ impl Thread {
                     tokio::select! {
                         // An error is the dropped sender, which is the signal.
                         _ = stopped => {}
+                        () = tasks.serve() => {}
                         () = tick() => {}
                     }
                 });
+                tasks.close();
                 // A resolver call on the blocking pool may hang for long; it holds nothing of ours.
                 runtime.shutdown_background();
             })
             .map_err(failed)?;
-        Ok(Self { handle, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+        Ok(Self { inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+    }
+}
+
+/// Starts a task, on the thread that is to run it.
+type Start = Box<dyn FnOnce() + Send>;
+
+/// What other threads have given a thread to run. Tokio's own way in makes a system call for each task; here it is one
+/// for all that come before the thread looks.
+#[derive(Debug, Default)]
+struct Inbox {
+    tasks: Mutex<Tasks>,
+    filled: Notify,
+}
+
+#[derive(Default)]
+struct Tasks {
+    waiting: Vec<Start>,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Tasks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tasks").field("waiting", &self.waiting.len()).field("closed", &self.closed).finish()
+    }
+}
+
+impl Inbox {
+    fn put(&self, start: Start) {
+        let mut tasks = lock(&self.tasks);
+        if tasks.closed {
+            drop(tasks);
+            return;
+        }
+        tasks.waiting.push(start);
+        // Where there was one already, the thread has been told and has not looked yet.
+        if tasks.waiting.len() == 1 {
+            drop(tasks);
+            self.filled.notify_one();
+        }
+    }
+
+    /// Starts what is put in. Never ends.
+    async fn serve(&self) {
+        loop {
+            self.filled.notified().await;
+            let waiting = std::mem::take(&mut lock(&self.tasks).waiting);
+            for start in waiting {
+                start();
+            }
+        }
+    }
+
+    /// Drops what is in it, and what will be put in.
+    fn close(&self) {
+        let waiting = {
+            let mut tasks = lock(&self.tasks);
+            tasks.closed = true;
+            std::mem::take(&mut tasks.waiting)
+        };
+        drop(waiting);
     }
 }
 
@@ -149,7 +216,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         for number in 0..2 {
             let sender = sender.clone();
-            threads.spawn(number, async move {
+            threads.spawn(number, || async move {
                 sender.send(std::thread::current().name().map(str::to_owned)).unwrap();
             });
             assert_eq!(receiver.recv().unwrap(), Some(format!("penstock-engine-{number}")));
@@ -164,7 +231,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         for number in 0..2 {
             let sender = sender.clone();
-            threads.spawn(number, async move {
+            threads.spawn(number, || async move {
                 sender.send(std::fs::read_to_string("/proc/thread-self/stat").unwrap()).unwrap();
             });
             let stat = receiver.recv().unwrap();
@@ -186,7 +253,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         for _ in 0..2 {
             let guard = Dropped(sender.clone());
-            threads.spawn(0, async move {
+            threads.spawn(0, || async move {
                 let _guard = guard;
                 std::future::pending::<()>().await;
             });

@@ -101,7 +101,8 @@ impl Engine {
         };
         self.requests.fetch_add(1, Ordering::Relaxed);
         let thread = self.threads.pick();
-        self.threads.spawn(thread, origin::fetch(Arc::clone(&self.origins[thread]), request, feed));
+        let origins = Arc::clone(&self.origins[thread]);
+        self.threads.spawn(thread, || origin::fetch(origins, request, feed));
         Ok(Source::new(stream, port))
     }
 
@@ -110,7 +111,7 @@ impl Engine {
         &self,
         py: Python<'_>,
         framing: &Bound<'_, Framing>,
-        read: impl FnOnce(source::Intake) -> R,
+        read: impl FnOnce(source::Intake) -> R + Send + 'static,
     ) -> PyResult<Source>
     where
         R: Future<Output = ()> + Send + 'static,
@@ -118,8 +119,8 @@ impl Engine {
         self.check(py)?;
         let port = self.port(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &framing.get().0, &self.meter);
-        self.threads
-            .spawn(self.threads.pick(), read(source::Intake::new(self.pool.clone(), self.reads, feed)));
+        let intake = source::Intake::new(self.pool.clone(), self.reads, feed);
+        self.threads.spawn(self.threads.pick(), || read(intake));
         Ok(Source::new(stream, port))
     }
 }
@@ -209,7 +210,7 @@ impl Engine {
         length: Option<u64>,
         framing: &Bound<'_, Framing>,
     ) -> PyResult<Source> {
-        self.begin(py, framing, |intake| source::read_file(path, offset, length, intake))
+        self.begin(py, framing, move |intake| source::read_file(path, offset, length, intake))
     }
 
     /// Takes over `descriptor`: it is closed with the stream.

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use penstock_engine::Code;
 use penstock_engine::pool::CopyReason;
-use penstock_engine::stream::Stream;
+use penstock_engine::stream::{ResponseHead, Stream};
+use penstock_engine::wire::Head;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
@@ -122,14 +123,13 @@ impl FrameStream {
     }
 
     /// Status, reason, minor version of HTTP, or `None` before the head.
-    fn _status(&self) -> Option<(u16, Vec<u8>, u8)> {
-        self.stream
-            .head()
-            .map(|head| (head.head.status, head.head.reason().to_vec(), head.head.minor_version))
+    fn _status(&self) -> Option<(u16, String, u8)> {
+        let reason = |head: &Head| head.reason().iter().map(|byte| char::from(*byte)).collect();
+        self.stream.head().map(|ResponseHead { head, .. }| (head.status, reason(head), head.minor_version))
     }
 
     fn _headers(&self) -> Vec<Field> {
-        let fields = |head: &penstock_engine::stream::ResponseHead| {
+        let fields = |head: &ResponseHead| {
             head.head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
         };
         self.stream.head().map(fields).unwrap_or_default()
