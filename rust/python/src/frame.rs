@@ -47,7 +47,7 @@ struct State {
     exports: usize,
 }
 
-#[pyclass(frozen, weakref, freelist = 256, module = "penstock._native")]
+#[pyclass(frozen, weakref, module = "penstock._native")]
 pub(crate) struct Frame {
     state: Mutex<State>,
     event: OnceLock<Box<Event>>,

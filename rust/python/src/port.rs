@@ -180,6 +180,8 @@ impl LoopPort {
 pub(crate) struct Slot {
     port: Py<LoopPort>,
     number: usize,
+    /// Whether there may be a future in this place: a look that spares ready frames the lock.
+    parked: AtomicBool,
     waker: Waker,
 }
 
@@ -193,7 +195,7 @@ impl Slot {
             })
         };
         let waker = Arc::new(SlotWaker { mailbox: Arc::clone(&port.get().mailbox), slot: number }).into();
-        Self { port, number, waker }
+        Self { port, number, parked: AtomicBool::new(false), waker }
     }
 
     /// What the engine wakes.
@@ -203,11 +205,19 @@ impl Slot {
 
     /// Whether somebody is waiting here already. A cancelled wait is none.
     pub(crate) fn is_waiting(&self, py: Python<'_>) -> PyResult<bool> {
+        // Acquire, with the Release of `wait`: whoever sees that somebody parked finds the future as well.
+        if !self.parked.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         let future = {
             let slots = lock(&self.port.get().slots);
             match &slots.futures[self.number] {
                 Some(future) => future.clone_ref(py),
-                None => return Ok(false),
+                None => {
+                    // Relaxed: under the lock that `wait` takes before it parks anew.
+                    self.parked.store(false, Ordering::Relaxed);
+                    return Ok(false);
+                }
             }
         };
         Ok(!future.bind(py).call_method0(intern!(py, "done"))?.is_truthy()?)
@@ -219,7 +229,12 @@ impl Slot {
         let future = port.create_future.bind(py).call0()?;
         // What `Future.__iter__` sets before it yields itself, so that the task accepts the future.
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
-        let previous = lock(&port.slots).futures[self.number].replace(future.clone().unbind());
+        let previous = {
+            let mut slots = lock(&port.slots);
+            // Release, with the Acquire of `is_waiting`.
+            self.parked.store(true, Ordering::Release);
+            slots.futures[self.number].replace(future.clone().unbind())
+        };
         drop(previous);
         Ok(future)
     }
