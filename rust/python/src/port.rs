@@ -211,14 +211,12 @@ impl Slot {
         }
         let future = {
             let slots = lock(&self.port.get().slots);
-            match &slots.futures[self.number] {
-                Some(future) => future.clone_ref(py),
-                None => {
-                    // Relaxed: under the lock that `wait` takes before it parks anew.
-                    self.parked.store(false, Ordering::Relaxed);
-                    return Ok(false);
-                }
-            }
+            let Some(future) = &slots.futures[self.number] else {
+                // Relaxed: under the lock that `wait` takes before it parks anew.
+                self.parked.store(false, Ordering::Relaxed);
+                return Ok(false);
+            };
+            future.clone_ref(py)
         };
         Ok(!future.bind(py).call_method0(intern!(py, "done"))?.is_truthy()?)
     }
