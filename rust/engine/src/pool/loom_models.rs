@@ -5,23 +5,13 @@ use std::future::poll_fn;
 use loom::future::block_on;
 use loom::thread;
 
+use super::testing::{config, model};
 use super::*;
 
 const QUARTER: usize = REGION / 4;
 
 fn pool(reserve: usize) -> Pool {
-    let pool = Pool::new(PoolConfig {
-        budget: REGION,
-        reserve,
-        pressed_percent: 75,
-        full_percent: 95,
-        hysteresis_percent: 10,
-        prefault: 0,
-        huge_pages: false,
-        lock: false,
-        caches: 2,
-    })
-    .unwrap();
+    let pool = Pool::new(PoolConfig { reserve, caches: 2, ..config(REGION) }).unwrap();
     // Makes the headers before there are threads: loom does not see the OnceLock that orders their making.
     pool.shared.header(0);
     pool
@@ -43,13 +33,6 @@ fn filled(pool: &Pool, size: usize, byte: u8) -> Slice {
 
 fn room(pool: &Pool, size: usize, purpose: Purpose) -> Writer {
     block_on(poll_fn(|context| pool.poll_room(context, size, purpose))).unwrap()
-}
-
-/// Runs the body in every order that takes a running thread's turn away at most `preemptions` times.
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
 }
 
 #[test]

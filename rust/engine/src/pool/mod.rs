@@ -257,12 +257,13 @@ impl Pool {
     ) -> Poll<Result<Writer>> {
         let full = |result: &Result<Writer>| matches!(result, Err(error) if error.code() == Code::PoolFull);
         let whole = self.writer(size, purpose);
-        let limit = self.limit(purpose);
-        if !full(&whole) || !self.shared.counters.fits(size, limit) {
-            return if full(&whole) { self.poll_room(context, size, purpose) } else { Poll::Ready(whole) };
+        if !full(&whole) {
+            return Poll::Ready(whole);
         }
-        let smaller = CLASSES.into_iter().rev().filter(|&class| class < size);
-        for class in smaller {
+        if !self.shared.counters.fits(size, self.limit(purpose)) {
+            return self.poll_room(context, size, purpose);
+        }
+        for class in CLASSES.into_iter().rev().filter(|&class| class < size) {
             let part = self.writer(class, purpose);
             if !full(&part) {
                 return Poll::Ready(part);
@@ -473,5 +474,7 @@ impl Drop for Shared {
 
 #[cfg(all(test, loom))]
 mod loom_models;
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -88,7 +88,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::pool::{Pool, REGION, tests::config};
+    use crate::pool::testing::config;
+    use crate::pool::{Pool, REGION};
 
     fn holders(signal: &Signal) -> usize {
         Plain::strong_count(&signal.0)

@@ -6,6 +6,10 @@ use super::*;
 
 mod stress;
 
+fn config(budget: usize) -> PoolConfig {
+    PoolConfig { caches: 4, ..super::testing::config(budget) }
+}
+
 struct Woken(PlainCount);
 
 impl Wake for Woken {
@@ -18,20 +22,6 @@ impl Woken {
     fn pair() -> (Plain<Self>, Waker) {
         let woken = Plain::new(Self(PlainCount::new(0)));
         (Plain::clone(&woken), Waker::from(woken))
-    }
-}
-
-pub(crate) fn config(budget: usize) -> PoolConfig {
-    PoolConfig {
-        budget,
-        reserve: 0,
-        pressed_percent: 75,
-        full_percent: 95,
-        hysteresis_percent: 10,
-        prefault: 0,
-        huge_pages: false,
-        lock: false,
-        caches: 4,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fields that end at this hop.
 
-use crate::wire::{HOP_BY_HOP, members};
+use crate::wire::{HOP_BY_HOP, is_one_of, members};
 
 /// What a relay keeps back besides the fields of a connection: the credentials and challenges of proxies are
 /// between this hop and the next one.
@@ -9,10 +9,6 @@ const BETWEEN_PROXIES: [&str; 3] = ["proxy-authenticate", "proxy-authentication-
 /// Whether a field of that name never crosses.
 pub(super) fn ends_here(name: &[u8]) -> bool {
     is_one_of(name, &HOP_BY_HOP) || is_one_of(name, &BETWEEN_PROXIES)
-}
-
-pub(super) fn is_one_of(name: &[u8], names: &[&str]) -> bool {
-    names.iter().any(|other| is(name, other))
 }
 
 pub(super) fn is(name: &[u8], other: &str) -> bool {

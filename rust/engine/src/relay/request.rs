@@ -2,9 +2,9 @@
 
 use super::Forwarding;
 use super::forwarded::element;
-use super::hop::{Nominated, ends_here, is, is_one_of};
+use super::hop::{Nominated, ends_here, is};
 use crate::error::Result;
-use crate::wire::Fields;
+use crate::wire::{Fields, is_one_of};
 
 /// The engine frames and addresses the message itself, and Expect has been met by whoever accepted the request.
 const OURS: [&str; 3] = ["content-length", "expect", "host"];

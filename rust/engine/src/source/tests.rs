@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::*;
 use crate::error::Code;
 use crate::framing::Framing;
-use crate::pool::{CopyReason, PoolConfig};
+use crate::pool::CopyReason;
+use crate::pool::testing::config;
 use crate::stream::{FlowConfig, Meter, Stream, channel};
 use crate::sys::scheduling::{Policy, set_policy};
 
@@ -14,18 +15,7 @@ const KIB: usize = 1024;
 const READS: ReadSizes = ReadSizes { least: 4 * KIB, unknown: 16 * KIB, known: 64 * KIB, most: 256 * KIB };
 
 fn pool() -> Pool {
-    Pool::new(PoolConfig {
-        budget: 32 * 1024 * KIB,
-        reserve: 0,
-        pressed_percent: 75,
-        full_percent: 95,
-        hysteresis_percent: 10,
-        prefault: 0,
-        huge_pages: false,
-        lock: false,
-        caches: 1,
-    })
-    .unwrap()
+    Pool::new(config(32 * 1024 * KIB)).unwrap()
 }
 
 fn start<R: Future<Output = ()> + Send + 'static>(

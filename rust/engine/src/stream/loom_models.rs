@@ -11,7 +11,8 @@ use loom::thread;
 use super::*;
 use crate::error::{Code, Result};
 use crate::framing::Framing;
-use crate::pool::{Pool, PoolConfig, Purpose, REGION, Slice};
+use crate::pool::testing::{config, model};
+use crate::pool::{Pool, Purpose, REGION, Slice};
 use crate::wire::{HeadLimits, parse_head};
 
 /// A window that one byte fills.
@@ -20,18 +21,7 @@ const NARROW: FlowConfig = FlowConfig { floor: 1, ceiling: 1 };
 const WIDE: FlowConfig = FlowConfig { floor: 1 << 16, ceiling: 1 << 16 };
 
 fn pool(regions: usize) -> Pool {
-    let pool = Pool::new(PoolConfig {
-        budget: regions * REGION,
-        reserve: 0,
-        pressed_percent: 75,
-        full_percent: 95,
-        hysteresis_percent: 10,
-        prefault: 0,
-        huge_pages: false,
-        lock: false,
-        caches: 1,
-    })
-    .unwrap();
+    let pool = Pool::new(config(regions * REGION)).unwrap();
     // Makes the headers before there are threads: loom does not see the OnceLock that orders their making.
     let whole: Vec<_> = (0..regions).map(|_| pool.writer(REGION, Purpose::Bulk).unwrap()).collect();
     drop(whole);
@@ -71,12 +61,6 @@ fn drain(stream: &Stream) -> (Vec<Vec<u8>>, Option<Code>) {
             None => return (frames, None),
         }
     }
-}
-
-fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(body);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::*;
 use crate::error::Code;
 use crate::framing::Framing;
-use crate::pool::{Pool, PoolConfig, Purpose, Slice};
+use crate::pool::testing::config;
+use crate::pool::{Pool, Purpose, Slice};
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -30,18 +31,7 @@ impl Count {
 const FLOW: FlowConfig = FlowConfig { floor: 1000, ceiling: 2000 };
 
 fn pool() -> Pool {
-    Pool::new(PoolConfig {
-        budget: 4 * crate::pool::REGION,
-        reserve: 0,
-        pressed_percent: 75,
-        full_percent: 95,
-        hysteresis_percent: 10,
-        prefault: 0,
-        huge_pages: false,
-        lock: false,
-        caches: 1,
-    })
-    .unwrap()
+    Pool::new(config(4 * crate::pool::REGION)).unwrap()
 }
 
 fn slice(pool: &Pool, bytes: &[u8]) -> Slice {

@@ -21,11 +21,15 @@ pub(crate) fn set_policy(policy: Policy) -> io::Result<()> {
     }
 }
 
+/// The policy of the calling thread, as sched(7) numbers it.
+pub(crate) fn policy() -> libc::c_int {
+    // SAFETY: no pointers are passed.
+    unsafe { libc::sched_getscheduler(0) }
+}
+
 /// Calls `work` with the policy that threads have by default. If that is refused, with the policy as it is.
 pub(crate) fn with_default<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: no pointers are passed.
-    let batch = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_BATCH;
-    let changed = batch && set_policy(Policy::Other).is_ok();
+    let changed = policy() == libc::SCHED_BATCH && set_policy(Policy::Other).is_ok();
     let result = work();
     if changed {
         // What was allowed when the thread began is allowed now.
@@ -37,11 +41,6 @@ pub(crate) fn with_default<T>(work: impl FnOnce() -> T) -> T {
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
     use super::*;
-
-    fn policy() -> libc::c_int {
-        // SAFETY: no pointers are passed.
-        unsafe { libc::sched_getscheduler(0) }
-    }
 
     #[test]
     fn only_the_calling_thread_changes() {

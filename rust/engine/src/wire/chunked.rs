@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use super::body::BodyLimits;
 use super::section::{self, Scanner, bare};
-use super::text::{is_text, quoted};
+use super::text::{is_one_of, is_text, quoted};
 use crate::error::{Code, Error, Result};
 
 /// Sixteen hexadecimal digits fill a `u64`, so that a size within this bound cannot overflow.
@@ -167,7 +167,7 @@ impl Chunked {
         self.section.truncate(end);
         for field in section::fields(section::TRAILER, &self.section, 0, self.scanner.fields())? {
             let (name, value) = (&self.section[field.name], &self.section[field.value]);
-            if FORBIDDEN_TRAILERS.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+            if is_one_of(name, &FORBIDDEN_TRAILERS) {
                 return Err(section::TRAILER.malformed(format!("the field {}", quoted(name))));
             }
             self.trailers.push((name.to_vec(), value.to_vec()));

@@ -20,7 +20,7 @@ pub use fields::Fields;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
-pub(crate) use text::{is_token, members};
+pub(crate) use text::{is_one_of, is_token, members};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

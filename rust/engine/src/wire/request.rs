@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::Deref;
 
 use super::fields::Fields;
-use super::text::{is_text, is_token, quoted};
+use super::text::{is_one_of, is_text, is_token, quoted};
 use crate::error::{Code, Error, Result};
 
 /// How the body of a request is delimited.
@@ -66,7 +66,7 @@ pub fn encode_request(
         if let Some(byte) = value.iter().find(|byte| !is_text(**byte)) {
             return Err(bad(format!("the header {} has a {} in its value", quoted(name), quoted(&[*byte]))));
         }
-        if HOP_BY_HOP.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes())) {
+        if is_one_of(name, &HOP_BY_HOP) {
             return Err(bad(format!(
                 "the header {} concerns the connection and cannot be set by the caller",
                 quoted(name)

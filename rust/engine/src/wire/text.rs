@@ -20,6 +20,11 @@ pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| is_token_byte(*byte))
 }
 
+/// Whether a field name is one of `names`, in whatever case.
+pub(crate) fn is_one_of(name: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+}
+
 /// What a line of text may hold (RFC 9110, section 5.5): visible characters, space, tab, and obs-text.
 pub(super) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)

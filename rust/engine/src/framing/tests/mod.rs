@@ -5,22 +5,12 @@ mod properties;
 mod reference;
 
 use super::*;
-use crate::pool::{Pool, PoolConfig, Purpose, REGION, Slice, Writer};
+use crate::pool::testing::config;
+use crate::pool::{Pool, Purpose, REGION, Slice, Writer};
 use reference::{End, Outcome};
 
 fn pool(regions: usize) -> Pool {
-    Pool::new(PoolConfig {
-        budget: regions * REGION,
-        reserve: 0,
-        pressed_percent: 75,
-        full_percent: 95,
-        hysteresis_percent: 10,
-        prefault: 0,
-        huge_pages: false,
-        lock: false,
-        caches: 1,
-    })
-    .unwrap()
+    Pool::new(config(regions * REGION)).unwrap()
 }
 
 thread_local! {
