@@ -169,6 +169,22 @@ fn whoever_waits_for_a_small_slab_takes_a_larger_one() {
 }
 
 #[test]
+fn whoever_can_do_with_less_is_woken_once_the_budget_has_room() {
+    for cache in [0, 1] {
+        model(3, move || {
+            let pool = pool(0);
+            // The region is never free to be cut, and the whole of what is wanted fits only when the last is back.
+            let _held = filled(&pool, QUARTER, 1);
+            let others = [2, 3, 4].map(|byte| filled(&pool, QUARTER, byte));
+            let thread = spawn(cache, move || drop(others));
+            let some = block_on(poll_fn(|context| pool.poll_some(context, 3 * QUARTER, Purpose::Bulk)));
+            assert_eq!(some.unwrap().capacity(), QUARTER);
+            thread.join().unwrap();
+        });
+    }
+}
+
+#[test]
 fn two_waiters_both_get_their_turn() {
     model(3, || {
         let pool = pool(0);

@@ -227,23 +227,7 @@ impl Pool {
         size: usize,
         purpose: Purpose,
     ) -> Poll<Result<Writer>> {
-        match self.writer(size, purpose) {
-            Err(error) if error.code() == Code::PoolFull => {}
-            other => return Poll::Ready(other),
-        }
-        {
-            let mut waiters = lock(&self.shared.waiters);
-            waiters.retain(|waker| !waker.will_wake(context.waker()));
-            waiters.push_back(context.waker().clone());
-            // Relaxed: ordered by what follows. Whoever gives back either locks what the second attempt below has
-            // found empty, or counts after `expect_return`, and then sees us waiting.
-            self.shared.waiting.store(waiters.len(), Ordering::Relaxed);
-        }
-        self.shared.counters.expect_return();
-        match self.writer(size, purpose) {
-            Err(error) if error.code() == Code::PoolFull => Poll::Pending,
-            other => Poll::Ready(other),
-        }
+        self.poll_until(context, || self.writer(size, purpose))
     }
 
     /// As [`Pool::poll_room`], for a read, which can do with less than `size`: where the budget has room for it and no
@@ -255,21 +239,38 @@ impl Pool {
         size: usize,
         purpose: Purpose,
     ) -> Poll<Result<Writer>> {
-        let full = |result: &Result<Writer>| matches!(result, Err(error) if error.code() == Code::PoolFull);
-        let whole = self.writer(size, purpose);
-        if !full(&whole) {
-            return Poll::Ready(whole);
-        }
-        if !self.shared.counters.fits(size, self.limit(purpose)) {
-            return self.poll_room(context, size, purpose);
-        }
-        for class in CLASSES.into_iter().rev().filter(|&class| class < size) {
-            let part = self.writer(class, purpose);
-            if !full(&part) {
-                return Poll::Ready(part);
+        self.poll_until(context, || {
+            let whole = self.writer(size, purpose);
+            if !is_full(&whole) || !self.shared.counters.fits(size, self.limit(purpose)) {
+                return whole;
             }
+            let smaller = CLASSES.into_iter().rev().filter(|&class| class < size);
+            smaller.map(|class| self.writer(class, purpose)).find(|part| !is_full(part)).unwrap_or(whole)
+        })
+    }
+
+    /// Ready with what `attempt` takes. It is made a second time once the caller is known to wait, and as it was the
+    /// first time: of what comes back between the two nobody tells the caller.
+    fn poll_until(
+        &self,
+        context: &mut Context<'_>,
+        attempt: impl Fn() -> Result<Writer>,
+    ) -> Poll<Result<Writer>> {
+        let first = attempt();
+        if !is_full(&first) {
+            return Poll::Ready(first);
         }
-        self.poll_room(context, CLASSES[0].min(size), purpose)
+        {
+            let mut waiters = lock(&self.shared.waiters);
+            waiters.retain(|waker| !waker.will_wake(context.waker()));
+            waiters.push_back(context.waker().clone());
+            // Relaxed: ordered by what follows. Whoever gives back either locks what the second attempt below has
+            // found empty, or counts after `expect_return`, and then sees us waiting.
+            self.shared.waiting.store(waiters.len(), Ordering::Relaxed);
+        }
+        self.shared.counters.expect_return();
+        let second = attempt();
+        if is_full(&second) { Poll::Pending } else { Poll::Ready(second) }
     }
 
     /// Bytes that may be live with what is taken for `purpose`.
@@ -461,6 +462,10 @@ impl Shared {
             waker.wake();
         }
     }
+}
+
+fn is_full(result: &Result<Writer>) -> bool {
+    matches!(result, Err(error) if error.code() == Code::PoolFull)
 }
 
 /// In `classes`: the region is the first of a run.
