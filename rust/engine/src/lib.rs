@@ -6,6 +6,8 @@
 pub mod error;
 pub mod framing;
 #[cfg(not(loom))]
+mod net;
+#[cfg(not(loom))]
 pub mod origin;
 pub mod pool;
 pub mod relay;

@@ -11,13 +11,12 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, sleep};
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::connection::{Connection, Transport};
 use super::endpoint::{Endpoint, Scheme};
 use super::limits::{Timeouts, within};
 use super::resolve::resolve;
-use super::socket::Socket;
 use super::tls::Tls;
 use crate::error::{Code, Result};
+use crate::net::{Connection, Socket, Transport};
 use crate::stream::Timings;
 
 /// After this long the next address is tried beside the ones before (RFC 8305, section 8).

@@ -6,12 +6,11 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::connection::Connection;
 use super::head::HeadReader;
 use super::limits::{OriginLimits, Timeouts};
-use super::reader::{Read, Reader};
 use super::upload::{Progress, Upload, alongside};
 use crate::error::{Code, Error, Result};
+use crate::net::{Connection, Peer, Read, Reader};
 use crate::pool::{Pool, Slice};
 use crate::stream::reading::{ReadSize, ReadSizes};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
@@ -59,7 +58,7 @@ pub(super) async fn exchange(
 ) -> std::result::Result<Done, Failure> {
     let progress = Progress::default();
     let started = Instant::now();
-    let mut reader = Reader::new(connection, terms.pool);
+    let mut reader = Reader::new(connection, Peer::Origin, terms.pool);
     let mut head = HeadReader::new(terms, started);
     let outcome = {
         let read = pin!(head.read(&mut reader, &progress));

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::connect;
-use super::connection::Connection;
 use super::exchange::{Done, Failure, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
@@ -15,6 +14,7 @@ use super::place::Lease;
 use super::request::{Request, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
+use crate::net::Connection;
 use crate::pool::PoolState;
 use crate::stream::{Ending, Feed, Timings};
 use crate::wire::encode_request;

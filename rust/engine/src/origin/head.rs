@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::exchange::Terms;
-use super::reader::{Read, Reader};
 use super::upload::Progress;
 use crate::error::{Code, Result};
+use crate::net::{Read, Reader};
 use crate::pool::Slice;
 use crate::wire::{Head, HeadScanner, parse_head};
 

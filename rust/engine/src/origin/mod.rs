@@ -9,29 +9,24 @@
 //!   fetch ─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
 //!     │
 //!     ├─ connect ─ resolve, tls
-//!     └─ exchange ─ head, upload, reader ─ connection ─ socket
+//!     └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
 //! ```
 
 mod connect;
-mod connection;
 mod endpoint;
 mod exchange;
-mod failure;
 mod fetch;
 mod head;
 mod limits;
 mod origins;
 mod payload;
 mod place;
-mod reader;
 mod request;
 mod resolve;
-mod socket;
 mod stats;
 mod sweep;
 mod tls;
 mod upload;
-mod watch;
 
 pub use endpoint::{Endpoint, Scheme};
 pub use fetch::fetch;

@@ -13,11 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::connection::Connection;
 use super::limits::{OriginLimits, within};
 use super::stats::{Counts, EndpointStats};
 use super::sweep;
 use crate::error::{Code, Error, Result};
+use crate::net::Connection;
 use crate::sync::{Arc, Mutex, lock};
 
 /// One endpoint's place in an engine thread.

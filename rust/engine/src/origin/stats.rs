@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::connection::Unrest;
+use crate::net::Unrest;
 
 /// Counts since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

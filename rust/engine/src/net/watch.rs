@@ -9,24 +9,24 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// Expires when a wait takes longer than its limit. The timer stays where it was set and is moved only when it
 /// fires too early: once per limit and not once per read.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     due: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Watch {
     /// From now on; `None` for ever.
-    pub(super) fn start(&mut self, limit: Option<Duration>) {
+    pub(crate) fn start(&mut self, limit: Option<Duration>) {
         self.due = limit.map(|limit| Instant::now() + limit);
     }
 
     /// Whether there is something to expire.
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.due.is_some()
     }
 
     /// Ready when the limit has passed since the last [`Watch::start`].
-    pub(super) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.due else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
         if due < timer.deadline() {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::connection::Connection;
-use super::failure::broken;
+use super::Peer;
 use super::watch::Watch;
 use crate::error::{Code, Result};
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
@@ -23,22 +23,23 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// What a read brought.
 #[derive(Debug)]
-pub(super) enum Read {
+pub(crate) enum Read {
     Bytes {
         slice: Slice,
         /// How many there was room for.
         offered: usize,
     },
-    /// The end of the connection; over TLS it is clean only if the origin said so.
+    /// The end of the connection; over TLS it is clean only if the other side said so.
     End { clean: bool },
     /// The socket had promised more than it had.
     Nothing,
 }
 
-/// Reads one response from a connection.
+/// Reads one message from a connection.
 #[derive(Debug)]
-pub(super) struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     connection: &'a Connection,
+    peer: Peer,
     pool: &'a Pool,
     writer: Option<Writer>,
     /// Bytes that frames still need in the memory that was taken for them alone.
@@ -48,9 +49,10 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(connection: &'a Connection, pool: &'a Pool) -> Self {
+    pub(crate) fn new(connection: &'a Connection, peer: Peer, pool: &'a Pool) -> Self {
         Self {
             connection,
+            peer,
             pool,
             writer: None,
             reserved: 0,
@@ -63,7 +65,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// `code` after that time.
-    pub(super) async fn readable(
+    pub(crate) async fn readable(
         &mut self,
         limit: Option<Duration>,
         code: Code,
@@ -72,7 +74,7 @@ impl<'a> Reader<'a> {
         let mut running = false;
         let mut waiting = false;
         poll_fn(|context| {
-            if self.connection.poll_readable(context).map_err(|error| broken(&error))?.is_ready() {
+            if self.connection.poll_readable(context).map_err(|error| self.peer.broken(&error))?.is_ready() {
                 return Poll::Ready(Ok(()));
             }
             if !std::mem::replace(&mut waiting, true) {
@@ -84,8 +86,7 @@ impl<'a> Reader<'a> {
                 self.limit.start(limit);
             }
             if running && self.limit.poll_expired(context).is_ready() {
-                let limit = limit.unwrap_or_default();
-                return Poll::Ready(Err(code.error(format!("the origin sent nothing for {limit:?}"))));
+                return Poll::Ready(Err(self.peer.silent(code, limit.unwrap_or_default())));
             }
             while self.writer.is_some() && self.linger.poll_expired(context).is_ready() {
                 self.free_unused();
@@ -98,7 +99,7 @@ impl<'a> Reader<'a> {
 
     /// The head has been read, and `remaining` bytes of body follow it, if that is known. What is left of the head's
     /// slab serves only a body that fits into it: to fill it first would cost every other body a short read.
-    pub(super) fn end_head(&mut self, remaining: Option<u64>) {
+    pub(crate) fn end_head(&mut self, remaining: Option<u64>) {
         self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
     }
 
@@ -110,7 +111,7 @@ impl<'a> Reader<'a> {
 
     /// Reads once behind `held`, the beginning of a head, and makes it one with what was read. A head that outgrows its
     /// slab moves to a larger one; no payload is in it yet.
-    pub(super) async fn read_on(&mut self, held: &mut Option<Slice>) -> Result<Read> {
+    pub(crate) async fn read_on(&mut self, held: &mut Option<Slice>) -> Result<Read> {
         if self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0) {
             let size = held.as_ref().map_or(CLASSES[0], |held| held.len() * 2);
             let mut writer = poll_fn(|context| self.pool.poll_room(context, size, Purpose::Control)).await?;
@@ -131,7 +132,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads once into a slab for about `size` bytes, and no more than `most` unless memory was reserved.
-    pub(super) async fn read(&mut self, size: usize, most: usize) -> Result<Read> {
+    pub(crate) async fn read(&mut self, size: usize, most: usize) -> Result<Read> {
         let size = size.min(most);
         self.prepare(size);
         poll_fn(|context| self.poll_read(context, size, most, Purpose::Bulk)).await
@@ -139,7 +140,7 @@ impl<'a> Reader<'a> {
 
     /// From now on, what the current frame of `feed` lacks goes into one piece of memory with its beginning, if the
     /// frame is worth that. `remaining` bytes are left of the body.
-    pub(super) async fn reserve(&mut self, feed: &Feed, remaining: usize) -> Result<()> {
+    pub(crate) async fn reserve(&mut self, feed: &Feed, remaining: usize) -> Result<()> {
         if self.reserved == 0 {
             self.reserved = reading::reserve(self.pool, feed, &mut self.writer, remaining).await?;
         }
@@ -180,7 +181,7 @@ impl<'a> Reader<'a> {
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Poll::Ready(Ok(Read::End { clean: false }));
             }
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(&error))),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(self.peer.broken(&error))),
             Poll::Pending => return Poll::Ready(Ok(Read::Nothing)),
         };
         if self.connection.is_tls() {

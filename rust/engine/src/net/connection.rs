@@ -16,20 +16,20 @@ use super::socket::Socket;
 use crate::sync::{Mutex, lock};
 
 #[derive(Debug)]
-pub(super) enum Transport {
+pub(crate) enum Transport {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
 }
 
 /// A connection, in use or idle.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     inner: Mutex<Inner>,
     tls: bool,
     /// When it was opened.
-    pub(super) opened: Instant,
+    pub(crate) opened: Instant,
     /// Requests that were sent on it.
-    pub(super) requests: u64,
+    pub(crate) requests: u64,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct Inner {
 
 /// What an idle connection did instead of keeping quiet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unrest {
+pub(crate) enum Unrest {
     /// It ended, well or not.
     Closed,
     /// It brought bytes that nobody asked for.
@@ -51,19 +51,19 @@ pub(super) enum Unrest {
 }
 
 impl Connection {
-    pub(super) fn new(transport: Transport) -> Self {
+    pub(crate) fn new(transport: Transport) -> Self {
         let tls = matches!(transport, Transport::Tls(_));
         let inner = Mutex::new(Inner { transport, plaintext: false, failure: None });
         Self { inner, tls, opened: Instant::now(), requests: 0 }
     }
 
     /// Whether what is read has been decrypted, and thereby copied.
-    pub(super) fn is_tls(&self) -> bool {
+    pub(crate) fn is_tls(&self) -> bool {
         self.tls
     }
 
     /// Ready when a read is worth taking memory for. It may still find nothing.
-    pub(super) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let inner = lock(&self.inner);
         if inner.plaintext || inner.failure.is_some() {
             return Poll::Ready(Ok(()));
@@ -72,12 +72,12 @@ impl Connection {
     }
 
     /// Reads into `memory`: 0 is the end. Over TLS as many records as are there and fit.
-    pub(super) fn poll_read(&self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_read(&self, context: &mut Context<'_>, memory: &mut [u8]) -> Poll<io::Result<usize>> {
         lock(&self.inner).poll_read(context, memory)
     }
 
     /// Writes what the socket takes of `parts`.
-    pub(super) fn poll_write(
+    pub(crate) fn poll_write(
         &self,
         context: &mut Context<'_>,
         parts: &[IoSlice<'_>],
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Ready when everything that was written is with the kernel.
-    pub(super) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut lock(&self.inner).transport {
             Transport::Plain(_) => Poll::Ready(Ok(())),
             Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
@@ -97,14 +97,14 @@ impl Connection {
     }
 
     /// Watches an idle connection: pending as long as it keeps quiet. Session tickets of TLS are taken in.
-    pub(super) fn poll_unrest(&self, context: &mut Context<'_>) -> Poll<Unrest> {
+    pub(crate) fn poll_unrest(&self, context: &mut Context<'_>) -> Poll<Unrest> {
         let read = ready!(lock(&self.inner).poll_read(context, &mut [0]));
         Poll::Ready(if matches!(read, Ok(1..)) { Unrest::Bytes } else { Unrest::Closed })
     }
 
     /// Asks the kernel, and not what the runtime last heard from it, whether the connection still keeps quiet: one
     /// system call, for requests that cannot be sent a second time.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         let peeked = lock(&self.inner).transport.socket().peek();
         // Over TLS bytes may be a session ticket.
         matches!(&peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)

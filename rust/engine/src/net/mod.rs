@@ -1,0 +1,19 @@
+//! Connections, to origins and from clients: bytes between a socket and memory that somebody else owns.
+//!
+//! Everything is polled on the engine thread that the socket is registered with. The invariants: nothing is read
+//! before there is something to read and memory for it; nothing that waits to be written is copied; every wait for
+//! the other side can have a limit.
+
+mod connection;
+mod failure;
+mod outbox;
+mod reader;
+mod socket;
+mod watch;
+
+pub(crate) use connection::{Connection, Transport, Unrest};
+pub(crate) use failure::Peer;
+pub(crate) use outbox::{Outbox, Piece, Stop};
+pub(crate) use reader::{Read, Reader};
+pub(crate) use socket::Socket;
+pub(crate) use watch::Watch;
