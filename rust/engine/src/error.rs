@@ -171,6 +171,15 @@ table! {
     0x509 Internal "INTERNAL" State Local false "A bug in penstock.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
+    0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
+    0x603 RequestHeadTooLarge "REQUEST_HEAD_TOO_LARGE" Protocol Client false "The request head exceeds its limit of bytes or fields.";
+    0x604 TargetTooLong "TARGET_TOO_LONG" Protocol Client false "The request line exceeds its limit.";
+    0x605 BadHost "BAD_HOST" Protocol Client false "The request names no host, several, or one that cannot be.";
+    0x606 BadRequestFraming "BAD_REQUEST_FRAMING" Protocol Client false "The fields of the request do not say where its body ends, or say it twice.";
+    0x607 UnsupportedCoding "UNSUPPORTED_CODING" Protocol Client false "The request's body has a transfer coding other than chunked.";
+    0x608 UnsupportedVersion "UNSUPPORTED_VERSION" Protocol Client false "The request is in a version of HTTP other than 1.0 and 1.1.";
+    0x609 UnsupportedMethod "UNSUPPORTED_METHOD" Protocol Client false "The method is not served here at all.";
+    0x60A ExpectationFailed "EXPECTATION_FAILED" Protocol Client false "The request expects something other than 100-continue.";
 }
 
 impl Code {

@@ -37,7 +37,7 @@ pub struct BodyLimits {
 /// `BAD_LENGTH`, `CONFLICTING_LENGTH`, `LENGTH_AND_CHUNKED`, `BAD_TRANSFER_ENCODING`, and `UNEXPECTED_UPGRADE` for
 /// 101, which is never asked for.
 pub fn body_of(head: &Head, method: &str) -> Result<Body> {
-    let length = content_length(head)?;
+    let length = content_length(head.get_all("content-length"))?;
     let chunked = transfer_encoding(head)?;
     if chunked && length.is_some() {
         return Err(Code::LengthAndChunked.error("both Content-Length and Transfer-Encoding are given"));
@@ -61,9 +61,9 @@ fn has_no_body(status: u16) -> bool {
 }
 
 /// The one length that all fields and their list members agree on (RFC 9112, section 6.3, item 5).
-fn content_length(head: &Head) -> Result<Option<u64>> {
+pub(super) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>> {
     let mut first: Option<&[u8]> = None;
-    for member in head.get_all("content-length").flat_map(members) {
+    for member in values.flat_map(members) {
         if member.is_empty() || !member.iter().all(u8::is_ascii_digit) {
             return Err(Code::BadLength.error(format!("Content-Length is {}", quoted(member))));
         }
@@ -112,15 +112,14 @@ fn transfer_encoding(head: &Head) -> Result<bool> {
 /// Whether the connection may carry another request once this response has ended where its framing says (RFC 9112,
 /// section 9.3). A body of [`Body::UntilClose`] never leaves one.
 pub fn keeps_alive(head: &Head) -> bool {
-    let option = |name: &str| {
-        head.get_all("connection")
-            .flat_map(members)
-            .any(|member| member.eq_ignore_ascii_case(name.as_bytes()))
-    };
-    if option("close") || announces_bytes_it_cannot_have(head) {
-        return false;
-    }
-    head.minor_version == 1 || option("keep-alive")
+    !announces_bytes_it_cannot_have(head) && persists(head.minor_version, || head.get_all("connection"))
+}
+
+/// What a message of that version says of its connection, by the values of its Connection fields.
+pub(super) fn persists<'a, V: Iterator<Item = &'a [u8]>>(minor_version: u8, values: impl Fn() -> V) -> bool {
+    let option =
+        |name: &str| values().flat_map(members).any(|member| member.eq_ignore_ascii_case(name.as_bytes()));
+    !option("close") && (minor_version == 1 || option("keep-alive"))
 }
 
 /// A 204 with a body by its own account: those bytes may still come, and would be taken for the next response.

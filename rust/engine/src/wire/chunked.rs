@@ -127,7 +127,9 @@ impl Chunked {
                 Err(bad(format!("a chunk size that begins with {}", quoted(&[byte]))))
             }
             (State::Size { size, .. } | State::Extension { size }, b'\r') => Ok(State::SizeLineFeed { size }),
-            (State::Size { .. } | State::Extension { .. }, b'\n') => Err(bare(byte, CHUNK_LINE)),
+            (State::Size { .. } | State::Extension { .. }, b'\n') => {
+                Err(bare(byte, Code::BareLineFeed, CHUNK_LINE))
+            }
             (State::Size { size, .. }, b';') => self.extension(size),
             (State::Size { .. }, _) => Err(bad(format!("{} in a chunk size", quoted(&[byte])))),
             (State::Extension { size }, _) if is_text(byte) => self.extension(size),
@@ -136,7 +138,7 @@ impl Chunked {
             }
             (State::SizeLineFeed { size: 0 }, b'\n') => Ok(State::Trailer),
             (State::SizeLineFeed { size }, b'\n') => Ok(State::Data { remaining: size }),
-            (State::SizeLineFeed { .. }, _) => Err(bare(b'\r', CHUNK_LINE)),
+            (State::SizeLineFeed { .. }, _) => Err(bare(b'\r', Code::BareLineFeed, CHUNK_LINE)),
             (State::DataReturn, b'\r') => Ok(State::DataLineFeed),
             (State::DataLineFeed, b'\n') => Ok(State::Size { digits: 0, size: 0 }),
             (State::DataReturn | State::DataLineFeed, _) => {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 as bytes: response heads, bodies and request heads, without a socket and without waiting.
+//! HTTP/1.1 as bytes: heads and bodies of requests and responses, without a socket and without waiting.
 //!
 //! `origin` feeds what it read and gets ranges of the same memory back; nothing here copies payload. Whatever two
 //! parsers could understand differently is refused with a code of the table instead of being repaired, because
@@ -10,6 +10,7 @@ mod chunked;
 mod decoder;
 mod fields;
 mod head;
+mod incoming;
 mod request;
 mod section;
 mod text;
@@ -18,6 +19,7 @@ pub use body::{Body, BodyLimits, body_of, keeps_alive};
 pub use decoder::Decoder;
 pub use fields::Fields;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
+pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
 pub(crate) use text::{is_one_of, is_token, members};

@@ -141,7 +141,7 @@ fn host<'a>(authority: &'a str, headers: &'a Fields) -> Result<&'a [u8]> {
 }
 
 /// `uri-host [ ":" port ]` with a host that is not empty (RFC 3986, section 3.2.2).
-fn is_host(value: &[u8]) -> bool {
+pub(super) fn is_host(value: &[u8]) -> bool {
     let (port, valid) = if let [b'[', rest @ ..] = value {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
         let address = &rest[..end];

@@ -17,6 +17,8 @@ pub(super) struct Kind {
     name: &'static str,
     malformed: Code,
     too_large: Code,
+    bare: Code,
+    folded: Code,
     /// Whether the first line is none of the fields.
     start_line: bool,
 }
@@ -25,6 +27,8 @@ pub(super) const HEAD: &Kind = &Kind {
     name: "response head",
     malformed: Code::BadHead,
     too_large: Code::HeadTooLarge,
+    bare: Code::BareLineFeed,
+    folded: Code::FoldedHeader,
     start_line: true,
 };
 
@@ -32,7 +36,18 @@ pub(super) const TRAILER: &Kind = &Kind {
     name: "trailer section",
     malformed: Code::BadTrailer,
     too_large: Code::BadTrailer,
+    bare: Code::BareLineFeed,
+    folded: Code::FoldedHeader,
     start_line: false,
+};
+
+pub(super) const REQUEST_HEAD: &Kind = &Kind {
+    name: "request head",
+    malformed: Code::BadRequestHead,
+    too_large: Code::RequestHeadTooLarge,
+    bare: Code::BadRequestHead,
+    folded: Code::BadRequestHead,
+    start_line: true,
 };
 
 impl Kind {
@@ -60,6 +75,16 @@ impl Scanner {
         Self { kind, max_bytes, max_fields, position: 0, line: 0, lines: 0 }
     }
 
+    /// Whether a byte has been looked at.
+    pub(super) fn has_begun(&self) -> bool {
+        self.position > 0
+    }
+
+    /// Whether the start line is over.
+    pub(super) fn has_started(&self) -> bool {
+        self.lines > 0
+    }
+
     /// Fields seen so far; all of them once the end has been found.
     pub(super) fn fields(&self) -> usize {
         self.lines.saturating_sub(usize::from(self.kind.start_line))
@@ -71,7 +96,9 @@ impl Scanner {
         let window = &buffer[..buffer.len().min(self.max_bytes)];
         while self.position < window.len() {
             if self.position == self.line && self.lines > 0 && matches!(window[self.line], b' ' | b'\t') {
-                return Err(Code::FoldedHeader
+                return Err(self
+                    .kind
+                    .folded
                     .error(format!("a line of the {} begins with whitespace", self.kind.name)));
             }
             let Some(offset) = memchr3(b'\r', b'\n', 0, &window[self.position..]) else {
@@ -87,7 +114,7 @@ impl Scanner {
                         return Ok(Some(end));
                     }
                 }
-                (byte, _) => return Err(bare(byte, self.kind.name)),
+                (byte, _) => return Err(bare(byte, self.kind.bare, self.kind.name)),
             }
         }
         if window.len() == self.max_bytes {
@@ -122,9 +149,9 @@ impl Scanner {
 }
 
 /// The error of a line that ends in `byte` alone.
-pub(super) fn bare(byte: u8, place: &str) -> Error {
+pub(super) fn bare(byte: u8, code: Code, place: &str) -> Error {
     let name = if byte == b'\n' { "LF without CR" } else { "CR without LF" };
-    Code::BareLineFeed.error(format!("{name} in the {place}"))
+    code.error(format!("{name} in the {place}"))
 }
 
 /// Where a field's name and value lie in the bytes of its section.

@@ -4,6 +4,7 @@ mod body;
 mod chunked;
 mod corpus;
 mod head;
+mod incoming;
 mod reference;
 mod request;
 mod splits;
