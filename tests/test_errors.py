@@ -4,6 +4,7 @@ import pytest
 
 import penstock
 from penstock import exceptions
+from penstock.web.problem import status_for
 
 BUILTINS = {
     "timeout": TimeoutError,
@@ -41,3 +42,14 @@ def test_codes_are_unique_ascending_and_explained() -> None:
 
 def test_io_timeout_is_0x102() -> None:
     assert next(row.number for row in penstock.error_codes() if row.name == "IO_TIMEOUT") == 0x102
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in penstock.error_codes() if row.source == "client"], ids=lambda row: row.name
+)
+def test_no_fault_of_the_client_is_answered_as_one_of_the_gateway_or_the_origin(
+    row: penstock.ErrorCode,
+) -> None:
+    status = status_for(exceptions.make_error(row.name, "something happened"))
+    # 501 and 505 say that this request is served by nobody here, whoever sends it again.
+    assert status in (400, 414, 417, 431, 501, 505)

@@ -37,11 +37,27 @@ _STATUS_BY_NAME: Final = {
     "OBJECT_TOO_LARGE": HTTPStatus.BAD_GATEWAY,
     "BAD_REQUEST": HTTPStatus.BAD_REQUEST,
     "UPLOAD_FAILED": HTTPStatus.BAD_REQUEST,
+    "CLIENT_GONE": HTTPStatus.BAD_REQUEST,
+    "BAD_REQUEST_HEAD": HTTPStatus.BAD_REQUEST,
+    "REQUEST_HEAD_TOO_LARGE": HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "TARGET_TOO_LONG": HTTPStatus.REQUEST_URI_TOO_LONG,
+    "BAD_HOST": HTTPStatus.BAD_REQUEST,
+    "BAD_REQUEST_FRAMING": HTTPStatus.BAD_REQUEST,
+    "UNSUPPORTED_CODING": HTTPStatus.NOT_IMPLEMENTED,
+    "UNSUPPORTED_VERSION": HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
+    "UNSUPPORTED_METHOD": HTTPStatus.NOT_IMPLEMENTED,
+    "EXPECTATION_FAILED": HTTPStatus.EXPECTATION_FAILED,
+    "BAD_REQUEST_BODY": HTTPStatus.BAD_REQUEST,
+    "REQUEST_TRUNCATED": HTTPStatus.BAD_REQUEST,
 }
 
 
 def status_for(error: PenstockError) -> HTTPStatus:
-    """The status that answers `error`: 502 to 504 for the origin's failures, 400 for the client's, or 500."""
+    """The status that answers `error`.
+
+    502 to 504 for the origin's failures; 400, 414, 417, 431, 501 or 505 for what the client sent (RFC 9110, section
+    15, and RFC 6585); else 500.
+    """
     row = _ROWS[error.name]
     return _STATUS_BY_NAME.get(row.name) or _STATUS_BY_KIND[row.kind]
 

@@ -180,6 +180,8 @@ table! {
     0x608 UnsupportedVersion "UNSUPPORTED_VERSION" Protocol Client false "The request is in a version of HTTP other than 1.0 and 1.1.";
     0x609 UnsupportedMethod "UNSUPPORTED_METHOD" Protocol Client false "The method is not served here at all.";
     0x60A ExpectationFailed "EXPECTATION_FAILED" Protocol Client false "The request expects something other than 100-continue.";
+    0x60B BadRequestBody "BAD_REQUEST_BODY" Protocol Client false "The chunks or trailers of the request's body are malformed or exceed their limits.";
+    0x60C RequestTruncated "REQUEST_TRUNCATED" Connection Client false "The client closed its connection before the end of the request's body.";
 }
 
 impl Code {

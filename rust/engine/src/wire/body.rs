@@ -1,26 +1,28 @@
-//! How a response's body is delimited (RFC 9112, section 6.3), and whether its connection may serve again.
+//! How a body is delimited (RFC 9112, section 6.3), and whether its connection may serve again. The framing of a
+//! request is decided in [`super::Incoming`].
 //!
 //! The decision is made once, from the head alone, and [`super::Decoder`] carries it out. What a lenient client
 //! resolves by precedence is refused here: whoever is behind us may resolve it the other way.
 
 use super::head::Head;
+use super::section;
 use super::text::{members, quoted, trim};
 use crate::error::{Code, Result};
 
 /// How a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Body {
-    /// There is none: the answer to HEAD, or a status that has none.
+    /// There is none: a request that announces none, the answer to HEAD, or a status that has none.
     Empty,
     /// After that many bytes.
     Length(u64),
     /// With the last chunk and the trailer section.
     Chunked,
-    /// With the connection, which then cannot serve again.
+    /// With the connection, which then cannot serve again. Never of a request.
     UntilClose,
 }
 
-/// How much an origin may send in a chunked body besides its payload.
+/// How much may be sent in a chunked body besides its payload.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
     /// Bytes of chunk extensions in one body, all chunks together.
@@ -28,6 +30,35 @@ pub struct BodyLimits {
     /// Bytes of the trailer fields, without the empty line that ends them.
     pub trailer_bytes: usize,
 }
+
+/// How the faults of a body are named, which follows from who sent it.
+#[derive(Debug)]
+pub(super) struct Kind {
+    pub(super) chunk: Code,
+    pub(super) bare: Code,
+    pub(super) extension: Code,
+    pub(super) trailer: &'static section::Kind,
+    pub(super) truncated: Code,
+    pub(super) excess: Code,
+}
+
+pub(super) const RESPONSE: &Kind = &Kind {
+    chunk: Code::BadChunk,
+    bare: Code::BareLineFeed,
+    extension: Code::ChunkExtensionTooLarge,
+    trailer: section::TRAILER,
+    truncated: Code::BodyTruncated,
+    excess: Code::ExcessBytes,
+};
+
+pub(super) const REQUEST: &Kind = &Kind {
+    chunk: Code::BadRequestBody,
+    bare: Code::BadRequestBody,
+    extension: Code::BadRequestBody,
+    trailer: section::REQUEST_TRAILER,
+    truncated: Code::RequestTruncated,
+    excess: Code::BadRequestBody,
+};
 
 /// How the body of the response to a `method` request ends.
 ///

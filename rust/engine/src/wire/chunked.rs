@@ -7,10 +7,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::body::BodyLimits;
+use super::body::{BodyLimits, Kind};
 use super::section::{self, Scanner, bare};
 use super::text::{is_one_of, is_text, quoted};
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 
 /// Sixteen hexadecimal digits fill a `u64`, so that a size within this bound cannot overflow.
 const MAX_DIGITS: u8 = 16;
@@ -55,6 +55,7 @@ pub(super) type Trailer = (Vec<u8>, Vec<u8>);
 /// The state of one chunked body.
 #[derive(Debug)]
 pub(super) struct Chunked {
+    kind: &'static Kind,
     state: State,
     /// What chunk extensions may still take.
     extension_room: usize,
@@ -66,16 +67,17 @@ pub(super) struct Chunked {
 }
 
 impl Chunked {
-    pub(super) fn new(limits: BodyLimits) -> Self {
+    pub(super) fn new(kind: &'static Kind, limits: BodyLimits) -> Self {
         // The empty line is not charged to the limit.
         let trailer_limit = limits.trailer_bytes.saturating_add(2);
         Self {
+            kind,
             state: State::Size { digits: 0, size: 0 },
             extension_room: limits.chunk_extension_bytes,
             extension_limit: limits.chunk_extension_bytes,
             trailer_limit,
             section: Vec::new(),
-            scanner: Scanner::new(section::TRAILER, trailer_limit, usize::MAX),
+            scanner: Scanner::new(kind.trailer, trailer_limit, usize::MAX),
             trailers: Vec::new(),
         }
     }
@@ -118,31 +120,31 @@ impl Chunked {
         match (state, byte) {
             (State::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
                 if digits == MAX_DIGITS {
-                    return Err(bad(format!("a chunk size of more than {MAX_DIGITS} digits")));
+                    return Err(self.bad(format!("a chunk size of more than {MAX_DIGITS} digits")));
                 }
                 let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
                 Ok(State::Size { digits: digits + 1, size: (size << 4) | digit })
             }
             (State::Size { digits: 0, .. }, _) => {
-                Err(bad(format!("a chunk size that begins with {}", quoted(&[byte]))))
+                Err(self.bad(format!("a chunk size that begins with {}", quoted(&[byte]))))
             }
             (State::Size { size, .. } | State::Extension { size }, b'\r') => Ok(State::SizeLineFeed { size }),
             (State::Size { .. } | State::Extension { .. }, b'\n') => {
-                Err(bare(byte, Code::BareLineFeed, CHUNK_LINE))
+                Err(bare(byte, self.kind.bare, CHUNK_LINE))
             }
             (State::Size { size, .. }, b';') => self.extension(size),
-            (State::Size { .. }, _) => Err(bad(format!("{} in a chunk size", quoted(&[byte])))),
+            (State::Size { .. }, _) => Err(self.bad(format!("{} in a chunk size", quoted(&[byte])))),
             (State::Extension { size }, _) if is_text(byte) => self.extension(size),
             (State::Extension { .. }, _) => {
-                Err(bad(format!("a control character {} in a chunk extension", quoted(&[byte]))))
+                Err(self.bad(format!("a control character {} in a chunk extension", quoted(&[byte]))))
             }
             (State::SizeLineFeed { size: 0 }, b'\n') => Ok(State::Trailer),
             (State::SizeLineFeed { size }, b'\n') => Ok(State::Data { remaining: size }),
-            (State::SizeLineFeed { .. }, _) => Err(bare(b'\r', Code::BareLineFeed, CHUNK_LINE)),
+            (State::SizeLineFeed { .. }, _) => Err(bare(b'\r', self.kind.bare, CHUNK_LINE)),
             (State::DataReturn, b'\r') => Ok(State::DataLineFeed),
             (State::DataLineFeed, b'\n') => Ok(State::Size { digits: 0, size: 0 }),
             (State::DataReturn | State::DataLineFeed, _) => {
-                Err(bad(format!("{} where a chunk of the announced size ends", quoted(&[byte]))))
+                Err(self.bad(format!("{} where a chunk of the announced size ends", quoted(&[byte]))))
             }
             (State::Data { .. } | State::Trailer | State::End, _) => Ok(state),
         }
@@ -153,7 +155,9 @@ impl Chunked {
         match self.extension_room.checked_sub(1) {
             Some(room) => self.extension_room = room,
             None => {
-                return Err(Code::ChunkExtensionTooLarge
+                return Err(self
+                    .kind
+                    .extension
                     .error(format!("chunk extensions exceed {} bytes", self.extension_limit)));
             }
         }
@@ -167,10 +171,10 @@ impl Chunked {
         self.section.extend_from_slice(&bytes[..count]);
         let Some(end) = self.scanner.scan(&self.section)? else { return Ok(count) };
         self.section.truncate(end);
-        for field in section::fields(section::TRAILER, &self.section, 0, self.scanner.fields())? {
+        for field in section::fields(self.kind.trailer, &self.section, 0, self.scanner.fields())? {
             let (name, value) = (&self.section[field.name], &self.section[field.value]);
             if is_one_of(name, &FORBIDDEN_TRAILERS) {
-                return Err(section::TRAILER.malformed(format!("the field {}", quoted(name))));
+                return Err(self.kind.trailer.malformed(format!("the field {}", quoted(name))));
             }
             self.trailers.push((name.to_vec(), value.to_vec()));
         }
@@ -190,10 +194,10 @@ impl Chunked {
             State::End => "nothing is missing".into(),
         }
     }
+
+    fn bad(&self, what: String) -> Error {
+        self.kind.chunk.error(what)
+    }
 }
 
 const CHUNK_LINE: &str = "line of a chunk size";
-
-fn bad(what: String) -> Error {
-    Code::BadChunk.error(what)
-}

@@ -1,13 +1,14 @@
 //! Takes payload out of what was read, by arithmetic: every slice handed on is a part of a slice that came in.
 
-use super::body::{Body, BodyLimits};
+use super::body::{self, Body, BodyLimits, Kind};
 use super::chunked::{Chunked, Trailer};
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, Result};
 use crate::pool::Slice;
 
-/// Decodes one response body.
+/// Decodes one body, of a response or of a request.
 #[derive(Debug)]
 pub struct Decoder {
+    kind: &'static Kind,
     state: State,
 }
 
@@ -20,13 +21,24 @@ enum State {
 }
 
 impl Decoder {
-    /// A decoder for the bytes after a head whose body ends as `body` says.
+    /// A decoder for the bytes after a response head whose body ends as `body` says.
     pub fn new(body: Body, limits: BodyLimits) -> Self {
+        Self::of(body::RESPONSE, body, limits)
+    }
+
+    /// A decoder for the bytes after a request head whose body ends as `body` says. Whatever is wrong with a chunk, a
+    /// line end or the trailer section is `BAD_REQUEST_BODY`, and a body cut short is `REQUEST_TRUNCATED`.
+    pub fn of_request(body: Body, limits: BodyLimits) -> Self {
+        Self::of(body::REQUEST, body, limits)
+    }
+
+    fn of(kind: &'static Kind, body: Body, limits: BodyLimits) -> Self {
         Self {
+            kind,
             state: match body {
                 Body::Empty => State::Length { remaining: 0, length: 0 },
                 Body::Length(length) => State::Length { remaining: length, length },
-                Body::Chunked => State::Chunked(Chunked::new(limits)),
+                Body::Chunked => State::Chunked(Chunked::new(kind, limits)),
                 Body::UntilClose => State::UntilClose,
             },
         }
@@ -37,8 +49,20 @@ impl Decoder {
     ///
     /// # Errors
     /// `EXCESS_BYTES` for bytes after the end of the body; of a chunked body also `BAD_CHUNK`, `BARE_LINE_FEED`,
-    /// `CHUNK_EXTENSION_TOO_LARGE`, `BAD_TRAILER`, `FOLDED_HEADER`.
+    /// `CHUNK_EXTENSION_TOO_LARGE`, `BAD_TRAILER`, `FOLDED_HEADER`. Of a request all are `BAD_REQUEST_BODY`.
     pub fn decode(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+        let Some(excess) = self.decode_one(bytes, emit)? else { return Ok(()) };
+        let error = self.kind.excess.error(format!("{} bytes follow the end of the body", excess.len()));
+        self.state = State::Failed(error.clone());
+        Err(error)
+    }
+
+    /// As [`Decoder::decode`], where another message may follow the body: returns what lies behind its end, if
+    /// anything does.
+    ///
+    /// # Errors
+    /// Those of a chunked body.
+    pub fn decode_one(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
         let result = self.advance(bytes, emit);
         if let Err(error) = &result {
             self.state = State::Failed(error.clone());
@@ -46,29 +70,31 @@ impl Decoder {
         result
     }
 
-    fn advance(&mut self, mut bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
-        let excess = match &mut self.state {
+    fn advance(&mut self, mut bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
+        let mut behind = None;
+        match &mut self.state {
             State::Failed(error) => return Err(error.clone()),
-            State::UntilClose => 0,
+            State::UntilClose => {}
             State::Length { remaining, .. } => {
-                let excess =
-                    usize::try_from(*remaining).map_or(0, |remaining| bytes.len().saturating_sub(remaining));
-                bytes.truncate(bytes.len() - excess);
+                let count = usize::try_from(*remaining).unwrap_or(usize::MAX);
+                if count < bytes.len() {
+                    let body = bytes.split_to(count);
+                    behind = Some(std::mem::replace(&mut bytes, body));
+                }
                 *remaining -= bytes.len() as u64;
-                excess
             }
             State::Chunked(chunked) => {
                 let mut at = 0;
                 while let Some(range) = chunked.next(&bytes, &mut at)? {
                     emit(bytes.slice(range));
                 }
-                return surplus(bytes.len() - at);
+                return Ok((at < bytes.len()).then(|| bytes.slice(at..bytes.len())));
             }
-        };
+        }
         if !bytes.is_empty() {
             emit(bytes);
         }
-        surplus(excess)
+        Ok(behind)
     }
 
     /// Whether the body has ended where its framing says, and nothing was wrong. Never of [`Body::UntilClose`].
@@ -94,9 +120,9 @@ impl Decoder {
     /// is for the caller to know.
     ///
     /// # Errors
-    /// `BODY_TRUNCATED`, or the error that decoding met before.
+    /// `BODY_TRUNCATED`, of a request `REQUEST_TRUNCATED`, or the error that decoding met before.
     pub fn at_eof(&self) -> Result<()> {
-        let truncated = |what: String| Err(Code::BodyTruncated.error(what));
+        let truncated = |what: String| Err(self.kind.truncated.error(what));
         match &self.state {
             State::Length { remaining: 0, .. } | State::UntilClose => Ok(()),
             State::Length { remaining, length } => {
@@ -115,11 +141,4 @@ impl Decoder {
             State::Length { .. } | State::UntilClose | State::Failed(_) => &[],
         }
     }
-}
-
-fn surplus(count: usize) -> Result<()> {
-    if count == 0 {
-        return Ok(());
-    }
-    Err(Code::ExcessBytes.error(format!("{count} bytes follow the end of the body")))
 }

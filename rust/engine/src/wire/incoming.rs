@@ -4,6 +4,7 @@
 //! here, and what passes is written anew with one framing and one Host (section 11.2). Lines end in CRLF, a field
 //! is on one line, and a name ends at its colon.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -105,9 +106,19 @@ impl Incoming {
         self.text(&self.target)
     }
 
-    /// The target in origin-form, or `*`; empty where an absolute URL has no path.
+    /// What of the target follows its authority, or `*`; empty, or a query alone, where an absolute URL has no path.
     pub fn path(&self) -> &str {
         self.text(&self.path)
+    }
+
+    /// The target as it is sent on: in origin-form, or `*` (RFC 9112, sections 3.2.1 and 3.2.4).
+    pub fn origin_form(&self) -> Cow<'_, str> {
+        match self.path() {
+            "" if self.method() == "OPTIONS" => Cow::Borrowed("*"),
+            "" => Cow::Borrowed("/"),
+            query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+            path => Cow::Borrowed(path),
+        }
     }
 
     /// The host and port that are asked for: of the target if it is absolute, else of `Host` (RFC 9112, section 3.3).
@@ -154,10 +165,12 @@ impl Incoming {
         if trim(coding).eq_ignore_ascii_case(b"chunked") {
             return Ok(Body::Chunked);
         }
-        let last = members(coding).last().is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"));
         let detail = format!("Transfer-Encoding is {}, not chunked", quoted(coding));
-        // A body whose end is known, of a kind that is not, against one that has no end.
-        Err(if last { Code::UnsupportedCoding.error(detail) } else { Code::BadRequestFraming.error(detail) })
+        // A body whose end is known, of a kind that is not, against one whose end is anyone's guess.
+        let chunked = |member: &[u8]| member.eq_ignore_ascii_case(b"chunked");
+        let once = members(coding).filter(|member| chunked(member)).count() == 1;
+        let sound = once && members(coding).all(is_token) && members(coding).last().is_some_and(chunked);
+        Err(if sound { Code::UnsupportedCoding.error(detail) } else { Code::BadRequestFraming.error(detail) })
     }
 
     /// Whether the client will send another request behind this one (RFC 9112, section 9.3).

@@ -1,4 +1,4 @@
-//! What a response head and a trailer section have in common: lines that end in CRLF, up to an empty one.
+//! What heads and trailer sections have in common: lines that end in CRLF, up to an empty one.
 //!
 //! [`Scanner`] looks at each byte once, however the bytes arrive, and finds the end of the section; [`fields`] then
 //! takes a whole section apart. httparse is asked only for what it is strict in, names and values: by itself it
@@ -38,6 +38,15 @@ pub(super) const TRAILER: &Kind = &Kind {
     too_large: Code::BadTrailer,
     bare: Code::BareLineFeed,
     folded: Code::FoldedHeader,
+    start_line: false,
+};
+
+pub(super) const REQUEST_TRAILER: &Kind = &Kind {
+    name: "trailer section",
+    malformed: Code::BadRequestBody,
+    too_large: Code::BadRequestBody,
+    bare: Code::BadRequestBody,
+    folded: Code::BadRequestBody,
     start_line: false,
 };
 

@@ -55,6 +55,22 @@ fn forms_of_a_target() {
 }
 
 #[test]
+fn the_target_that_is_sent_on() {
+    for (request, origin_form) in [
+        ("GET /p?q HTTP/1.1", "/p?q"),
+        ("GET http://b.test/p?q HTTP/1.1", "/p?q"),
+        ("GET http://b.test HTTP/1.1", "/"),
+        ("GET http://b.test?q=/ HTTP/1.1", "/?q=/"),
+        ("OPTIONS http://b.test HTTP/1.1", "*"),
+        ("OPTIONS http://b.test?q HTTP/1.1", "/?q"),
+        ("OPTIONS http://b.test/ HTTP/1.1", "/"),
+        ("OPTIONS * HTTP/1.1", "*"),
+    ] {
+        assert_eq!(parse(line(request)).unwrap().origin_form(), origin_form, "{request}");
+    }
+}
+
+#[test]
 fn request_lines_that_are_refused() {
     for request in [
         "GET / HTTP/1.1 ",
@@ -182,6 +198,11 @@ fn how_a_body_ends() {
         ("Transfer-Encoding: \"chunked\"\r\n", "BAD_REQUEST_FRAMING"),
         ("Transfer-Encoding:\r\n", "BAD_REQUEST_FRAMING"),
         ("Transfer-Encoding: gzip, chunked\r\n", "UNSUPPORTED_CODING"),
+        ("Transfer-Encoding: gzip, deflate,chunked\r\n", "UNSUPPORTED_CODING"),
+        ("Transfer-Encoding: chunked, chunked\r\n", "BAD_REQUEST_FRAMING"),
+        ("Transfer-Encoding: chunked, gzip, chunked\r\n", "BAD_REQUEST_FRAMING"),
+        ("Transfer-Encoding: , chunked\r\n", "BAD_REQUEST_FRAMING"),
+        ("Transfer-Encoding: chunked, \r\n", "BAD_REQUEST_FRAMING"),
     ] {
         assert_eq!(name(&body(fields).unwrap_err()), expected, "{fields}");
     }

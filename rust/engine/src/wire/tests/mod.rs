@@ -7,6 +7,7 @@ mod head;
 mod incoming;
 mod reference;
 mod request;
+mod request_body;
 mod splits;
 
 use std::sync::OnceLock;
