@@ -169,6 +169,7 @@ table! {
     0x507 BadConfiguration "BAD_CONFIGURATION" Value Local false "A setting is out of range or contradicts another.";
     0x508 UploadFailed "UPLOAD_FAILED" State Local false "The source of the request body failed.";
     0x509 Internal "INTERNAL" State Local false "A bug in penstock.";
+    0x50A ListenFailed "LISTEN_FAILED" System Local false "The operating system refused a socket to listen on.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -182,6 +183,12 @@ table! {
     0x60A ExpectationFailed "EXPECTATION_FAILED" Protocol Client false "The request expects something other than 100-continue.";
     0x60B BadRequestBody "BAD_REQUEST_BODY" Protocol Client false "The chunks or trailers of the request's body are malformed or exceed their limits.";
     0x60C RequestTruncated "REQUEST_TRUNCATED" Connection Client false "The client closed its connection before the end of the request's body.";
+    0x60D RequestTimeout "REQUEST_TIMEOUT" Timeout Client true "The client did not send its request within the limit.";
+    0x60E WriteTimeout "WRITE_TIMEOUT" Timeout Client true "The client took no byte of the response within the limit.";
+    0x60F RequestTooLarge "REQUEST_TOO_LARGE" Protocol Client false "The request's body exceeds its limit.";
+    0x610 TooManyRequests "TOO_MANY_REQUESTS" Protocol Client true "The route has more requests than its limit, at once or by the second.";
+    0x611 NoRoute "NO_ROUTE" Value Client false "No route matches the request, and there is no application.";
+    0x612 Draining "DRAINING" State Local true "The server is being stopped, and takes no new request.";
 }
 
 impl Code {
@@ -213,6 +220,38 @@ impl Code {
     /// Whether the same request may succeed when it is sent again unchanged.
     pub fn retryable(self) -> bool {
         self.row().retryable
+    }
+
+    /// The sentence of the reference.
+    pub fn meaning(self) -> &'static str {
+        self.row().meaning
+    }
+
+    /// The status of HTTP that answers a request which failed with it: 4xx where the client is to blame, 502 to 504
+    /// where the origin or the moment is, 500 else.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::NoRoute => 404,
+            Self::RequestTimeout => 408,
+            Self::RequestTooLarge => 413,
+            Self::TargetTooLong => 414,
+            Self::ExpectationFailed => 417,
+            Self::TooManyRequests => 429,
+            Self::RequestHeadTooLarge => 431,
+            Self::UnsupportedCoding | Self::UnsupportedMethod => 501,
+            Self::UnsupportedVersion => 505,
+            Self::BadRequest | Self::UploadFailed => 400,
+            Self::QueueTimeout | Self::QueueFull | Self::PoolDead | Self::EngineClosed | Self::Draining => 503,
+            // What the origin sent can never be held in one piece here: to come again later would not help.
+            Self::ObjectTooLarge => 502,
+            _ => match (self.source(), self.kind()) {
+                (Source::Client, _) => 400,
+                (_, Kind::Timeout) => 504,
+                (_, Kind::Connection | Kind::Protocol | Kind::Frame) => 502,
+                (_, Kind::Memory) => 503,
+                (_, Kind::State | Kind::Value | Kind::System) => 500,
+            },
+        }
     }
 
     /// An error of this code with a sentence that says what happened.

@@ -3,6 +3,8 @@
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
 //! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` needs `wire` alone.
 
+#[cfg(not(loom))]
+pub mod edge;
 pub mod error;
 pub mod framing;
 #[cfg(not(loom))]

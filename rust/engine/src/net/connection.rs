@@ -5,8 +5,10 @@
 //! straight into the caller's memory; TLS decrypts into it.
 
 use std::io::{self, IoSlice};
+use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -94,6 +96,17 @@ impl Connection {
             Transport::Plain(_) => Poll::Ready(Ok(())),
             Transport::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
+    }
+
+    /// Says that nothing more will be sent. An error means that the connection has ended.
+    pub(crate) fn end_writing(&self) -> io::Result<()> {
+        lock(&self.inner).transport.socket().option(|socket| socket.shutdown(Shutdown::Write))
+    }
+
+    /// Has the connection end with a reset instead of an orderly end, so that what was sent cannot be taken for whole.
+    pub(crate) fn reset_on_close(&self) {
+        // An error means that it has ended already.
+        let _ = lock(&self.inner).transport.socket().option(|socket| socket.set_linger(Some(Duration::ZERO)));
     }
 
     /// Watches an idle connection: pending as long as it keeps quiet. Session tickets of TLS are taken in.

@@ -7,6 +7,7 @@
 mod connection;
 mod failure;
 mod outbox;
+mod outgoing;
 mod reader;
 mod socket;
 mod watch;
@@ -14,6 +15,7 @@ mod watch;
 pub(crate) use connection::{Connection, Transport, Unrest};
 pub(crate) use failure::Peer;
 pub(crate) use outbox::{Outbox, Piece, Stop};
+pub(crate) use outgoing::{Body, Fault, Outgoing};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use socket::Socket;
 pub(crate) use watch::Watch;

@@ -103,6 +103,12 @@ impl<'a> Reader<'a> {
         self.writer.take_if(|writer| remaining.is_none_or(|bytes| bytes > writer.remaining() as u64));
     }
 
+    /// The next message begins, and its reads need not continue the slab of the last one's.
+    pub(crate) fn restart(&mut self) {
+        self.writer = None;
+        self.reserved = 0;
+    }
+
     fn free_unused(&mut self) {
         if self.reserved == 0 && self.writer.as_mut().is_some_and(Writer::reclaim) {
             self.writer = None;

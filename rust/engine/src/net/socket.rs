@@ -23,13 +23,18 @@ impl Socket {
         }
     }
 
+    /// Calls `work` with the socket itself, for what the runtime has no name for.
+    pub(crate) fn option<T>(&self, work: impl FnOnce(SockRef<'_>) -> T) -> T {
+        match self {
+            Self::Tcp(stream) => work(SockRef::from(stream)),
+            Self::Unix(stream) => work(SockRef::from(stream)),
+        }
+    }
+
     /// Asks the kernel whether there is a byte: 1, the end: 0, or neither: `WouldBlock`. Takes nothing.
     pub(crate) fn peek(&self) -> io::Result<usize> {
         let mut byte = [MaybeUninit::uninit()];
-        match self {
-            Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
-            Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
-        }
+        self.option(|socket| socket.peek(&mut byte))
     }
 }
 

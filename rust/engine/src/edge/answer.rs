@@ -1,0 +1,61 @@
+//! What the edge says for itself: refusals that a client can read, as application/problem+json (RFC 9457).
+//!
+//! The body never says where an origin is, nor repeats an error's detail, which may: that goes to the log.
+
+use std::io::Write;
+
+use super::date::Date;
+use crate::error::Error;
+
+/// Long enough for a burst to pass, short enough that nobody gives up. In seconds.
+const RETRY_AFTER: &str = "Retry-After: 1\r\n";
+
+/// The whole answer for `error`, or its head alone for a HEAD request.
+pub(super) fn refusal(error: &Error, date: &Date, close: bool, head_only: bool) -> Vec<u8> {
+    let code = error.code();
+    let status = code.status();
+    let body = format!(
+        "{{\"type\": \"about:blank\", \"title\": \"{}\", \"status\": {status}, \"detail\": \"{}\", \
+         \"code\": \"0x{:03X}\", \"name\": \"{}\", \"retryable\": {}}}",
+        reason(status),
+        code.meaning(),
+        code.number(),
+        code.name(),
+        code.retryable()
+    );
+    let mut answer = Vec::with_capacity(512);
+    let retry = if matches!(status, 429 | 503) { RETRY_AFTER } else { "" };
+    let connection = if close { "Connection: close\r\n" } else { "" };
+    write!(
+        answer,
+        "HTTP/1.1 {status} {}\r\nDate: {date}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n\
+         {retry}{connection}Content-Length: {}\r\n\r\n",
+        reason(status),
+        body.len()
+    )
+    .expect("a Vec takes all that is written");
+    if !head_only {
+        answer.extend_from_slice(body.as_bytes());
+    }
+    answer
+}
+
+/// The phrases of the statuses that [`crate::Code::status`] knows (RFC 9110, section 15).
+fn reason(status: u16) -> &'static str {
+    match status {
+        400 => "Bad Request",
+        404 => "Not Found",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        417 => "Expectation Failed",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        504 => "Gateway Timeout",
+        505 => "HTTP Version Not Supported",
+        _ => "Internal Server Error",
+    }
+}

@@ -1,0 +1,35 @@
+//! Who is at the other end of a connection.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::net::Connection;
+
+/// A client, and the connection to it.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) connection: Connection,
+    pub(super) addresses: Addresses,
+}
+
+/// Both ends of a connection.
+#[derive(Debug, Clone)]
+pub struct Addresses {
+    /// Of the client; none on a Unix socket.
+    pub remote: Option<SocketAddr>,
+    /// Where it connected to; none on a Unix socket.
+    pub local: Option<SocketAddr>,
+    /// The client's address as text, without its port.
+    pub host: Option<Box<str>>,
+}
+
+impl Addresses {
+    pub(super) fn new(remote: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
+        // An IPv4 client of a socket that listens for both families is an IPv4 client.
+        let plain = |address: SocketAddr| match address.ip() {
+            IpAddr::V6(ip) => SocketAddr::new(ip.to_canonical(), address.port()),
+            IpAddr::V4(_) => address,
+        };
+        let remote = remote.map(plain);
+        Self { remote, local, host: remote.map(|address| address.ip().to_string().into_boxed_str()) }
+    }
+}

@@ -1,0 +1,194 @@
+//! One connection from a client, from accept to close.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::answer::refusal;
+use super::client::Client;
+use super::date::Date;
+use super::inbound::{Inbound, too_large};
+use super::native::{self, Task, fault};
+use super::progress::Progress;
+use super::site::{Load, Phase, Site};
+use crate::error::{Code, Error, Result};
+use crate::framing::Framing as Cut;
+use crate::net::{Outgoing, Piece};
+use crate::origin::RequestBody;
+use crate::stream::{Feed, channel};
+use crate::sync::Arc;
+use crate::wire::{Body, Incoming};
+
+/// What is asked of a client that waits with its body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// What becomes of the connection after an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Another request.
+    Request,
+    /// It ends once the client has what was sent.
+    Close,
+    /// It ends so that what was sent cannot be taken for whole.
+    Reset,
+}
+
+/// Serves the requests of a connection, one after the other. Ends when the connection has.
+pub(super) async fn serve(load: Load, client: Client) {
+    let site = Arc::clone(&load.site);
+    let mut phase = site.phase();
+    let closed = {
+        let mut phase = site.phase();
+        async move {
+            // An error means that the site is gone.
+            let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = closed => client.connection.reset_on_close(),
+        () = requests(&site, load.thread, &client, &mut phase) => {}
+    }
+}
+
+async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch::Receiver<Phase>) {
+    let config = &site.config;
+    let mut inbound = Inbound::new(&client.connection, &site.supplies.pool, config, site.supplies.reads);
+    loop {
+        let next = match head(&mut inbound, phase).await {
+            Ok(None) => return,
+            // On the heap, and only while there is a request: an idle connection needs little.
+            Ok(Some(incoming)) => Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await,
+            Err(error) => Box::pin(refuse(site, client, &error, false)).await,
+        };
+        match next {
+            Next::Request => {}
+            Next::Close => return Box::pin(close(client, &mut inbound, config.linger)).await,
+            Next::Reset => return client.connection.reset_on_close(),
+        }
+    }
+}
+
+/// The next head; none also when the site is drained before one has begun.
+async fn head(inbound: &mut Inbound<'_>, phase: &mut watch::Receiver<Phase>) -> Result<Option<Incoming>> {
+    {
+        let head = pin!(inbound.head());
+        tokio::select! {
+            biased;
+            head = head => return head,
+            _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+        }
+    }
+    if inbound.has_begun() { inbound.head().await } else { Ok(None) }
+}
+
+/// Answers one request.
+async fn exchange(
+    site: &Site,
+    thread: usize,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+) -> Next {
+    // Relaxed: a count.
+    site.requests.fetch_add(1, Ordering::Relaxed);
+    let progress = Progress::default();
+    let result = attempt(site, thread, client, inbound, incoming, &progress).await;
+    match result {
+        Ok(()) if progress.closes() => Next::Close,
+        Ok(()) if inbound.is_at_boundary() => Next::Request,
+        // The rest of the body would be taken for the next request.
+        Ok(()) => Next::Close,
+        Err(error) if progress.status().is_none() && may_answer(&error) => {
+            let close = refuse(site, client, &error, incoming.method() == "HEAD");
+            close.await
+        }
+        Err(_) => Next::Reset,
+    }
+}
+
+fn may_answer(error: &Error) -> bool {
+    !matches!(error.code(), Code::ClientGone | Code::RequestTruncated)
+}
+
+async fn attempt(
+    site: &Site,
+    thread: usize,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    progress: &Progress,
+) -> Result<()> {
+    let body = incoming.body()?;
+    let expects = incoming.expects_continue()?;
+    let draining = *site.phase().borrow() != Phase::Open;
+    progress.close(draining || !incoming.keeps_alive());
+    let routes = site.routes();
+    let route = routes.find(incoming.authority(), incoming.path()).ok_or_else(|| {
+        Code::NoRoute.error(format!("no route for {} {}", incoming.method(), incoming.path()))
+    })?;
+    let most = route.native.limits.body.or(site.config.max_body);
+    if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
+        return Err(too_large(most));
+    }
+    let mut outgoing = Outgoing::new(site.config.write_timeout);
+    let (feed, upload) = request_body(site, body);
+    if expects && feed.is_some() && !inbound.has_begun() {
+        outgoing.push(Piece::Mark(CONTINUE));
+    }
+    let task = Task { site, thread, client, incoming, progress };
+    let mut listen = pin!(inbound.listen(body, most, feed));
+    let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
+    let mut trouble = None;
+    poll_fn(|context| {
+        if trouble.is_none() {
+            if let Poll::Ready(error) = listen.as_mut().poll(context) {
+                progress.leave();
+                trouble = Some(error);
+            }
+        }
+        answer.as_mut().poll(context)
+    })
+    .await
+    // What the client did wrong says more than what became of it.
+    .map_err(|error| trouble.unwrap_or(error))
+}
+
+/// The two ends of what goes up, if there is anything.
+fn request_body(site: &Site, body: Body) -> (Option<Feed>, RequestBody) {
+    let length = match body {
+        Body::Empty => return (None, RequestBody::None),
+        Body::Length(0) => return (None, RequestBody::Bytes(Vec::new())),
+        Body::Length(length) => Some(length),
+        Body::Chunked | Body::UntilClose => None,
+    };
+    let supplies = &site.supplies;
+    let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
+    (Some(feed), RequestBody::Stream { stream, length })
+}
+
+/// Tells the client why there is no answer.
+async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) -> Next {
+    // Relaxed: a count.
+    site.refused.fetch_add(1, Ordering::Relaxed);
+    if !may_answer(error) {
+        return Next::Reset;
+    }
+    let mut outgoing = Outgoing::new(site.config.write_timeout);
+    outgoing.push(Piece::Bytes(refusal(error, &Date::now(), true, head_only)));
+    let sent = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault)).await;
+    if sent.is_ok() { Next::Close } else { Next::Reset }
+}
+
+/// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes
+/// were not read for a while (RFC 9112, section 9.6).
+async fn close(client: &Client, inbound: &mut Inbound<'_>, linger: std::time::Duration) {
+    if client.connection.end_writing().is_ok() {
+        // Over when the client has closed its side, or has had its time.
+        let _ = timeout(linger, inbound.discard()).await;
+    }
+}

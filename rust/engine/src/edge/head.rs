@@ -1,0 +1,103 @@
+//! The head of a relayed response, as the client gets it.
+
+use std::io::Write;
+
+use super::date::Date;
+use super::route::Edit;
+use crate::relay::response_fields;
+use crate::wire::{Body, Head};
+
+/// How the body of a response goes to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// There is none.
+    Empty,
+    /// After that many bytes, which the head says.
+    Length(u64),
+    /// In chunks.
+    Chunked,
+    /// With the connection: HTTP/1.0 knows no other way for a length that is not known.
+    UntilClose,
+}
+
+impl Framing {
+    /// For a body that comes as `body` to a client of HTTP/1.`minor_version`.
+    pub(super) fn of(body: Body, minor_version: u8) -> Self {
+        match body {
+            Body::Empty => Self::Empty,
+            Body::Length(length) => Self::Length(length),
+            Body::Chunked | Body::UntilClose if minor_version == 1 => Self::Chunked,
+            Body::Chunked | Body::UntilClose => Self::UntilClose,
+        }
+    }
+}
+
+/// What is said of the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Persistence {
+    /// Nothing: HTTP/1.1 goes on.
+    Implied,
+    /// It goes on, which a client of HTTP/1.0 is told.
+    KeepAlive,
+    Close,
+}
+
+/// The bytes of the head.
+pub(super) fn encode(
+    head: &Head,
+    framing: Framing,
+    persistence: Persistence,
+    via: Option<&str>,
+    edits: &[Edit],
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(512);
+    let out = &mut bytes;
+    write_to(out, format_args!("HTTP/1.1 {} ", head.status));
+    out.extend_from_slice(head.reason());
+    out.extend_from_slice(b"\r\n");
+    let mut dated = false;
+    for (name, value) in response_fields(head) {
+        let replaced = |edit: &Edit| match edit {
+            Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
+            Edit::Add(..) => false,
+        };
+        if edits.iter().any(replaced) {
+            continue;
+        }
+        dated |= name.eq_ignore_ascii_case(b"date");
+        field(out, name, value);
+    }
+    for edit in edits {
+        if let Edit::Set(name, value) | Edit::Add(name, value) = edit {
+            dated |= name.eq_ignore_ascii_case(b"date");
+            field(out, name, value);
+        }
+    }
+    // RFC 9110, section 6.6.1.
+    if !dated {
+        write_to(out, format_args!("Date: {}\r\n", Date::now()));
+    }
+    if let Some(via) = via {
+        field(out, b"Via", via.as_bytes());
+    }
+    if framing == Framing::Chunked {
+        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    }
+    match persistence {
+        Persistence::Implied => {}
+        Persistence::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        Persistence::Close => out.extend_from_slice(b"Connection: close\r\n"),
+    }
+    out.extend_from_slice(b"\r\n");
+    bytes
+}
+
+fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+fn write_to(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a Vec takes all that is written");
+}

@@ -1,0 +1,190 @@
+//! What a client sends: request heads, bodies, and whether it is still there.
+//!
+//! One connection has one [`Inbound`] for its life. Bytes behind the request that is being answered are held, at most
+//! one read of them, until their turn comes.
+
+use std::future::pending;
+
+use tokio::time::Instant;
+
+use super::EdgeConfig;
+use crate::error::{Code, Error, Result};
+use crate::net::{Connection, Peer, Read, Reader};
+use crate::pool::{CLASSES, Pool, Slice};
+use crate::stream::reading::ReadSize;
+use crate::stream::{Ending, Feed, ReadSizes};
+use crate::wire::{Body, Decoder, Incoming, IncomingScanner, parse_incoming};
+
+/// The reading half of a connection.
+#[derive(Debug)]
+pub(super) struct Inbound<'a> {
+    reader: Reader<'a>,
+    config: &'a EdgeConfig,
+    reads: ReadSizes,
+    /// Read, and not yet taken.
+    held: Option<Slice>,
+    /// Whether the body of the latest request has been read to its end.
+    body_is_read: bool,
+}
+
+impl<'a> Inbound<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        pool: &'a Pool,
+        config: &'a EdgeConfig,
+        reads: ReadSizes,
+    ) -> Self {
+        let reader = Reader::new(connection, Peer::Client, pool);
+        Self { reader, config, reads, held: None, body_is_read: true }
+    }
+
+    /// Whether the next request is here, or the beginning of one.
+    pub(super) fn has_begun(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Whether what follows is a request, and not the rest of a body.
+    pub(super) fn is_at_boundary(&self) -> bool {
+        self.body_is_read
+    }
+
+    /// The head of the next request; none when the client left, or has sent nothing for its idle limit.
+    ///
+    /// # Errors
+    /// What is wrong with the head. `REQUEST_TIMEOUT` and `CLIENT_GONE` in the midst of one.
+    pub(super) async fn head(&mut self) -> Result<Option<Incoming>> {
+        let mut scanner = IncomingScanner::new(&self.config.head);
+        self.reader.restart();
+        let mut begun = None;
+        loop {
+            if let Some(held) = &self.held {
+                if let Some(range) = scanner.scan(held)? {
+                    let head = self.take(range.end);
+                    return parse_incoming(&head[range], &self.config.head).map(Some);
+                }
+            }
+            let limit = match (&self.held, self.config.head_timeout) {
+                (None, _) => self.config.idle_timeout,
+                (Some(_), limit) => {
+                    let begun = begun.get_or_insert_with(Instant::now);
+                    limit.map(|limit| limit.saturating_sub(begun.elapsed()))
+                }
+            };
+            match self.reader.readable(limit, Code::RequestTimeout, || true).await {
+                Ok(()) => {}
+                Err(_) if self.held.is_none() => return Ok(None),
+                Err(error) if error.code() == Code::RequestTimeout => {
+                    return Err(error.code().error("the request head did not come within its limit"));
+                }
+                Err(error) => return Err(error),
+            }
+            match self.reader.read_on(&mut self.held).await {
+                Ok(Read::End { .. }) | Err(_) if self.held.is_none() => return Ok(None),
+                Ok(Read::End { .. }) => return Err(gone("within a request head")),
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn take(&mut self, count: usize) -> Slice {
+        let mut rest = self.held.take().expect("the scanner has looked at it");
+        let front = rest.split_to(count);
+        self.held = Some(rest).filter(|rest| !rest.is_empty());
+        front
+    }
+
+    /// Reads the body of the latest request into `feed`, if there is one, and then watches the client until it leaves.
+    /// Ends only with what went wrong: `CLIENT_GONE`, `REQUEST_TIMEOUT`, `REQUEST_TOO_LARGE`, or a malformed body.
+    pub(super) async fn listen(&mut self, body: Body, most: Option<u64>, feed: Option<Feed>) -> Error {
+        self.body_is_read = feed.is_none();
+        if let Some(feed) = feed {
+            match self.read_body(body, most, &feed).await {
+                Ok(()) => {
+                    self.body_is_read = true;
+                    feed.finish(Ending::default());
+                }
+                // Nobody wants the rest of it. Whether the client is there, writing to it will tell.
+                Err(error) if error.code() == Code::StreamClosed => pending().await,
+                Err(error) => {
+                    feed.fail(error.clone());
+                    return error;
+                }
+            }
+        }
+        match self.watch().await {
+            Ok(never) => never,
+            Err(error) => error,
+        }
+    }
+
+    async fn read_body(&mut self, body: Body, most: Option<u64>, feed: &Feed) -> Result<()> {
+        let mut decoder = Decoder::of_request(body, self.config.body);
+        let mut size = ReadSize::new(self.reads, decoder.remaining());
+        let mut pieces = Vec::new();
+        let mut received = 0;
+        loop {
+            if let Some(bytes) = self.held.take() {
+                let decoded = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
+                for piece in pieces.drain(..) {
+                    received += piece.len() as u64;
+                    if most.is_some_and(|most| received > most) {
+                        return Err(too_large(most));
+                    }
+                    feed.push(piece).await?;
+                }
+                self.held = decoded?;
+            }
+            if decoder.is_done() {
+                return Ok(());
+            }
+            feed.room().await?;
+            self.reader.readable(self.config.body_timeout, Code::RequestTimeout, || true).await?;
+            match self.reader.read(size.next(decoder.remaining()), feed.credit()).await? {
+                Read::Bytes { slice, offered } => {
+                    size.record(offered, slice.len());
+                    self.held = Some(slice);
+                }
+                Read::End { .. } => {
+                    decoder.at_eof()?;
+                    return Ok(());
+                }
+                Read::Nothing => {}
+            }
+        }
+    }
+
+    /// Reads and forgets, to the end of the connection.
+    pub(super) async fn discard(&mut self) {
+        self.held = None;
+        loop {
+            if self.reader.readable(None, Code::RequestTimeout, || true).await.is_err() {
+                return;
+            }
+            match self.reader.read(CLASSES[0], CLASSES[0]).await {
+                Ok(Read::Bytes { .. } | Read::Nothing) => {}
+                Ok(Read::End { .. }) | Err(_) => return,
+            }
+        }
+    }
+
+    async fn watch(&mut self) -> Result<Error> {
+        while self.held.is_none() {
+            self.reader.readable(None, Code::RequestTimeout, || true).await?;
+            if let Read::End { .. } = self.reader.read_on(&mut self.held).await? {
+                return Err(gone("before the end of the response"));
+            }
+        }
+        // The next request waits for its turn. Whether the client is there, writing to it will tell.
+        pending().await
+    }
+}
+
+fn gone(when: &str) -> Error {
+    Code::ClientGone.error(format!("the client left {when}"))
+}
+
+/// A body of more bytes than `most`.
+pub(super) fn too_large(most: Option<u64>) -> Error {
+    Code::RequestTooLarge.error(format!("the request body exceeds {} bytes", most.unwrap_or_default()))
+}

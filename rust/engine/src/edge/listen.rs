@@ -1,0 +1,182 @@
+//! Listeners: sockets of our own making or somebody else's, and the task that accepts.
+//!
+//! One listener hands out to the thread with the fewest connections. `SO_REUSEPORT` would spread them by a hash that is
+//! blind to how long they last.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+
+use super::client::{Addresses, Client};
+use super::connection;
+use super::site::{Load, Phase, Site};
+use crate::error::{Code, Result};
+use crate::net::{Connection, Socket, Transport};
+use crate::runtime::Threads;
+use crate::sync::Arc;
+
+/// After a failure to accept that is not the client's, such as no free descriptor: long enough for one to become
+/// free, and not to spin meanwhile. Arbitrary.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How a socket listens.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenOptions {
+    /// Connections that may wait to be accepted.
+    pub backlog: i32,
+    /// TCP only: other processes may listen to the same address.
+    pub reuse_port: bool,
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+pub struct Listener(Raw);
+
+impl Listener {
+    /// Listens to an address of TCP. Port 0 is a free one.
+    ///
+    /// # Errors
+    /// `LISTEN_FAILED`.
+    pub fn tcp(address: SocketAddr, options: ListenOptions) -> Result<Self> {
+        let open = || -> io::Result<Raw> {
+            let socket = Raw::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+            // A restart must not wait for the connections of the last run to be forgotten.
+            socket.set_reuse_address(true)?;
+            socket.set_reuse_port(options.reuse_port)?;
+            if address.is_ipv6() {
+                // As asyncio does: `::` and `0.0.0.0` can then be listened to side by side.
+                socket.set_only_v6(true)?;
+            }
+            socket.bind(&address.into())?;
+            socket.listen(options.backlog)?;
+            Ok(socket)
+        };
+        Self::ready(open(), &address.to_string())
+    }
+
+    /// Listens to a Unix socket. One that nobody listens to any more is replaced.
+    ///
+    /// # Errors
+    /// `LISTEN_FAILED`.
+    pub fn unix(path: &Path, options: ListenOptions) -> Result<Self> {
+        let open = || -> io::Result<Raw> {
+            let address = SockAddr::unix(path)?;
+            let socket = Raw::new(Domain::UNIX, Type::STREAM, None)?;
+            if path.exists() && Raw::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
+                std::fs::remove_file(path)?;
+            }
+            socket.bind(&address)?;
+            socket.listen(options.backlog)?;
+            Ok(socket)
+        };
+        Self::ready(open(), &path.display().to_string())
+    }
+
+    /// Takes over a stream socket, which listens from then on if it did not.
+    ///
+    /// # Errors
+    /// `LISTEN_FAILED`: it is no socket that could.
+    pub fn adopt(descriptor: OwnedFd, options: ListenOptions) -> Result<Self> {
+        let socket = Raw::from(descriptor);
+        let open = socket.listen(options.backlog).map(|()| socket);
+        Self::ready(open, "the socket that was passed in")
+    }
+
+    fn ready(open: io::Result<Raw>, what: &str) -> Result<Self> {
+        open.and_then(|socket| socket.set_nonblocking(true).map(|()| Self(socket)))
+            .map_err(|error| Code::ListenFailed.error(format!("cannot listen to {what}: {error}")))
+    }
+
+    /// Where it listens, if that is an address of TCP.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.0.local_addr().ok().and_then(|address| address.as_socket())
+    }
+
+    /// Accepts on the first of `threads` for `site`, until it is drained or closed.
+    pub fn serve(self, site: &Arc<Site>, threads: &Arc<Threads>) {
+        let (site, all) = (Arc::clone(site), Arc::clone(threads));
+        threads.spawn(0, move || async move {
+            let mut phase = site.phase();
+            tokio::select! {
+                biased;
+                // An error means that the site is gone.
+                _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+                () = accept(self, &site, &all) => {}
+            }
+        });
+    }
+}
+
+enum Bound {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
+    let bound = if listener.address().is_some() {
+        TcpListener::from_std(listener.0.into()).map(Bound::Tcp)
+    } else {
+        UnixListener::from_std(listener.0.into()).map(Bound::Unix)
+    };
+    let Ok(bound) = bound else { return };
+    loop {
+        let accepted = match &bound {
+            Bound::Tcp(listener) => listener.accept().await.map(|(stream, remote)| {
+                // Events and small answers leave at once; what belongs together is written at once anyway.
+                let _ = stream.set_nodelay(true);
+                let addresses = Addresses::new(Some(remote), stream.local_addr().ok());
+                (Socket::Tcp(stream), addresses)
+            }),
+            Bound::Unix(listener) => {
+                listener.accept().await.map(|(stream, _)| (Socket::Unix(stream), Addresses::new(None, None)))
+            }
+        };
+        match accepted {
+            Ok((socket, addresses)) => hand_out(site, threads, socket, addresses),
+            Err(error) if is_of_client(&error) => {}
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Errors that the connection has brought along (accept(2)); the next one may be well.
+fn is_of_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, TimedOut};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | TimedOut)
+        || error.raw_os_error() == Some(libc::EPROTO)
+}
+
+/// Gives a connection to the thread with the fewest. A failure to move it closes it.
+fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addresses) {
+    let load = site.admit();
+    let run = |load: Load, socket: Socket| {
+        connection::serve(load, Client { connection: Connection::new(Transport::Plain(socket)), addresses })
+    };
+    if load.thread == 0 {
+        tokio::spawn(run(load, socket));
+        return;
+    }
+    match socket {
+        Socket::Tcp(stream) => {
+            let Ok(stream) = stream.into_std() else { return };
+            threads.spawn(load.thread, move || async move {
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    run(load, Socket::Tcp(stream)).await;
+                }
+            });
+        }
+        Socket::Unix(stream) => {
+            let Ok(stream) = stream.into_std() else { return };
+            threads.spawn(load.thread, move || async move {
+                if let Ok(stream) = UnixStream::from_std(stream) {
+                    run(load, Socket::Unix(stream)).await;
+                }
+            });
+        }
+    }
+}

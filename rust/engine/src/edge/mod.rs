@@ -1,0 +1,32 @@
+//! The edge: accepts clients, reads their requests, and answers them from an origin or has the application answer.
+//!
+//! A [`Site`] is one way in: its listeners, its routes, its limits. One engine thread owns each connection from accept
+//! to close. The invariants: what two parsers could read differently is refused before anyone sees it; responses go
+//! out in the order of their requests; a response that did not end where its framing says ends the connection by a
+//! reset; neither side of a relay outlives the other.
+//!
+//! ```text
+//!   listen ─ connection ─ inbound (heads, bodies)
+//!                │
+//!                ├─ native (route, head) ─ origin::fetch
+//!                └─ answer (refusals)
+//! ```
+
+mod answer;
+mod client;
+mod config;
+mod connection;
+mod date;
+mod head;
+mod inbound;
+mod listen;
+mod native;
+mod progress;
+mod route;
+mod site;
+
+pub use client::Addresses;
+pub use config::EdgeConfig;
+pub use listen::{Listener, ListenOptions};
+pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};
+pub use site::{Site, SiteCounts, Supplies};

@@ -1,0 +1,187 @@
+//! Answers a request from an origin, without the application.
+//!
+//! The fetch and the sending of its response are driven by one task, the connection's, so that a chunk of the body
+//! goes from one socket to the other within one turn where both are ready.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use super::client::Client;
+use super::head::{Framing, Persistence, encode};
+use super::progress::Progress;
+use super::route::{Edit, Leave, Route};
+use super::site::Site;
+use crate::error::{Code, Error, Result};
+use crate::framing::Framing as Cut;
+use crate::net::{Body, Fault, Outgoing, Piece, Stop};
+use crate::origin::{self, Request, RequestBody};
+use crate::relay;
+use crate::stream::{ResponseHead, Stream, channel};
+use crate::sync::Arc;
+use crate::wire::{Fields, Incoming, body_of};
+
+/// One request, and what it is answered with.
+#[derive(Debug)]
+pub(super) struct Task<'a> {
+    pub(super) site: &'a Site,
+    pub(super) thread: usize,
+    pub(super) client: &'a Client,
+    pub(super) incoming: &'a Incoming,
+    pub(super) progress: &'a Progress,
+}
+
+/// Relays the origin's response. The future ends when all of it is with the kernel.
+///
+/// # Errors
+/// What went wrong. If `progress` has no status then, nothing was sent.
+///
+/// # Cancellation
+/// The origin's connection is closed.
+pub(super) async fn answer(
+    task: &Task<'_>,
+    route: &Arc<Route>,
+    body: RequestBody,
+    outgoing: &mut Outgoing,
+) -> Result<()> {
+    let _guard = route.enter()?;
+    let supplies = &task.site.supplies;
+    let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
+    let origins = Arc::clone(&supplies.origins[task.thread]);
+    let mut fetch = pin!(origin::fetch(origins, task.request(route, body)?, feed));
+    let mut fetched = false;
+    let mut drive = |context: &mut Context<'_>| fetched = fetched || fetch.as_mut().poll(context).is_ready();
+    let leave = route.native.leave;
+
+    poll_fn(|context| {
+        drive(context);
+        if task.progress.has_left() && leave == Leave::Cancel {
+            return Poll::Ready(Err(left()));
+        }
+        stream.poll_head(context).map_ok(|_| ())
+    })
+    .await?;
+    task.begin(route, stream, outgoing)?;
+    let sent = poll_fn(|context| {
+        drive(context);
+        if task.progress.has_left() {
+            return Poll::Ready(Err(left()));
+        }
+        outgoing.poll_send(context, &task.client.connection).map_err(fault)
+    })
+    .await;
+    task.progress.set_payload(outgoing.payload());
+    if let (Leave::Drain(most), Err(error)) = (leave, &sent) {
+        if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
+            drain(outgoing.detach(), most, drive).await;
+        }
+    }
+    sent
+}
+
+impl Task<'_> {
+    fn request(&self, route: &Route, body: RequestBody) -> Result<Request> {
+        let (native, incoming) = (&route.native, self.incoming);
+        let client = relay::Client {
+            address: self.client.addresses.host.as_deref(),
+            scheme: "http",
+            host: incoming.authority().as_bytes(),
+            version: (1, incoming.minor_version),
+        };
+        let replaced: Vec<relay::Replaced<'_>> = native
+            .request
+            .iter()
+            .filter_map(|edit| match edit {
+                Edit::Set(name, value) => Some((name.as_slice(), Some(value.as_slice()))),
+                Edit::Drop(name) => Some((name.as_slice(), None)),
+                Edit::Add(..) => None,
+            })
+            .collect();
+        let mut headers: Fields =
+            native.forwarding.request_fields(incoming.headers(), &client, &replaced)?;
+        for edit in &native.request {
+            if let Edit::Add(name, value) = edit {
+                headers.push(name, value);
+            }
+        }
+        let path = match incoming.path() {
+            "" => "/",
+            path => path,
+        };
+        Ok(Request {
+            endpoint: native.endpoint.clone(),
+            method: incoming.method().to_owned(),
+            target: route.target(path),
+            authority: native.authority.clone(),
+            headers: headers.into(),
+            body,
+            timeouts: native.timeouts,
+        })
+    }
+
+    /// Puts the head of the response before its body.
+    fn begin(&self, route: &Route, stream: Stream, outgoing: &mut Outgoing) -> Result<()> {
+        let Some(ResponseHead { head, .. }) = stream.head() else {
+            return Err(Code::Internal.error("a head that had come is gone"));
+        };
+        let (native, incoming) = (&route.native, self.incoming);
+        let framing = Framing::of(body_of(head, incoming.method())?, incoming.minor_version);
+        if framing == Framing::UntilClose {
+            self.progress.close(true);
+        }
+        let persistence = match (self.progress.closes(), incoming.minor_version) {
+            (true, _) => Persistence::Close,
+            (false, 1) => Persistence::Implied,
+            (false, _) => Persistence::KeepAlive,
+        };
+        let via = native.forwarding.via((1, head.minor_version));
+        let bytes = encode(head, framing, persistence, via.as_deref(), &native.response);
+        self.progress.begin(head.status);
+        // Coded events cannot be told apart, and are none of the relay's business.
+        let is_events = head.get("content-type").is_some_and(|kind| {
+            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+        });
+        if is_events && head.get("content-encoding").is_none() && framing != Framing::Empty {
+            stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
+        }
+        outgoing.push(Piece::Bytes(bytes));
+        outgoing.attach(match framing {
+            Framing::Empty => Body::Counted(stream, 0),
+            Framing::Length(length) => Body::Counted(stream, length),
+            Framing::Chunked => Body::Chunked(stream),
+            Framing::UntilClose => Body::Raw(stream),
+        });
+        Ok(())
+    }
+}
+
+/// Reads on for nobody, so that the origin can finish what it has begun.
+async fn drain(stream: Option<Stream>, most: u64, mut drive: impl FnMut(&mut Context<'_>)) {
+    let Some(stream) = stream else { return };
+    let mut read = 0;
+    poll_fn(|context| {
+        drive(context);
+        while let Poll::Ready(next) = stream.poll_next(context) {
+            match next {
+                Some(Ok(delivery)) if read <= most => read += delivery.len() as u64,
+                _ => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending
+    })
+    .await;
+}
+
+fn left() -> Error {
+    Code::ClientGone.error("the client left before the end of the response")
+}
+
+pub(super) fn fault(fault: Fault) -> Error {
+    match fault {
+        Fault::Source(error) => error,
+        Fault::Socket(Stop::Stalled) => Code::WriteTimeout.error("the client took nothing within the limit"),
+        Fault::Socket(Stop::Broken(error)) => {
+            Code::ClientGone.error(format!("the connection to the client broke: {error}"))
+        }
+    }
+}

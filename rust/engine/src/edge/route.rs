@@ -1,0 +1,205 @@
+//! Which requests the engine answers alone, and how.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use crate::error::{Code, Result};
+use crate::origin::{Endpoint, Timeouts};
+use crate::relay::Forwarding;
+use crate::sync::{Arc, Mutex, lock};
+
+/// A change to the fields of a message on its way through. Names are compared in whatever case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Edit {
+    /// In place of all of that name.
+    Set(Vec<u8>, Vec<u8>),
+    /// Behind those of that name.
+    Add(Vec<u8>, Vec<u8>),
+    /// None of that name.
+    Drop(Vec<u8>),
+}
+
+/// What becomes of the origin's response when its client leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leave {
+    /// It is cancelled at once.
+    Cancel,
+    /// It is read on, up to so many bytes, so that the origin can finish.
+    Drain(u64),
+}
+
+/// What a route serves at most.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteLimits {
+    /// Requests at a time.
+    pub concurrency: Option<usize>,
+    /// Requests a second, over time.
+    pub rate: Option<f64>,
+    /// Requests that may come at once after a pause.
+    pub burst: f64,
+    /// Bytes of a request body; `None` leaves it to the edge.
+    pub body: Option<u64>,
+}
+
+/// What a request must be to match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    /// The host that is asked for, in lower case and without its port; `None` for every host.
+    pub host: Option<String>,
+    /// How the path begins, as it stands on the wire.
+    pub prefix: String,
+}
+
+/// A relay that the engine carries out alone.
+#[derive(Debug)]
+pub struct Native {
+    /// Where requests go.
+    pub endpoint: Endpoint,
+    /// The origin's `Host`.
+    pub authority: String,
+    /// What stands in the place of the pattern's prefix at the origin.
+    pub replacement: String,
+    /// What each side is told of the other.
+    pub forwarding: Forwarding,
+    /// Limits on the origin's time.
+    pub timeouts: Timeouts,
+    /// Changes to requests, after the forwarding.
+    pub request: Vec<Edit>,
+    /// Changes to responses.
+    pub response: Vec<Edit>,
+    /// What it serves at most.
+    pub limits: RouteLimits,
+    /// What becomes of a response when its client leaves.
+    pub leave: Leave,
+    /// What it is called in logs and counts.
+    pub name: String,
+}
+
+/// A route, and what is counted of it.
+#[derive(Debug)]
+pub struct Route {
+    pub(super) pattern: Pattern,
+    pub(super) native: Native,
+    active: AtomicUsize,
+    bucket: Mutex<Bucket>,
+}
+
+/// Requests that may still come, and since when that is so.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Route {
+    /// A route that nothing has been asked of.
+    pub fn new(pattern: Pattern, native: Native) -> Self {
+        let bucket = Mutex::new(Bucket { tokens: native.limits.burst, at: Instant::now() });
+        Self { pattern, native, active: AtomicUsize::new(0), bucket }
+    }
+
+    /// Counts a request, until the guard is dropped.
+    ///
+    /// # Errors
+    /// `TOO_MANY_REQUESTS`.
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Guard> {
+        let limits = &self.native.limits;
+        // Relaxed: a count, which orders nothing.
+        let active = self.active.fetch_add(1, Ordering::Relaxed);
+        let guard = Guard(Arc::clone(self));
+        if let Some(most) = limits.concurrency.filter(|most| active >= *most) {
+            let detail = format!("the route {} serves {most} requests already", self.native.name);
+            return Err(Code::TooManyRequests.error(detail));
+        }
+        if let Some(rate) = limits.rate {
+            let mut bucket = lock(&self.bucket);
+            let now = Instant::now();
+            let earned = now.duration_since(bucket.at).as_secs_f64() * rate;
+            bucket.tokens = (bucket.tokens + earned).min(limits.burst);
+            bucket.at = now;
+            if bucket.tokens < 1.0 {
+                let detail = format!("the route {} serves {rate} requests a second", self.native.name);
+                return Err(Code::TooManyRequests.error(detail));
+            }
+            bucket.tokens -= 1.0;
+        }
+        Ok(guard)
+    }
+
+    /// The target of a request for `path` at the origin.
+    pub(super) fn target(&self, path: &str) -> String {
+        let rest = path.strip_prefix(self.pattern.prefix.as_str()).unwrap_or(path);
+        format!("{}{rest}", self.native.replacement)
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub(super) struct Guard(Arc<Route>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Relaxed: as in `enter`.
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// All routes of a site: the longest prefix wins, and a host before any host.
+#[derive(Debug, Default)]
+pub struct Routes(Vec<Arc<Route>>);
+
+impl Routes {
+    /// A table of `routes`.
+    ///
+    /// # Errors
+    /// `BAD_CONFIGURATION` for two of the same pattern.
+    pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self> {
+        let rank = |route: &Route| (route.pattern.host.is_none(), usize::MAX - route.pattern.prefix.len());
+        routes.sort_by_key(|route| rank(route));
+        for (index, route) in routes.iter().enumerate() {
+            if routes[..index].iter().any(|other| other.pattern == route.pattern) {
+                let detail = format!("two native routes have the prefix {:?}", route.pattern.prefix);
+                return Err(Code::BadConfiguration.error(detail));
+            }
+        }
+        Ok(Self(routes))
+    }
+
+    /// The route of a request for `path` of `authority`.
+    ///
+    /// A path with dot segments, plain or percent-encoded, matches none: the origin might take it for another that no
+    /// route, or another one, was meant for.
+    pub(super) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
+        if self.0.is_empty() || has_dot_segments(path) {
+            return None;
+        }
+        let host = without_port(authority);
+        self.0.iter().find(|route| {
+            path.starts_with(route.pattern.prefix.as_str())
+                && route.pattern.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
+        })
+    }
+}
+
+fn without_port(authority: &str) -> &str {
+    match authority.rfind(':') {
+        // A colon within brackets is part of an address.
+        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
+        _ => authority,
+    }
+}
+
+/// RFC 3986, section 3.3; a backslash is a slash to some.
+fn has_dot_segments(path: &str) -> bool {
+    let path = path.split('?').next().unwrap_or_default();
+    // Most paths have neither a dot behind a slash nor a percent-encoded one.
+    if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
+        return false;
+    }
+    let plain = path.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");
+    plain
+        .replace("%5c", "/")
+        .replace("%5C", "/")
+        .split(['/', '\\'])
+        .any(|segment| segment == "." || segment == "..")
+}

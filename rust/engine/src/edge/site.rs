@@ -1,0 +1,143 @@
+//! What the connections of one way in share.
+
+use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::watch;
+
+use super::{EdgeConfig, Routes};
+use crate::origin::Origins;
+use crate::pool::Pool;
+use crate::stream::{FlowConfig, Meter, ReadSizes};
+use crate::sync::{Arc, Mutex, lock};
+
+/// What an engine lends to a site.
+#[derive(Debug, Clone)]
+pub struct Supplies {
+    /// Where bytes are held.
+    pub pool: Pool,
+    /// How much may be under way to one client.
+    pub flow: FlowConfig,
+    /// How much memory one read is offered.
+    pub reads: ReadSizes,
+    /// Counts streams.
+    pub meter: Plain<Meter>,
+    /// The connections to origins, by engine thread.
+    pub origins: Vec<Arc<Origins>>,
+}
+
+/// Whether requests are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Open,
+    /// No new connections; each one that is open ends with the response that is under way.
+    Draining,
+    /// Everything ends at once.
+    Closed,
+}
+
+/// One way in: listeners and their connections.
+#[derive(Debug)]
+pub struct Site {
+    pub(super) config: EdgeConfig,
+    pub(super) supplies: Supplies,
+    routes: Mutex<Arc<Routes>>,
+    phase: watch::Sender<Phase>,
+    /// Open connections, by engine thread.
+    loads: Vec<AtomicUsize>,
+    accepted: AtomicU64,
+    pub(super) requests: AtomicU64,
+    pub(super) refused: AtomicU64,
+}
+
+/// What a site counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SiteCounts {
+    /// Connections that are open.
+    pub connections: usize,
+    /// Connections so far.
+    pub accepted: u64,
+    /// Requests so far.
+    pub requests: u64,
+    /// Requests that the edge has refused.
+    pub refused: u64,
+}
+
+impl Site {
+    /// A site that listens to nothing yet.
+    pub fn new(config: EdgeConfig, supplies: Supplies, routes: Routes) -> Self {
+        let loads = supplies.origins.iter().map(|_| AtomicUsize::new(0)).collect();
+        Self {
+            config,
+            supplies,
+            routes: Mutex::new(Arc::new(routes)),
+            phase: watch::Sender::new(Phase::Open),
+            loads,
+            accepted: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Replaces all routes. Requests that are being answered go on by the old ones.
+    pub fn set_routes(&self, routes: Routes) {
+        *lock(&self.routes) = Arc::new(routes);
+    }
+
+    pub(super) fn routes(&self) -> Arc<Routes> {
+        Arc::clone(&lock(&self.routes))
+    }
+
+    /// Takes no new connection, and lets each that is open end with the response that is under way.
+    pub fn drain(&self) {
+        self.phase.send_if_modified(|phase| {
+            let open = *phase == Phase::Open;
+            if open {
+                *phase = Phase::Draining;
+            }
+            open
+        });
+    }
+
+    /// Ends everything at once.
+    pub fn close(&self) {
+        self.phase.send_replace(Phase::Closed);
+    }
+
+    pub(super) fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// The counts as they are now.
+    pub fn counts(&self) -> SiteCounts {
+        // Relaxed, here and below: counts, which order nothing.
+        SiteCounts {
+            connections: self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum(),
+            accepted: self.accepted.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Counts a connection on the thread that has the fewest, until the guard is dropped.
+    pub(super) fn admit(self: &Arc<Self>) -> Load {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        let load = |thread: &usize| self.loads[*thread].load(Ordering::Relaxed);
+        let thread = (0..self.loads.len()).min_by_key(load).unwrap_or(0);
+        self.loads[thread].fetch_add(1, Ordering::Relaxed);
+        Load { site: Arc::clone(self), thread }
+    }
+}
+
+/// A connection's place on an engine thread.
+#[derive(Debug)]
+pub(super) struct Load {
+    pub(super) site: Arc<Site>,
+    pub(super) thread: usize,
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.site.loads[self.thread].fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,165 @@
+//! A message on its way out: its head, and then a body that comes by and by, framed as it goes.
+//!
+//! Holds at most one vectored write of the body, and gives the credit for each piece back when the kernel has taken
+//! it. What is ready leaves together: a head and the beginning of its body are one write.
+
+use std::num::NonZeroUsize;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use super::{Connection, Outbox, Piece, Stop};
+use crate::error::{Code, Error, Result};
+use crate::stream::{Delivery, Stream};
+use crate::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
+
+/// Where the rest of a body comes from, and how it is delimited.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// There is no more.
+    Ended,
+    /// That many bytes are still announced.
+    Counted(Stream, u64),
+    /// In chunks.
+    Chunked(Stream),
+    /// As they are, to the end of the connection.
+    Raw(Stream),
+}
+
+/// Why sending ended early.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// The body failed, or is not what was announced.
+    Source(Error),
+    /// The connection did.
+    Socket(Stop),
+}
+
+/// A message on its way out.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    outbox: Outbox,
+    body: Body,
+    payload: u64,
+}
+
+impl Outgoing {
+    /// Nothing to send yet. `limit` is how long the socket may take no byte.
+    pub(crate) fn new(limit: Option<Duration>) -> Self {
+        Self { outbox: Outbox::new(limit), body: Body::Ended, payload: 0 }
+    }
+
+    /// Appends what stands before the body.
+    pub(crate) fn push(&mut self, piece: Piece) {
+        self.outbox.push(piece);
+    }
+
+    /// Appends a body.
+    pub(crate) fn attach(&mut self, body: Body) {
+        self.body = body;
+    }
+
+    /// Bytes of the attached body that have been taken from its stream.
+    pub(crate) fn payload(&self) -> u64 {
+        self.payload
+    }
+
+    /// Whether all that was announced is with the kernel, even if the source has not said that this was all.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.outbox.is_empty() && matches!(self.body, Body::Ended | Body::Counted(_, 0))
+    }
+
+    /// Whether nothing waits to be written now.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.outbox.is_empty()
+    }
+
+    /// How long the socket may take no byte.
+    pub(crate) fn limit(&self) -> Duration {
+        self.outbox.limit()
+    }
+
+    /// Takes the body's stream back; what was taken from it and not sent is dropped.
+    pub(crate) fn detach(&mut self) -> Option<Stream> {
+        self.outbox.clear();
+        match std::mem::replace(&mut self.body, Body::Ended) {
+            Body::Ended => None,
+            Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => Some(stream),
+        }
+    }
+
+    /// Drops what was not sent. The source is told.
+    pub(crate) fn abandon(&mut self) {
+        self.body = Body::Ended;
+        self.outbox.clear();
+    }
+
+    /// Sends what there is. Ready when the body has ended and all of it is with the kernel.
+    pub(crate) fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        connection: &Connection,
+    ) -> Poll<std::result::Result<(), Fault>> {
+        loop {
+            // Before the write, so that the head and the first piece of the body leave together.
+            self.fill(context).map_err(Fault::Source)?;
+            if self.outbox.is_empty() {
+                ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
+                return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            ready!(self.outbox.poll_write(context, connection)).map_err(Fault::Socket)?;
+        }
+    }
+
+    fn fill(&mut self, context: &mut Context<'_>) -> Result<()> {
+        while !self.outbox.is_full() {
+            let stream = match &self.body {
+                Body::Ended => return Ok(()),
+                Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => stream,
+            };
+            let Poll::Ready(next) = stream.poll_next(context) else { return Ok(()) };
+            match next {
+                // It is we who hold the window: what is queued here goes first.
+                Some(Err(error)) if error.code() == Code::WindowHeld && !self.outbox.is_empty() => {
+                    return Ok(());
+                }
+                Some(Err(error)) => return Err(error),
+                Some(Ok(delivery)) => self.enqueue(delivery)?,
+                None => self.end()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn enqueue(&mut self, delivery: Delivery) -> Result<()> {
+        let Some(length) = NonZeroUsize::new(delivery.len()) else { return Ok(()) };
+        self.payload += length.get() as u64;
+        match &mut self.body {
+            Body::Counted(_, announced) => {
+                *announced = announced
+                    .checked_sub(length.get() as u64)
+                    .ok_or_else(|| wrong_length("longer"))?;
+                self.outbox.push(Piece::Delivery(delivery));
+            }
+            Body::Chunked(_) => {
+                self.outbox.push(Piece::Chunk(encode_chunk_head(length)));
+                self.outbox.push(Piece::Delivery(delivery));
+                self.outbox.push(Piece::Mark(CHUNK_END));
+            }
+            Body::Raw(_) | Body::Ended => self.outbox.push(Piece::Delivery(delivery)),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        match std::mem::replace(&mut self.body, Body::Ended) {
+            Body::Counted(_, 1..) => return Err(wrong_length("shorter")),
+            Body::Chunked(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
+            Body::Counted(_, 0) | Body::Raw(_) | Body::Ended => {}
+        }
+        Ok(())
+    }
+}
+
+fn wrong_length(how: &str) -> Error {
+    Code::UploadFailed.error(format!("the body is {how} than the length it was announced with"))
+}
