@@ -14,7 +14,7 @@ from typing import Final
 
 from .exceptions import make_error
 
-__all__ = ["Flow", "Forwarding", "OriginLimits", "Pool", "Reads", "Timeouts", "Tls", "parse_size"]
+__all__ = ["Edge", "Flow", "Forwarding", "OriginLimits", "Pool", "Reads", "RouteLimits", "Timeouts", "Tls", "parse_size"]
 
 Size = int | str
 """Bytes, as a number or as text such as `"64KiB"`."""
@@ -203,6 +203,85 @@ class Reads:
         most = _bytes(self, "most", least, _REGION)
         _bytes(self, "unknown", least, most)
         _bytes(self, "known", least, most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """What a client may take of a server whose sockets the engine owns (`penstock.web.Site`). Times are seconds; None
+    is no limit."""
+
+    line_bytes: Size = "16KiB"
+    """Bytes of a request line (414). Signed URLs and long queries need some; browsers send 2 to 8 KiB."""
+    head_bytes: Size = "64KiB"
+    """Bytes of a request head (431). Cookies may be many; nginx allows 40 KiB, HAProxy 15."""
+    head_fields: int = 128
+    """Header fields of a request; what aiohttp allows."""
+    chunk_extension_bytes: Size = "16KiB"
+    """Bytes of chunk extensions in one request body. Nobody sends any, so this many are an attack."""
+    trailer_bytes: Size = "16KiB"
+    """Bytes of a request's trailer section."""
+    max_body: Size | None = None
+    """Bytes of a request body (413), unless its route says otherwise. None: an application has limits of its own, and
+    a body that is passed on takes no more memory than its window."""
+    idle_timeout: float | None = 75.0
+    """For the next request on a kept connection; nginx's default, above what most proxies and browsers use."""
+    head_timeout: float | None = 10.0
+    """For a request head, from its first byte to its last (408). It is one packet, mostly; whoever drips it attacks."""
+    body_timeout: float | None = 60.0
+    """Between two reads of a request body (408)."""
+    write_timeout: float | None = 60.0
+    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range."""
+    linger: float = 2.0
+    """For a client that was refused to stop sending, so that it can read why."""
+    max_event: Size = "1MiB"
+    """Bytes of the longest event of a text/event-stream that a native route relays."""
+    backlog: int = 4096
+    """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
+    reuse_port: bool = False
+    """Let other processes listen to the same address (SO_REUSEPORT)."""
+
+    def __post_init__(self) -> None:
+        # A head is parsed in one piece, and the largest slab is a region.
+        _bytes(self, "head_bytes", 1024, _REGION)
+        _bytes(self, "line_bytes", 64, parse_size(self.head_bytes))
+        _count(self, "head_fields", 1, 4096)
+        _bytes(self, "chunk_extension_bytes", 0, _REGION)
+        _bytes(self, "trailer_bytes", 0, _REGION)
+        if self.max_body is not None:
+            _bytes(self, "max_body", 0)
+        for name in ("idle_timeout", "head_timeout", "body_timeout", "write_timeout"):
+            _seconds(self, name, optional=True)
+        _seconds(self, "linger")
+        _bytes(self, "max_event", 1)
+        _count(self, "backlog", 1)
+        _flag(self, "reuse_port")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteLimits:
+    """What one native route serves at most; None for no limit. What is beyond is answered with 429."""
+
+    concurrency: int | None = None
+    """Requests at a time."""
+    rate: float | None = None
+    """Requests a second, over time."""
+    burst: int = 64
+    """Requests that may come at once after a pause, where there is a rate: a player's first segments and playlists,
+    a few times over."""
+    body: Size | None = None
+    """Bytes of a request body (413). None: what `Edge.max_body` says."""
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None:
+            _count(self, "concurrency", 1)
+        if self.rate is not None:
+            number = isinstance(self.rate, int | float) and not isinstance(self.rate, bool)
+            if not number or not 0 < self.rate <= 1e9:  # noqa: PLR2004 (beyond that it is no limit)
+                raise _bad(self, "rate", "must be requests a second above 0, or None")
+            _set(self, "rate", float(self.rate))
+        _count(self, "burst", 1)
+        if self.body is not None:
+            _bytes(self, "body", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
+use penstock_engine::edge::Supplies;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
@@ -30,7 +31,7 @@ pub(crate) struct Engine {
     flow: FlowConfig,
     reads: ReadSizes,
     meter: Arc<Meter>,
-    threads: Threads,
+    threads: Arc<Threads>,
     origins: Vec<Arc<Origins>>,
     /// Ports of the loops that this engine was used on; the latest first.
     ports: Mutex<Vec<Py<LoopPort>>>,
@@ -72,6 +73,19 @@ impl Engine {
             ));
         }
         Ok(())
+    }
+
+    /// What a site needs of the engine.
+    pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<(Supplies, Arc<Threads>)> {
+        self.check(py)?;
+        let supplies = Supplies {
+            pool: self.pool.clone(),
+            flow: self.flow,
+            reads: self.reads,
+            meter: Arc::clone(&self.meter),
+            origins: self.origins.clone(),
+        };
+        Ok((supplies, Arc::clone(&self.threads)))
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
@@ -148,7 +162,7 @@ impl Engine {
             flow: flow.into(),
             reads,
             meter: Arc::new(Meter::default()),
-            threads,
+            threads: Arc::new(threads),
             origins,
             ports: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),

@@ -6,6 +6,7 @@
 
 mod awaitable;
 mod buffer;
+mod edge;
 mod engine;
 mod errors;
 mod frame;
@@ -27,6 +28,8 @@ mod _native {
 
     #[pymodule_export]
     use super::awaitable::Awaitable;
+    #[pymodule_export]
+    use super::edge::{Route, Site};
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]

@@ -13,7 +13,7 @@ use crate::request::Fields;
 
 /// What each side is told of the other.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Forwarding(relay::Forwarding);
+pub(crate) struct Forwarding(pub(crate) relay::Forwarding);
 
 /// `penstock.config.Forwarding`, validated there.
 #[derive(FromPyObject)]

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use penstock_engine::Result;
+use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::stream::{FlowConfig, ReadSizes};
-use penstock_engine::wire::{BodyLimits, HeadLimits};
+use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
 use pyo3::FromPyObject;
 
 #[derive(FromPyObject)]
@@ -95,6 +96,73 @@ impl From<LimitSettings> for OriginLimits {
                 chunk_extension_bytes: settings.chunk_extension_bytes,
                 trailer_bytes: settings.trailer_bytes,
             },
+        }
+    }
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct EdgeSettings {
+    line_bytes: usize,
+    head_bytes: usize,
+    head_fields: usize,
+    chunk_extension_bytes: usize,
+    trailer_bytes: usize,
+    max_body: Option<u64>,
+    idle_timeout: Option<f64>,
+    head_timeout: Option<f64>,
+    body_timeout: Option<f64>,
+    write_timeout: Option<f64>,
+    linger: f64,
+    max_event: usize,
+    backlog: i32,
+    reuse_port: bool,
+}
+
+impl From<&EdgeSettings> for EdgeConfig {
+    fn from(settings: &EdgeSettings) -> Self {
+        let seconds = |value: Option<f64>| value.map(Duration::from_secs_f64);
+        Self {
+            head: IncomingLimits {
+                line: settings.line_bytes,
+                bytes: settings.head_bytes,
+                fields: settings.head_fields,
+            },
+            body: BodyLimits {
+                chunk_extension_bytes: settings.chunk_extension_bytes,
+                trailer_bytes: settings.trailer_bytes,
+            },
+            max_body: settings.max_body,
+            idle_timeout: seconds(settings.idle_timeout),
+            head_timeout: seconds(settings.head_timeout),
+            body_timeout: seconds(settings.body_timeout),
+            write_timeout: seconds(settings.write_timeout),
+            linger: Duration::from_secs_f64(settings.linger),
+            max_event: settings.max_event,
+        }
+    }
+}
+
+impl From<&EdgeSettings> for ListenOptions {
+    fn from(settings: &EdgeSettings) -> Self {
+        Self { backlog: settings.backlog, reuse_port: settings.reuse_port }
+    }
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct RouteLimitSettings {
+    concurrency: Option<usize>,
+    rate: Option<f64>,
+    burst: f64,
+    body: Option<u64>,
+}
+
+impl From<RouteLimitSettings> for RouteLimits {
+    fn from(settings: RouteLimitSettings) -> Self {
+        Self {
+            concurrency: settings.concurrency,
+            rate: settings.rate,
+            burst: settings.burst,
+            body: settings.body,
         }
     }
 }

@@ -1,0 +1,144 @@
+//! `Site` and `Route`: how Python has the engine listen, and says what it answers alone.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use penstock_engine::Code;
+use penstock_engine::edge::{
+    Edit, Leave, ListenOptions, Listener, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+};
+use penstock_engine::runtime::Threads;
+use pyo3::prelude::*;
+
+use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::relay::Forwarding;
+use crate::request::{Endpoint, Timeouts};
+use crate::settings::{EdgeSettings, RouteLimitSettings};
+
+/// A request that the engine answers alone.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Route(Arc<EdgeRoute>);
+
+/// `("set" | "add" | "drop", name, value)`, validated in Python.
+type Change = (String, Vec<u8>, Vec<u8>);
+
+fn edit((kind, name, value): Change) -> Edit {
+    match kind.as_str() {
+        "set" => Edit::Set(name, value),
+        "add" => Edit::Add(name, value),
+        _ => Edit::Drop(name),
+    }
+}
+
+#[pymethods]
+impl Route {
+    #[new]
+    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
+    fn new(
+        name: String,
+        host: Option<String>,
+        prefix: String,
+        endpoint: &Bound<'_, Endpoint>,
+        replacement: String,
+        forwarding: &Bound<'_, Forwarding>,
+        timeouts: &Bound<'_, Timeouts>,
+        limits: RouteLimitSettings,
+        request: Vec<Change>,
+        response: Vec<Change>,
+        drain: Option<u64>,
+    ) -> Self {
+        let endpoint = endpoint.get();
+        let native = Native {
+            endpoint: endpoint.endpoint.clone(),
+            authority: endpoint.authority.clone(),
+            replacement,
+            forwarding: forwarding.get().0.clone(),
+            timeouts: timeouts.get().0,
+            request: request.into_iter().map(edit).collect(),
+            response: response.into_iter().map(edit).collect(),
+            limits: limits.into(),
+            leave: drain.map_or(Leave::Cancel, Leave::Drain),
+            name,
+        };
+        Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)))
+    }
+}
+
+/// One way in. Closed with its engine, if not before.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Site {
+    site: Arc<EdgeSite>,
+    threads: Arc<Threads>,
+    options: ListenOptions,
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+fn routes(py: Python<'_>, routes: Vec<Bound<'_, Route>>) -> PyResult<Routes> {
+    Routes::new(routes.iter().map(|route| Arc::clone(&route.get().0)).collect()).into_python(py)
+}
+
+#[pymethods]
+impl Site {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        settings: EdgeSettings,
+        natives: Vec<Bound<'_, Route>>,
+    ) -> PyResult<Self> {
+        let (supplies, threads) = engine.get().lend(py)?;
+        let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?);
+        Ok(Self { site: Arc::new(site), threads, options: (&settings).into() })
+    }
+
+    /// Listens to an address, and returns it with the port that it got.
+    fn listen_tcp(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<(String, u16)> {
+        let Ok(ip) = address.parse::<IpAddr>() else {
+            let detail = format!("{address:?} is no IP address");
+            return Err(exception(py, &Code::BadConfiguration.error(detail)));
+        };
+        let listener = Listener::tcp(SocketAddr::new(ip, port), self.options).into_python(py)?;
+        let bound = listener.address().map_or((address.to_owned(), port), |bound| {
+            (bound.ip().to_string(), bound.port())
+        });
+        listener.serve(&self.site, &self.threads);
+        Ok(bound)
+    }
+
+    fn listen_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        Listener::unix(&path, self.options).into_python(py)?.serve(&self.site, &self.threads);
+        Ok(())
+    }
+
+    /// Takes over a socket that is bound, or listens already.
+    fn listen_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
+        let descriptor = crate::buffer::own_descriptor(descriptor)?;
+        Listener::adopt(descriptor, self.options).into_python(py)?.serve(&self.site, &self.threads);
+        Ok(())
+    }
+
+    fn set_routes(&self, py: Python<'_>, natives: Vec<Bound<'_, Route>>) -> PyResult<()> {
+        self.site.set_routes(routes(py, natives)?);
+        Ok(())
+    }
+
+    /// Takes no new connection; those that are open end with the response that is under way.
+    fn drain(&self) {
+        self.site.drain();
+    }
+
+    /// Cuts off every connection.
+    fn close(&self) {
+        self.site.close();
+    }
+
+    /// Connections, accepted, requests, refused.
+    fn counts(&self) -> (usize, u64, u64, u64) {
+        let counts = self.site.counts();
+        (counts.connections, counts.accepted, counts.requests, counts.refused)
+    }
+}
