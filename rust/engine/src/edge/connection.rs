@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::answer::refusal;
 use super::client::Client;
@@ -21,7 +21,7 @@ use crate::net::{Outgoing, Piece};
 use crate::origin::RequestBody;
 use crate::stream::{Feed, channel};
 use crate::sync::Arc;
-use crate::wire::{Body, Incoming};
+use crate::wire::{Body, Incoming, members};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -41,18 +41,25 @@ enum Next {
 pub(super) async fn serve(load: Load, client: Client) {
     let site = Arc::clone(&load.site);
     let mut phase = site.phase();
-    let closed = {
+    let overdue = {
         let mut phase = site.phase();
+        let linger = site.config.linger;
         async move {
-            // An error means that the site is gone.
-            let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
+            closed(&mut phase).await;
+            sleep(linger).await;
         }
     };
     tokio::select! {
         biased;
-        () = closed => client.connection.reset_on_close(),
         () = requests(&site, load.thread, &client, &mut phase) => {}
+        () = overdue => client.connection.reset_on_close(),
     }
+}
+
+/// Ready when everything is to end.
+async fn closed(phase: &mut watch::Receiver<Phase>) {
+    // An error means that the site is gone.
+    let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
 }
 
 async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch::Receiver<Phase>) {
@@ -83,7 +90,14 @@ async fn head(inbound: &mut Inbound<'_>, phase: &mut watch::Receiver<Phase>) -> 
             _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
         }
     }
-    if inbound.has_begun() { inbound.head().await } else { Ok(None) }
+    if !inbound.has_begun() {
+        return Ok(None);
+    }
+    tokio::select! {
+        biased;
+        head = inbound.head() => head,
+        () = closed(phase) => Ok(None),
+    }
 }
 
 /// Answers one request.
@@ -136,15 +150,22 @@ async fn attempt(
         return Err(too_large(most));
     }
     let mut outgoing = Outgoing::new(site.config.write_timeout);
-    let (feed, upload) = request_body(site, body);
+    let is_tunnel = body == Body::Empty && offers_websocket(incoming);
+    let (feed, upload) = request_body(site, body, is_tunnel);
+    let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };
     if expects && feed.is_some() && !inbound.has_begun() {
         outgoing.push(Piece::Mark(CONTINUE));
     }
-    let task = Task { site, thread, client, incoming, progress };
+    let task = Task { site, thread, client, incoming, progress, is_tunnel };
     let mut listen = pin!(inbound.listen(body, most, feed));
     let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
+    let mut phase = site.phase();
+    let mut stopped = pin!(closed(&mut phase));
     let mut trouble = None;
     poll_fn(|context| {
+        if !progress.is_stopped() && stopped.as_mut().poll(context).is_ready() {
+            progress.stop();
+        }
         if trouble.is_none() {
             if let Poll::Ready(error) = listen.as_mut().poll(context) {
                 progress.leave();
@@ -159,8 +180,9 @@ async fn attempt(
 }
 
 /// The two ends of what goes up, if there is anything.
-fn request_body(site: &Site, body: Body) -> (Option<Feed>, RequestBody) {
+fn request_body(site: &Site, body: Body, is_tunnel: bool) -> (Option<Feed>, RequestBody) {
     let length = match body {
+        Body::Empty if is_tunnel => None,
         Body::Empty => return (None, RequestBody::None),
         Body::Length(0) => return (None, RequestBody::Bytes(Vec::new())),
         Body::Length(length) => Some(length),
@@ -168,7 +190,19 @@ fn request_body(site: &Site, body: Body) -> (Option<Feed>, RequestBody) {
     };
     let supplies = &site.supplies;
     let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
-    (Some(feed), RequestBody::Stream { stream, length })
+    let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
+    (Some(feed), body)
+}
+
+/// RFC 6455, section 4.1. Offers of other protocols are passed over, as RFC 9110, section 7.8, allows.
+fn offers_websocket(incoming: &Incoming) -> bool {
+    let has = |name: &str, option: &[u8]| {
+        incoming.get_all(name).flat_map(members).any(|member| member.eq_ignore_ascii_case(option))
+    };
+    incoming.method() == "GET"
+        && incoming.minor_version == 1
+        && has("upgrade", b"websocket")
+        && has("connection", b"upgrade")
 }
 
 /// Tells the client why there is no answer.
@@ -187,8 +221,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) ->
 /// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes
 /// were not read for a while (RFC 9112, section 9.6).
 async fn close(client: &Client, inbound: &mut Inbound<'_>, linger: std::time::Duration) {
-    if client.connection.end_writing().is_ok() {
-        // Over when the client has closed its side, or has had its time.
-        let _ = timeout(linger, inbound.discard()).await;
-    }
+    client.connection.end_writing();
+    // Over when the client has closed its side, or has had its time.
+    let _ = timeout(linger, inbound.discard()).await;
 }

@@ -18,6 +18,8 @@ pub(super) enum Framing {
     Chunked,
     /// With the connection: HTTP/1.0 knows no other way for a length that is not known.
     UntilClose,
+    /// None, but another protocol, WebSocket, to the end of the connection.
+    Tunnel,
 }
 
 impl Framing {
@@ -80,8 +82,13 @@ pub(super) fn encode(
     if let Some(via) = via {
         field(out, b"Via", via.as_bytes());
     }
-    if framing == Framing::Chunked {
-        out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+    match framing {
+        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Framing::Tunnel => {
+            out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+            return bytes;
+        }
+        Framing::Empty | Framing::Length(_) | Framing::UntilClose => {}
     }
     match persistence {
         Persistence::Implied => {}
@@ -89,6 +96,22 @@ pub(super) fn encode(
         Persistence::Close => out.extend_from_slice(b"Connection: close\r\n"),
     }
     out.extend_from_slice(b"\r\n");
+    bytes
+}
+
+/// The bytes of an interim response.
+pub(super) fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(256);
+    write_to(&mut bytes, format_args!("HTTP/1.1 {} ", head.status));
+    bytes.extend_from_slice(head.reason());
+    bytes.extend_from_slice(b"\r\n");
+    for (name, value) in response_fields(head) {
+        field(&mut bytes, name, value);
+    }
+    if let Some(via) = via {
+        field(&mut bytes, b"Via", via.as_bytes());
+    }
+    bytes.extend_from_slice(b"\r\n");
     bytes
 }
 

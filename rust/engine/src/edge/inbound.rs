@@ -101,8 +101,12 @@ impl<'a> Inbound<'a> {
         if let Some(feed) = feed {
             match self.read_body(body, most, &feed).await {
                 Ok(()) => {
-                    self.body_is_read = true;
+                    self.body_is_read = body != Body::UntilClose;
                     feed.finish(Ending::default());
+                    if !self.body_is_read {
+                        // The end of a tunnel from this side; what comes from the other is still on its way.
+                        pending::<()>().await;
+                    }
                 }
                 // Nobody wants the rest of it. Whether the client is there, writing to it will tell.
                 Err(error) if error.code() == Code::StreamClosed => pending().await,

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use super::client::Client;
-use super::head::{Framing, Persistence, encode};
+use super::head::{Framing, Persistence, encode, encode_interim};
 use super::progress::Progress;
 use super::route::{Edit, Leave, Route};
 use super::site::Site;
@@ -29,6 +29,8 @@ pub(super) struct Task<'a> {
     pub(super) client: &'a Client,
     pub(super) incoming: &'a Incoming,
     pub(super) progress: &'a Progress,
+    /// The client offers to switch to WebSocket.
+    pub(super) is_tunnel: bool,
 }
 
 /// Relays the origin's response. The future ends when all of it is with the kernel.
@@ -53,21 +55,31 @@ pub(super) async fn answer(
     let mut drive = |context: &mut Context<'_>| fetched = fetched || fetch.as_mut().poll(context).is_ready();
     let leave = route.native.leave;
 
+    let connection = &task.client.connection;
     poll_fn(|context| {
         drive(context);
-        if task.progress.has_left() && leave == Leave::Cancel {
-            return Poll::Ready(Err(left()));
+        task.check(leave == Leave::Cancel)?;
+        task.pass_interim(route, &stream, outgoing);
+        // What goes before the head: that the body may come, and interim responses.
+        if let Poll::Ready(Err(stop)) = outgoing.poll_send(context, connection) {
+            return Poll::Ready(Err(fault(stop)));
         }
         stream.poll_head(context).map_ok(|_| ())
     })
     .await?;
-    task.begin(route, stream, outgoing)?;
+    let is_events = task.begin(route, stream, outgoing)?;
+    let mut ended = false;
     let sent = poll_fn(|context| {
         drive(context);
-        if task.progress.has_left() {
-            return Poll::Ready(Err(left()));
+        if is_events && task.progress.is_stopped() && !std::mem::replace(&mut ended, true) {
+            // What was taken from the stream are whole events.
+            outgoing.end_early();
+            task.progress.close(true);
         }
-        outgoing.poll_send(context, &task.client.connection).map_err(fault)
+        if !ended {
+            task.check(true)?;
+        }
+        outgoing.poll_send(context, connection).map_err(fault)
     })
     .await;
     task.progress.set_payload(outgoing.payload());
@@ -80,6 +92,27 @@ pub(super) async fn answer(
 }
 
 impl Task<'_> {
+    /// Whether to go on.
+    fn check(&self, cancels: bool) -> Result<()> {
+        if cancels && self.progress.has_left() {
+            return Err(Code::ClientGone.error("the client left before the end of the response"));
+        }
+        if self.progress.is_stopped() {
+            return Err(Code::Draining.error("the time for requests to finish is over"));
+        }
+        Ok(())
+    }
+
+    fn pass_interim(&self, route: &Route, stream: &Stream, outgoing: &mut Outgoing) {
+        for head in stream.take_interim() {
+            // HTTP/1.0 has none (RFC 9110, section 15.2).
+            if self.incoming.minor_version == 1 {
+                let via = route.native.forwarding.via((1, head.minor_version));
+                outgoing.push(Piece::Bytes(encode_interim(&head, via.as_deref())));
+            }
+        }
+    }
+
     fn request(&self, route: &Route, body: RequestBody) -> Result<Request> {
         let (native, incoming) = (&route.native, self.incoming);
         let client = relay::Client {
@@ -119,14 +152,19 @@ impl Task<'_> {
         })
     }
 
-    /// Puts the head of the response before its body.
-    fn begin(&self, route: &Route, stream: Stream, outgoing: &mut Outgoing) -> Result<()> {
+    /// Puts the head of the response before its body. Whether that is a stream of events.
+    fn begin(&self, route: &Route, stream: Stream, outgoing: &mut Outgoing) -> Result<bool> {
         let Some(ResponseHead { head, .. }) = stream.head() else {
             return Err(Code::Internal.error("a head that had come is gone"));
         };
         let (native, incoming) = (&route.native, self.incoming);
-        let framing = Framing::of(body_of(head, incoming.method())?, incoming.minor_version);
-        if framing == Framing::UntilClose {
+        let framing = if head.status == 101 {
+            Framing::Tunnel
+        } else {
+            Framing::of(body_of(head, incoming.method())?, incoming.minor_version)
+        };
+        // Behind an offer that was not taken up may be bytes that were read as if it had been.
+        if matches!(framing, Framing::UntilClose | Framing::Tunnel) || self.is_tunnel {
             self.progress.close(true);
         }
         let persistence = match (self.progress.closes(), incoming.minor_version) {
@@ -141,7 +179,8 @@ impl Task<'_> {
         let is_events = head.get("content-type").is_some_and(|kind| {
             kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
         });
-        if is_events && head.get("content-encoding").is_none() && framing != Framing::Empty {
+        let is_events = is_events && head.get("content-encoding").is_none() && framing != Framing::Empty;
+        if is_events {
             stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
         }
         outgoing.push(Piece::Bytes(bytes));
@@ -149,9 +188,9 @@ impl Task<'_> {
             Framing::Empty => Body::Counted(stream, 0),
             Framing::Length(length) => Body::Counted(stream, length),
             Framing::Chunked => Body::Chunked(stream),
-            Framing::UntilClose => Body::Raw(stream),
+            Framing::UntilClose | Framing::Tunnel => Body::Raw(stream),
         });
-        Ok(())
+        Ok(is_events)
     }
 }
 
@@ -170,10 +209,6 @@ async fn drain(stream: Option<Stream>, most: u64, mut drive: impl FnMut(&mut Con
         Poll::Pending
     })
     .await;
-}
-
-fn left() -> Error {
-    Code::ClientGone.error("the client left before the end of the response")
 }
 
 pub(super) fn fault(fault: Fault) -> Error {

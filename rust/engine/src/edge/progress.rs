@@ -9,6 +9,7 @@ pub(super) struct Progress {
     status: AtomicU16,
     payload: AtomicU64,
     left: AtomicBool,
+    stopped: AtomicBool,
     close: AtomicBool,
 }
 
@@ -38,6 +39,15 @@ impl Progress {
 
     pub(super) fn leave(&self) {
         self.left.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether everything is to end at once.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
     }
 
     /// Whether the connection ends with this response, which says so.

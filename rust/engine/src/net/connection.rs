@@ -98,9 +98,17 @@ impl Connection {
         }
     }
 
-    /// Says that nothing more will be sent. An error means that the connection has ended.
-    pub(crate) fn end_writing(&self) -> io::Result<()> {
-        lock(&self.inner).transport.socket().option(|socket| socket.shutdown(Shutdown::Write))
+    /// Says that nothing more will be sent, over TLS by a `close_notify` as far as the socket takes it now. Whether the
+    /// connection has ended already, a read will tell.
+    pub(crate) fn end_writing(&self) {
+        match &mut lock(&self.inner).transport {
+            Transport::Plain(socket) => {
+                let _ = socket.option(|socket| socket.shutdown(Shutdown::Write));
+            }
+            Transport::Tls(stream) => {
+                let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));
+            }
+        }
     }
 
     /// Has the connection end with a reset instead of an orderly end, so that what was sent cannot be taken for whole.

@@ -68,14 +68,16 @@ impl Outgoing {
         self.outbox.is_empty() && matches!(self.body, Body::Ended | Body::Counted(_, 0))
     }
 
-    /// Whether nothing waits to be written now.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.outbox.is_empty()
-    }
-
     /// How long the socket may take no byte.
     pub(crate) fn limit(&self) -> Duration {
         self.outbox.limit()
+    }
+
+    /// Ends the body behind what was taken from its stream, as if it had been all. Not for a body that was announced.
+    pub(crate) fn end_early(&mut self) {
+        if let Body::Chunked(_) = std::mem::replace(&mut self.body, Body::Ended) {
+            self.outbox.push(Piece::Mark(LAST_CHUNK));
+        }
     }
 
     /// Takes the body's stream back; what was taken from it and not sent is dropped.

@@ -61,7 +61,7 @@ pub(super) async fn exchange(
     let mut reader = Reader::new(connection, Peer::Origin, terms.pool);
     let mut head = HeadReader::new(terms, started);
     let outcome = {
-        let read = pin!(head.read(&mut reader, &progress));
+        let read = pin!(head.read(&mut reader, &progress, feed));
         alongside(upload, connection, &progress, read).await
     };
     let (response, rest, first_byte) = outcome.map_err(|error| Failure {
@@ -71,7 +71,11 @@ pub(super) async fn exchange(
     progress.answered();
     let answered = Instant::now();
     let result: Result<Done> = async {
-        let body = body_of(&response, terms.method)?;
+        let switched = upload.asks_to_switch() && switches(&response);
+        let body = if switched { Body::UntilClose } else { body_of(&response, terms.method)? };
+        if switched {
+            upload.switch();
+        }
         let keep = keeps_alive(&response);
         if !keep && response.status >= 400 {
             // The origin has said no and will not read on (RFC 9112, section 9.6).
@@ -91,6 +95,12 @@ pub(super) async fn exchange(
     }
     .await;
     result.map_err(|error| Failure { error, unanswered: false })
+}
+
+/// Whether the origin takes up the offer of WebSocket.
+fn switches(response: &Head) -> bool {
+    let is_websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
+    response.status == 101 && response.get("upgrade").is_some_and(is_websocket)
 }
 
 fn publish(head: Head, terms: &Terms<'_>, first_byte: Duration, feed: &Feed) {

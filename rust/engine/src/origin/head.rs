@@ -1,4 +1,4 @@
-//! Reads response heads: interim ones are skipped, the final one is parsed.
+//! Reads response heads: interim ones are passed on, the final one ends the search.
 
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use super::upload::Progress;
 use crate::error::{Code, Result};
 use crate::net::{Read, Reader};
 use crate::pool::Slice;
+use crate::stream::Feed;
 use crate::wire::{Head, HeadScanner, parse_head};
 
 /// Finds the final head at the front of what a connection brings.
@@ -35,6 +36,7 @@ impl<'a> HeadReader<'a> {
         &mut self,
         reader: &mut Reader<'_>,
         progress: &Progress,
+        feed: &Feed,
     ) -> Result<(Head, Slice, Duration)> {
         let (limits, timeouts) = (&self.terms.limits.head, self.terms.timeouts);
         let mut scanner = HeadScanner::new(limits);
@@ -51,6 +53,10 @@ impl<'a> HeadReader<'a> {
                 if interim > limits.interim {
                     let detail = format!("more than {} interim responses", limits.interim);
                     return Err(Code::TooManyInterim.error(detail));
+                }
+                // What 100 (Continue) allows, whoever sends the request does already.
+                if head.status != 100 {
+                    feed.push_interim(head);
                 }
                 scanner = HeadScanner::new(limits);
                 buffer = Some(rest).filter(|rest| !rest.is_empty());

@@ -12,6 +12,7 @@ pub(super) enum Payload {
     None,
     Bytes(Arc<Vec<u8>>),
     Stream { stream: Stream, length: Option<u64> },
+    Tunnel(Stream),
 }
 
 impl From<RequestBody> for Payload {
@@ -20,6 +21,7 @@ impl From<RequestBody> for Payload {
             RequestBody::None => Self::None,
             RequestBody::Bytes(bytes) => Self::Bytes(Arc::new(bytes)),
             RequestBody::Stream { stream, length } => Self::Stream { stream, length },
+            RequestBody::Tunnel(stream) => Self::Tunnel(stream),
         }
     }
 }
@@ -31,6 +33,7 @@ impl Payload {
             Self::None => Upload::None,
             Self::Bytes(bytes) => Upload::Length(bytes.len() as u64),
             Self::Stream { length, .. } => length.map_or(Upload::Chunked, Upload::Length),
+            Self::Tunnel(_) => Upload::Tunnel,
         }
     }
 
@@ -39,7 +42,7 @@ impl Payload {
         match self {
             Self::None => Some(Self::None),
             Self::Bytes(bytes) => Some(Self::Bytes(Arc::clone(bytes))),
-            Self::Stream { .. } => None,
+            Self::Stream { .. } | Self::Tunnel(_) => None,
         }
     }
 }

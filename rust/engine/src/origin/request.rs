@@ -40,6 +40,9 @@ pub enum RequestBody {
         /// How many there will be, if that is known; they are sent in chunks if not.
         length: Option<u64>,
     },
+    /// None, but a tunnel of WebSocket: what is sent and received once the origin has answered 101. If it does not, the
+    /// stream is dropped unread.
+    Tunnel(Stream),
 }
 
 /// Whether doing it twice is doing it once (RFC 9110, section 9.2.2).

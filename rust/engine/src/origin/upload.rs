@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::payload::Payload;
 use crate::error::{Code, Result};
 use crate::net::{Body, Connection, Fault, Outgoing, Piece, Stop};
+use crate::stream::Stream;
 
 /// What the reading half needs to know of the sending half, and the reverse. Both are polled by one task, so the
 /// order of these flags is the order of the program.
@@ -47,6 +48,9 @@ enum State {
 pub(super) struct Upload {
     message: Outgoing,
     state: State,
+    /// What waits for the origin to switch protocols.
+    tunnel: Option<Stream>,
+    switched: bool,
 }
 
 impl Upload {
@@ -54,13 +58,29 @@ impl Upload {
     pub(super) fn new(head: Vec<u8>, body: Payload, limit: Option<Duration>) -> Self {
         let mut message = Outgoing::new(limit);
         message.push(Piece::Bytes(head));
+        let mut tunnel = None;
         match body {
             Payload::None => {}
+            Payload::Tunnel(stream) => tunnel = Some(stream),
             Payload::Bytes(bytes) => message.push(Piece::Shared(bytes)),
             Payload::Stream { stream, length: Some(length) } => message.attach(Body::Counted(stream, length)),
             Payload::Stream { stream, length: None } => message.attach(Body::Chunked(stream)),
         }
-        Self { message, state: State::Running }
+        Self { message, state: State::Running, tunnel, switched: false }
+    }
+
+    /// Whether the request asks for another protocol.
+    pub(super) fn asks_to_switch(&self) -> bool {
+        self.tunnel.is_some()
+    }
+
+    /// The origin has switched: what waited goes as it is.
+    pub(super) fn switch(&mut self) {
+        if let Some(stream) = self.tunnel.take() {
+            self.message.attach(Body::Raw(stream));
+            self.state = State::Running;
+            self.switched = true;
+        }
     }
 
     /// Whether the whole request was sent, and its source had no more than that.
@@ -88,7 +108,12 @@ impl Upload {
                 }
                 return Ok(());
             }
-            Poll::Ready(Ok(())) => self.state = State::Complete,
+            Poll::Ready(Ok(())) => {
+                self.state = State::Complete;
+                if self.switched {
+                    connection.end_writing();
+                }
+            }
             Poll::Ready(Err(Fault::Source(error))) if error.code() == Code::UploadFailed => {
                 return Err(error);
             }

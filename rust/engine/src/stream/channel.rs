@@ -12,6 +12,7 @@ use crate::error::{Code, Error, Result};
 use crate::framing::{Cutter, Framing};
 use crate::pool::{Pool, PoolState, Purpose, Slice};
 use crate::sync::{Arc, Mutex, lock};
+use crate::wire::Head;
 
 /// Makes the two sides of a stream whose body is cut by `framing`.
 pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain<Meter>) -> (Feed, Stream) {
@@ -27,6 +28,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
             window: Window::new(config),
             backlog: false,
             exhausted: None,
+            interim: Vec::new(),
             end: None,
             closed: false,
             producer: None,
@@ -59,6 +61,8 @@ pub(super) struct Queue {
     pub(super) backlog: bool,
     /// The source has ended well, but not everything it gave has been cut.
     pub(super) exhausted: Option<Ending>,
+    /// Interim responses that nobody has looked at.
+    pub(super) interim: Vec<Head>,
     /// How the body ended; told to the consumer after the last frame.
     pub(super) end: Option<Result<Ending>>,
     /// The consumer has left.
@@ -293,6 +297,12 @@ impl Stream {
         }
         queue.consumer = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// The interim responses (1xx but 100 and 101) that have come since the last call. A new one ends a wait for the
+    /// head.
+    pub fn take_interim(&self) -> Vec<Head> {
+        std::mem::take(&mut lock(&self.channel.queue).interim)
     }
 
     /// The head, if it has arrived.

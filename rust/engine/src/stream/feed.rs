@@ -9,6 +9,7 @@ use super::{Ending, ResponseHead};
 use crate::error::{Code, Error, Result};
 use crate::pool::{CLASSES, Slice, Writer};
 use crate::sync::{Arc, lock};
+use crate::wire::Head;
 
 /// Where a source puts what it has read. Dropping it without [`Feed::finish`] or [`Feed::fail`] ends the stream with
 /// `ENGINE_CLOSED`, so that a task that is torn down never leaves a body that looks whole.
@@ -81,6 +82,19 @@ impl Feed {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Passes an interim response on.
+    pub fn push_interim(&self, head: Head) {
+        let consumer = {
+            let mut queue = lock(&self.channel.queue);
+            if queue.closed {
+                return;
+            }
+            queue.interim.push(head);
+            queue.consumer.take()
+        };
+        wake(consumer);
     }
 
     /// Publishes the response head.

@@ -20,6 +20,8 @@ pub enum Upload {
     Length(u64),
     /// In chunks, because its length is not known beforehand.
     Chunked,
+    /// There is none, but another protocol, WebSocket, once the origin has switched to it (RFC 6455, section 4.1).
+    Tunnel,
 }
 
 /// Fields about the connection or the body's coding (RFC 9110, section 7.6.1, and RFC 9112): never a caller's.
@@ -37,8 +39,8 @@ pub(crate) const HOP_BY_HOP: [&str; 8] = [
 /// The head of a request, ready to be sent.
 ///
 /// `target` is in origin-form (`/path?query`), absolute-form, or `*` for OPTIONS. `authority` becomes the `Host` field
-/// unless `headers` has one. A `Content-Length` in `headers` must agree with `upload`; it is sent once. There is no
-/// `Connection` field, which in HTTP/1.1 asks to keep the connection.
+/// unless `headers` has one. A `Content-Length` in `headers` must agree with `upload`; it is sent once. Except for a
+/// tunnel there is no `Connection` field, which in HTTP/1.1 asks to keep the connection.
 ///
 /// # Errors
 /// `BAD_REQUEST`, naming what is wrong: a method or field name that is no token, CONNECT, a target with whitespace,
@@ -86,6 +88,7 @@ pub fn encode_request(
     match upload {
         Upload::Length(length) => write_length(&mut head, *length),
         Upload::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Upload::Tunnel => head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
         // RFC 9110, section 8.6: methods that expect a body say that there is none.
         Upload::None if matches!(method, "POST" | "PUT" | "PATCH") => write_length(&mut head, 0),
         Upload::None => {}
@@ -166,7 +169,7 @@ fn is_name_byte(byte: u8) -> bool {
 
 fn check_length(value: &[u8], upload: &Upload) -> Result<()> {
     let agreed = match upload {
-        Upload::None => value == b"0",
+        Upload::None | Upload::Tunnel => value == b"0",
         Upload::Length(length) => value == length.to_string().as_bytes(),
         Upload::Chunked => false,
     };
@@ -174,7 +177,7 @@ fn check_length(value: &[u8], upload: &Upload) -> Result<()> {
         return Ok(());
     }
     let body = match upload {
-        Upload::None => "there is no body".to_owned(),
+        Upload::None | Upload::Tunnel => "there is no body".to_owned(),
         Upload::Length(length) => format!("the body has {length} bytes"),
         Upload::Chunked => "the body's length is not known".to_owned(),
     };
