@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Edit, Leave, ListenOptions, Listener, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+    Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
@@ -82,16 +82,23 @@ fn routes(py: Python<'_>, routes: Vec<Bound<'_, Route>>) -> PyResult<Routes> {
 
 #[pymethods]
 impl Site {
+    /// `access_log` is the path of a file, or `-` for standard error.
     #[new]
+    #[pyo3(signature = (engine, settings, natives, access_log))]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         settings: EdgeSettings,
         natives: Vec<Bound<'_, Route>>,
+        access_log: Option<PathBuf>,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
-        let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?);
+        let log = access_log
+            .map(|path| Log::open(Some(path).filter(|path| path.as_os_str() != "-")))
+            .transpose()
+            .into_python(py)?;
+        let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?, log);
         Ok(Self { site: Arc::new(site), threads, options: (&settings).into() })
     }
 

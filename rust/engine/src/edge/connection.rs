@@ -6,14 +6,16 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
 use super::inbound::{Inbound, too_large};
 use super::native::{self, Task, fault};
+use super::log::Entry;
 use super::progress::Progress;
+use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
@@ -110,8 +112,23 @@ async fn exchange(
 ) -> Next {
     // Relaxed: a count.
     site.requests.fetch_add(1, Ordering::Relaxed);
+    let started = Instant::now();
     let progress = Progress::default();
-    let result = attempt(site, thread, client, inbound, incoming, &progress).await;
+    let routes = site.routes();
+    let route = routes.find(incoming.authority(), incoming.path());
+    let result = attempt(site, thread, client, inbound, incoming, route, &progress).await;
+    if let Some(log) = &site.log {
+        let error = result.as_ref().err();
+        log.put(&Entry {
+            client: client.addresses.host.as_deref(),
+            incoming,
+            status: progress.status().unwrap_or_else(|| error.map_or(0, status_of)),
+            bytes: progress.payload(),
+            elapsed: started.elapsed(),
+            route: route.map(|route| route.native.name.as_str()),
+            error,
+        });
+    }
     match result {
         Ok(()) if progress.closes() => Next::Close,
         Ok(()) if inbound.is_at_boundary() => Next::Request,
@@ -125,6 +142,11 @@ async fn exchange(
     }
 }
 
+/// What a request that failed before its head was answered with; 499 is nginx's for a client that left.
+fn status_of(error: &Error) -> u16 {
+    if may_answer(error) { error.code().status() } else { 499 }
+}
+
 fn may_answer(error: &Error) -> bool {
     !matches!(error.code(), Code::ClientGone | Code::RequestTruncated)
 }
@@ -135,14 +157,14 @@ async fn attempt(
     client: &Client,
     inbound: &mut Inbound<'_>,
     incoming: &Incoming,
+    route: Option<&Arc<Route>>,
     progress: &Progress,
 ) -> Result<()> {
     let body = incoming.body()?;
     let expects = incoming.expects_continue()?;
     let draining = *site.phase().borrow() != Phase::Open;
     progress.close(draining || !incoming.keeps_alive());
-    let routes = site.routes();
-    let route = routes.find(incoming.authority(), incoming.path()).ok_or_else(|| {
+    let route = route.ok_or_else(|| {
         Code::NoRoute.error(format!("no route for {} {}", incoming.method(), incoming.path()))
     })?;
     let most = route.native.limits.body.or(site.config.max_body);

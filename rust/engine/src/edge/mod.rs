@@ -9,7 +9,7 @@
 //!   listen ─ connection ─ inbound (heads, bodies)
 //!                │
 //!                ├─ native (route, head) ─ origin::fetch
-//!                └─ answer (refusals)
+//!                └─ answer (refusals), log
 //! ```
 
 mod answer;
@@ -20,6 +20,7 @@ mod date;
 mod head;
 mod inbound;
 mod listen;
+mod log;
 mod native;
 mod progress;
 mod route;
@@ -27,6 +28,7 @@ mod site;
 
 pub use client::Addresses;
 pub use config::EdgeConfig;
-pub use listen::{Listener, ListenOptions};
+pub use listen::{ListenOptions, Listener};
+pub use log::Log;
 pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};
 pub use site::{Site, SiteCounts, Supplies};

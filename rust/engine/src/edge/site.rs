@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
 
-use super::{EdgeConfig, Routes};
+use super::{EdgeConfig, Log, Routes};
 use crate::origin::Origins;
 use crate::pool::Pool;
 use crate::stream::{FlowConfig, Meter, ReadSizes};
@@ -43,6 +43,7 @@ pub struct Site {
     pub(super) supplies: Supplies,
     routes: Mutex<Arc<Routes>>,
     phase: watch::Sender<Phase>,
+    pub(super) log: Option<Log>,
     /// Open connections, by engine thread.
     loads: Vec<AtomicUsize>,
     accepted: AtomicU64,
@@ -65,13 +66,14 @@ pub struct SiteCounts {
 
 impl Site {
     /// A site that listens to nothing yet.
-    pub fn new(config: EdgeConfig, supplies: Supplies, routes: Routes) -> Self {
+    pub fn new(config: EdgeConfig, supplies: Supplies, routes: Routes, log: Option<Log>) -> Self {
         let loads = supplies.origins.iter().map(|_| AtomicUsize::new(0)).collect();
         Self {
             config,
             supplies,
             routes: Mutex::new(Arc::new(routes)),
             phase: watch::Sender::new(Phase::Open),
+            log,
             loads,
             accepted: AtomicU64::new(0),
             requests: AtomicU64::new(0),
