@@ -231,6 +231,9 @@ class Edge:
     """Between two reads of a request body (408)."""
     write_timeout: float | None = 60.0
     """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range."""
+    stall_grace: int = 5
+    """For a client that takes nothing while the pool is full: after so many whole seconds the one that has taken
+    nothing for longest is cut off, one a second. Several round trips of a bad network."""
     linger: float = 2.0
     """For a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
@@ -251,6 +254,7 @@ class Edge:
             _bytes(self, "max_body", 0)
         for name in ("idle_timeout", "head_timeout", "body_timeout", "write_timeout"):
             _seconds(self, name, optional=True)
+        _count(self, "stall_grace", 1)
         _seconds(self, "linger")
         _bytes(self, "max_event", 1)
         _count(self, "backlog", 1)

@@ -189,6 +189,7 @@ table! {
     0x610 TooManyRequests "TOO_MANY_REQUESTS" Protocol Client true "The route has more requests than its limit, at once or by the second.";
     0x611 NoRoute "NO_ROUTE" Value Client false "No route matches the request, and there is no application.";
     0x612 Draining "DRAINING" State Local true "The server is being stopped, and takes no new request.";
+    0x613 ClientStalled "CLIENT_STALLED" Connection Client true "The pool was full, and the client had taken nothing of its response for longest.";
 }
 
 impl Code {

@@ -112,6 +112,7 @@ pub(crate) struct EdgeSettings {
     head_timeout: Option<f64>,
     body_timeout: Option<f64>,
     write_timeout: Option<f64>,
+    stall_grace: u64,
     linger: f64,
     max_event: usize,
     backlog: i32,
@@ -136,6 +137,7 @@ impl From<&EdgeSettings> for EdgeConfig {
             head_timeout: seconds(settings.head_timeout),
             body_timeout: seconds(settings.body_timeout),
             write_timeout: seconds(settings.write_timeout),
+            stall_turns: settings.stall_grace,
             linger: Duration::from_secs_f64(settings.linger),
             max_event: settings.max_event,
         }

@@ -21,6 +21,8 @@ pub struct EdgeConfig {
     pub body_timeout: Option<Duration>,
     /// How long a client may take no byte of what waits for it (`WRITE_TIMEOUT`).
     pub write_timeout: Option<Duration>,
+    /// Seconds that a client must have taken nothing to be cut off while the pool is full (`CLIENT_STALLED`).
+    pub stall_turns: u64,
     /// How long a client that was refused may go on sending before it is cut off.
     pub linger: Duration,
     /// The longest event of an event stream that is relayed, in bytes.

@@ -19,7 +19,7 @@ use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
-use crate::net::{Outgoing, Piece};
+use crate::net::{Outbox, Outgoing, Piece};
 use crate::origin::RequestBody;
 use crate::stream::{Feed, channel};
 use crate::sync::Arc;
@@ -171,7 +171,7 @@ async fn attempt(
     if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
         return Err(too_large(most));
     }
-    let mut outgoing = Outgoing::new(site.config.write_timeout);
+    let mut outgoing = Outgoing::through(Outbox::new(site.config.write_timeout).live_by(&site.clock));
     let is_tunnel = body == Body::Empty && offers_websocket(incoming);
     let (feed, upload) = request_body(site, body, is_tunnel);
     let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };

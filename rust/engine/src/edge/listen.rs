@@ -99,6 +99,10 @@ impl Listener {
 
     /// Accepts on the first of `threads` for `site`, until it is drained or closed.
     pub fn serve(self, site: &Arc<Site>, threads: &Arc<Threads>) {
+        if site.begin() {
+            let site = Arc::clone(site);
+            threads.spawn(0, move || async move { site.keep_room().await });
+        }
         let (site, all) = (Arc::clone(site), Arc::clone(threads));
         threads.spawn(0, move || async move {
             let mut phase = site.phase();

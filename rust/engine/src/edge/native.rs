@@ -215,6 +215,7 @@ pub(super) fn fault(fault: Fault) -> Error {
     match fault {
         Fault::Source(error) => error,
         Fault::Socket(Stop::Stalled) => Code::WriteTimeout.error("the client took nothing within the limit"),
+        Fault::Socket(Stop::Cut) => Code::ClientStalled.error("the pool was full and the client stalled"),
         Fault::Socket(Stop::Broken(error)) => {
             Code::ClientGone.error(format!("the connection to the client broke: {error}"))
         }

@@ -1,13 +1,16 @@
 //! What the connections of one way in share.
 
 use std::sync::Arc as Plain;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::{EdgeConfig, Log, Routes};
+use crate::net::Clock;
 use crate::origin::Origins;
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolState};
 use crate::stream::{FlowConfig, Meter, ReadSizes};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -36,6 +39,9 @@ pub(super) enum Phase {
     Closed,
 }
 
+/// How often the memory is looked after. The engine's threads wake as often anyway.
+const TURN: Duration = Duration::from_secs(1);
+
 /// One way in: listeners and their connections.
 #[derive(Debug)]
 pub struct Site {
@@ -44,6 +50,8 @@ pub struct Site {
     routes: Mutex<Arc<Routes>>,
     phase: watch::Sender<Phase>,
     pub(super) log: Option<Log>,
+    pub(super) clock: Plain<Clock>,
+    begun: AtomicBool,
     /// Open connections, by engine thread.
     loads: Vec<AtomicUsize>,
     accepted: AtomicU64,
@@ -74,10 +82,29 @@ impl Site {
             routes: Mutex::new(Arc::new(routes)),
             phase: watch::Sender::new(Phase::Open),
             log,
+            clock: Plain::new(Clock::new()),
+            begun: AtomicBool::new(false),
             loads,
             accepted: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether this is the first listener.
+    pub(super) fn begin(&self) -> bool {
+        // Relaxed: listeners are added by one thread.
+        !self.begun.swap(true, Ordering::Relaxed)
+    }
+
+    /// Looks after the memory until the site is closed: while the pool is full, one stalled client a turn is cut.
+    pub(super) async fn keep_room(&self) {
+        while *self.phase.borrow() != Phase::Closed {
+            sleep(TURN).await;
+            self.clock.advance();
+            if self.supplies.pool.state() == PoolState::Full {
+                self.clock.cut_longest(self.config.stall_turns);
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod outbox;
 mod outgoing;
 mod reader;
 mod socket;
+mod vital;
 mod watch;
 
 pub(crate) use connection::{Connection, Transport, Unrest};
@@ -18,4 +19,5 @@ pub(crate) use outbox::{Outbox, Piece, Stop};
 pub(crate) use outgoing::{Body, Fault, Outgoing};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use socket::Socket;
+pub(crate) use vital::{Clock, Vital};
 pub(crate) use watch::Watch;

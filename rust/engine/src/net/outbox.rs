@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Connection, Watch};
+use super::{Clock, Connection, Vital, Watch};
 use crate::pool::Slice;
 use crate::stream::Delivery;
+use crate::sync::Arc as Shared;
 use crate::wire::ChunkHead;
 
 /// Pieces of one write. Linux takes up to 1024; a chunk is three, so this is ten chunks. Arbitrary.
@@ -61,6 +62,8 @@ pub(crate) enum Stop {
     Stalled,
     /// The connection does not take bytes any more.
     Broken(io::Error),
+    /// Memory was needed, and this one had taken nothing for longest.
+    Cut,
 }
 
 /// What waits to be written to one connection.
@@ -71,12 +74,32 @@ pub(crate) struct Outbox {
     written: usize,
     limit: Option<Duration>,
     stall: Watch,
+    life: Option<Life>,
+}
+
+/// Signs of life, until it is dropped.
+#[derive(Debug)]
+struct Life {
+    clock: Arc<Clock>,
+    vital: Shared<Vital>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.clock.leave(&self.vital);
+    }
 }
 
 impl Outbox {
     /// `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { pieces: VecDeque::new(), written: 0, limit, stall: Watch::default() }
+        Self { pieces: VecDeque::new(), written: 0, limit, stall: Watch::default(), life: None }
+    }
+
+    /// Gives signs of life to `clock`, by whom it may then be cut.
+    pub(crate) fn live_by(mut self, clock: &Arc<Clock>) -> Self {
+        self.life = Some(Life { clock: Arc::clone(clock), vital: clock.enter() });
+        self
     }
 
     /// Appends. Pieces without bytes are passed over.
@@ -146,7 +169,16 @@ impl Outbox {
     ) -> Poll<Result<T, Stop>> {
         if let Poll::Ready(result) = operation {
             self.stall.start(None);
+            if let Some(Life { vital, .. }) = &self.life {
+                // What remains begins to wait with the next refusal.
+                vital.rest();
+            }
             return Poll::Ready(result.map_err(Stop::Broken));
+        }
+        if let Some(Life { clock, vital }) = &self.life {
+            if vital.wait(context, clock) {
+                return Poll::Ready(Err(Stop::Cut));
+            }
         }
         if !self.stall.is_running() {
             self.stall.start(self.limit);

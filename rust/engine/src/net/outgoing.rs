@@ -45,7 +45,12 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Nothing to send yet. `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { outbox: Outbox::new(limit), body: Body::Ended, payload: 0 }
+        Self::through(Outbox::new(limit))
+    }
+
+    /// As [`Outgoing::new`], through an outbox that is made already.
+    pub(crate) fn through(outbox: Outbox) -> Self {
+        Self { outbox, body: Body::Ended, payload: 0 }
     }
 
     /// Appends what stands before the body.

@@ -84,9 +84,10 @@ impl Channel {
         (queue.window.used(), queue.window.limit(share, pressed))
     }
 
-    /// A fair share of the pool, and whether the pool is pressed.
+    /// A fair share of the pool, and whether the pool is pressed. The shares make half of the pool, so that streams
+    /// whose consumers have all stalled leave room for new ones.
     fn supply(&self) -> (usize, bool) {
-        (self.pool.budget() / self.meter.live().max(1), self.pool.state() != PoolState::Open)
+        (self.pool.budget() / 2 / self.meter.live().max(1), self.pool.state() != PoolState::Open)
     }
 
     pub(super) fn has_room(&self, queue: &Queue) -> bool {
@@ -95,14 +96,17 @@ impl Channel {
     }
 
     /// What the next read may bring: what the window has room for. A consumer that keeps up is not held to a window
-    /// that has not grown yet, but to the largest that it may get.
-    pub(super) fn credit(&self, queue: &Queue) -> usize {
+    /// that has not grown yet, but to the largest that it may get. And whether that is less than what every stream may
+    /// hold where memory is not short.
+    pub(super) fn credit(&self, queue: &Queue) -> (usize, bool) {
         let (share, pressed) = self.supply();
         let window = &queue.window;
-        if queue.keeps_up() {
-            return window.largest(share, pressed);
-        }
-        window.limit(share, pressed).saturating_sub(window.used())
+        let credit = if queue.keeps_up() {
+            window.largest(share, pressed)
+        } else {
+            window.limit(share, pressed).saturating_sub(window.used())
+        };
+        (credit, window.is_squeezed(share))
     }
 
     /// Cuts what the window has room for into the queue, and ends the body behind the last frame.

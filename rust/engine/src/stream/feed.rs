@@ -61,10 +61,14 @@ impl Feed {
     }
 
     /// How many bytes the next read should bring at most: the credit that is left, rounded up to a slab, which is taken
-    /// whole for it. To the largest of 256 KiB would be rounding up by too much: of that one, a part is filled.
+    /// whole for it. To the largest of 256 KiB would be rounding up by too much: of that one, a part is filled. Where
+    /// memory is short, the credit is rounded down: many streams would else take several times their shares.
     pub fn credit(&self) -> usize {
-        let credit = self.channel.credit(&lock(&self.channel.queue));
+        let (credit, squeezed) = self.channel.credit(&lock(&self.channel.queue));
         let [small, medium, large, _] = CLASSES;
+        if squeezed {
+            return [large, medium].into_iter().find(|&slab| credit >= slab).unwrap_or(small);
+        }
         [small, medium]
             .into_iter()
             .find(|&slab| credit <= slab)

@@ -261,11 +261,13 @@ fn what_another_framing_has_cut_is_not_cut_anew() {
 }
 
 #[test]
-fn many_streams_share_the_budget() {
+fn many_streams_share_half_the_budget() {
     let (pool, meter) = (pool(), Arc::new(Meter::default()));
     let flow = FlowConfig { floor: 256 * 1024, ceiling: 1024 * 1024 };
     let streams: Vec<_> = (0..16).map(|_| channel(&pool, flow, &Framing::Raw, &meter)).collect();
-    assert_eq!(streams[0].1.held().1, pool.budget() / 16);
+    assert_eq!(streams[0].1.held().1, pool.budget() / 2 / 16);
+    let credit = streams[0].0.credit();
+    assert!(credit <= pool.budget() / 2 / 16, "a read of {credit} bytes exceeds the share");
 }
 
 /// Takes memory until the pool has none. The first is a page, and what is given back then is no more.

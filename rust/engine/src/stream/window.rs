@@ -82,6 +82,11 @@ impl Window {
         size.min(share.max(LEAST))
     }
 
+    /// Whether a fair share of the pool is less than the floor.
+    pub(super) fn is_squeezed(&self, share: usize) -> bool {
+        share < self.config.floor
+    }
+
     /// The size that it may grow to meanwhile.
     pub(super) fn largest(&self, share: usize, pressed: bool) -> usize {
         let size = if pressed { self.config.floor } else { self.config.ceiling };

@@ -1,0 +1,129 @@
+//! Signs of life of what is being sent, so that under pressure the client that has taken nothing for longest is found.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use crate::sync::{Arc, Mutex, lock};
+
+/// Of one message on its way to a client. The task that sends is the one who writes here; one that looks for whom to
+/// cut reads.
+#[derive(Debug, Default)]
+pub(crate) struct Vital {
+    /// The turn of the [`Clock`] since which the client takes nothing of what waits for it; 0 while it does.
+    waiting_since: AtomicU64,
+    cut: AtomicBool,
+    task: Mutex<Option<Waker>>,
+}
+
+/// Time in turns, and who lives by it.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    turn: AtomicU64,
+    all: Mutex<Vec<Arc<Vital>>>,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { turn: AtomicU64::new(1), all: Mutex::default() }
+    }
+
+    /// A new one, known until it is dropped by everyone else.
+    pub(crate) fn enter(&self) -> Arc<Vital> {
+        let vital = Arc::new(Vital::default());
+        lock(&self.all).push(Arc::clone(&vital));
+        vital
+    }
+
+    /// It has ended.
+    pub(crate) fn leave(&self, vital: &Arc<Vital>) {
+        let mut all = lock(&self.all);
+        if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, vital)) {
+            all.swap_remove(at);
+        }
+    }
+
+    // Relaxed throughout: turns are a second long, and whoever is cut is woken, under the lock of its waker.
+
+    /// Another turn has passed.
+    pub(crate) fn advance(&self) {
+        self.turn.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Cuts the one that has waited for its client for longest, if that is at least so many turns. Whether there was one.
+    pub(crate) fn cut_longest(&self, turns: u64) -> bool {
+        let now = self.turn.load(Ordering::Relaxed);
+        let longest = lock(&self.all)
+            .iter()
+            .filter(|vital| !vital.cut.load(Ordering::Relaxed))
+            .map(|vital| (vital.waiting_since.load(Ordering::Relaxed), vital))
+            .filter(|(since, _)| *since > 0 && now.saturating_sub(*since) >= turns)
+            .min_by_key(|(since, _)| *since)
+            .map(|(_, vital)| Arc::clone(vital));
+        let Some(vital) = longest else { return false };
+        vital.cut.store(true, Ordering::Relaxed);
+        let task = lock(&vital.task).take();
+        if let Some(task) = task {
+            task.wake();
+        }
+        true
+    }
+
+    fn now(&self) -> u64 {
+        self.turn.load(Ordering::Relaxed)
+    }
+}
+
+impl Vital {
+    /// The client took something.
+    pub(crate) fn rest(&self) {
+        self.waiting_since.store(0, Ordering::Relaxed);
+    }
+
+    /// The client takes nothing now. Whether the message has been cut.
+    pub(crate) fn wait(&self, context: &Context<'_>, clock: &Clock) -> bool {
+        if self.waiting_since.load(Ordering::Relaxed) == 0 {
+            self.waiting_since.store(clock.now(), Ordering::Relaxed);
+        }
+        let mut task = lock(&self.task);
+        if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+            *task = Some(context.waker().clone());
+        }
+        self.cut.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_one_that_has_waited_longest_is_cut_once_and_others_stay() {
+        let clock = Clock::new();
+        let context = Context::from_waker(Waker::noop());
+        let [idle, old, young] = [(); 3].map(|()| clock.enter());
+        assert!(!old.wait(&context, &clock));
+        clock.advance();
+        assert!(!young.wait(&context, &clock));
+        clock.advance();
+        assert!(!clock.cut_longest(3), "nobody has waited for so long");
+        assert!(clock.cut_longest(1));
+        assert!(old.wait(&context, &clock) && !young.wait(&context, &clock) && !idle.wait(&context, &clock));
+        assert!(clock.cut_longest(1), "the next one");
+        assert!(young.wait(&context, &clock));
+        assert!(!clock.cut_longest(1), "the last has just begun to wait");
+    }
+
+    #[test]
+    fn whoever_makes_progress_or_has_left_is_not_waiting() {
+        let clock = Clock::new();
+        let context = Context::from_waker(Waker::noop());
+        let [moving, gone] = [(); 2].map(|()| clock.enter());
+        for vital in [&moving, &gone] {
+            vital.wait(&context, &clock);
+        }
+        clock.advance();
+        moving.rest();
+        clock.leave(&gone);
+        assert!(!clock.cut_longest(1));
+    }
+}
