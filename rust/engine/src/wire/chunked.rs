@@ -34,7 +34,7 @@ enum State {
     /// The digits of a size.
     Size { digits: u8, size: u64 },
     /// Between the semicolon and the CR of a size line.
-    Extension { size: u64 },
+    Extension { size: u64, quote: Quote },
     /// After the CR of a size line.
     SizeLineFeed { size: u64 },
     /// The payload of a chunk.
@@ -47,6 +47,27 @@ enum State {
     Trailer,
     /// After the empty line that ends the body.
     End,
+}
+
+/// Whether a byte of an extension stands in a quoted string. Some parsers take a line end for a part of one that is not
+/// closed, and so find the next chunk elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quote {
+    Outside,
+    Inside,
+    /// Behind a backslash.
+    Escaped,
+}
+
+impl Quote {
+    fn after(self, byte: u8) -> Self {
+        match (self, byte) {
+            (Self::Outside, b'"') | (Self::Escaped, _) => Self::Inside,
+            (Self::Inside, b'\\') => Self::Escaped,
+            (Self::Inside, b'"') => Self::Outside,
+            _ => self,
+        }
+    }
 }
 
 /// A field of the trailer section: its name and its value.
@@ -128,13 +149,18 @@ impl Chunked {
             (State::Size { digits: 0, .. }, _) => {
                 Err(self.bad(format!("a chunk size that begins with {}", quoted(&[byte]))))
             }
-            (State::Size { size, .. } | State::Extension { size }, b'\r') => Ok(State::SizeLineFeed { size }),
+            (State::Size { size, .. } | State::Extension { size, quote: Quote::Outside }, b'\r') => {
+                Ok(State::SizeLineFeed { size })
+            }
+            (State::Extension { .. }, b'\r') => {
+                Err(self.bad("a chunk extension whose quoted string is not closed".to_owned()))
+            }
             (State::Size { .. } | State::Extension { .. }, b'\n') => {
                 Err(bare(byte, self.kind.bare, CHUNK_LINE))
             }
-            (State::Size { size, .. }, b';') => self.extension(size),
+            (State::Size { size, .. }, b';') => self.extension(size, Quote::Outside),
             (State::Size { .. }, _) => Err(self.bad(format!("{} in a chunk size", quoted(&[byte])))),
-            (State::Extension { size }, _) if is_text(byte) => self.extension(size),
+            (State::Extension { size, quote }, _) if is_text(byte) => self.extension(size, quote.after(byte)),
             (State::Extension { .. }, _) => {
                 Err(self.bad(format!("a control character {} in a chunk extension", quoted(&[byte]))))
             }
@@ -151,7 +177,7 @@ impl Chunked {
     }
 
     /// Charges one byte of an extension. Its contents mean nothing here and are not kept.
-    fn extension(&mut self, size: u64) -> Result<State> {
+    fn extension(&mut self, size: u64, quote: Quote) -> Result<State> {
         match self.extension_room.checked_sub(1) {
             Some(room) => self.extension_room = room,
             None => {
@@ -161,7 +187,7 @@ impl Chunked {
                     .error(format!("chunk extensions exceed {} bytes", self.extension_limit)));
             }
         }
-        Ok(State::Extension { size })
+        Ok(State::Extension { size, quote })
     }
 
     /// Collects the trailer section; returns how many of `bytes` belong to it.

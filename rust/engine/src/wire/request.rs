@@ -148,23 +148,38 @@ pub(super) fn is_host(value: &[u8]) -> bool {
     let (port, valid) = if let [b'[', rest @ ..] = value {
         let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
         let address = &rest[..end];
-        (&rest[end + 1..], address.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte)))
+        let valid = address.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte));
+        (&rest[end + 1..], valid && !address.is_empty())
     } else {
         let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
-        let name = &value[..end];
-        (&value[end..], name.iter().all(|byte| is_name_byte(*byte)))
+        (&value[end..], is_name(&value[..end]))
     };
     let port_is_valid = match port {
         [] => true,
-        [b':', digits @ ..] => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+        [b':', digits @ ..] => is_port(digits),
         _ => false,
     };
-    valid && port_is_valid && value.len() > port.len() && value != b"[]"
+    valid && port_is_valid
 }
 
-/// A byte of a registered name: unreserved, percent-encoded, or a sub-delimiter.
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(&byte)
+/// A registered name: unreserved characters, sub-delimiters, and percent signs that encode something.
+fn is_name(mut name: &[u8]) -> bool {
+    let valid = !name.is_empty();
+    while let [byte, rest @ ..] = name {
+        name = match (byte, rest) {
+            (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
+            _ if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => rest,
+            _ => return false,
+        };
+    }
+    valid
+}
+
+/// Digits of a port that there can be: 65616 is 80 for whoever keeps 16 bits of it.
+fn is_port(digits: &[u8]) -> bool {
+    digits.len() <= 5
+        && digits.iter().all(u8::is_ascii_digit)
+        && digits.iter().fold(0, |port, digit| port * 10 + u32::from(digit - b'0')) <= u32::from(u16::MAX)
 }
 
 fn check_length(value: &[u8], upload: &Upload) -> Result<()> {

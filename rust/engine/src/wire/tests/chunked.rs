@@ -32,6 +32,7 @@ fn bodies_that_are_well_formed() {
         ("5;a\r\nhello\r\n0;last\r\n\r\n", "hello"),
         ("5;\r\nhello\r\n0\r\n\r\n", "hello"),
         ("5;a=\"b;c\" ;d=\u{e9}\t\r\nhello\r\n0\r\n\r\n", "hello"),
+        ("5;a=\"\\\"\\\\\";b=\"\"\r\nhello\r\n0\r\n\r\n", "hello"),
     ] {
         assert_eq!(done(bytes), payload);
     }
@@ -80,6 +81,14 @@ fn lines_of_sizes_end_in_crlf() {
     assert_eq!(fault("0\n\n"), "BARE_LINE_FEED");
     assert_eq!(fault("5;a\0\r\nhello\r\n0\r\n\r\n"), "BAD_CHUNK");
     assert_eq!(fault("5;a\u{7f}\r\nhello\r\n0\r\n\r\n"), "BAD_CHUNK");
+}
+
+#[test]
+fn a_quoted_string_of_an_extension_is_closed_on_its_line() {
+    for extension in ["a=\"", "a=\"b", "a=\"b\\\"", "a=\"b\\", "a=\"b\";\"", "\"\\\\\"\""] {
+        let bytes = format!("5;{extension}\r\nhello\r\n0\r\n\r\n");
+        assert_eq!(fault(&bytes), "BAD_CHUNK", "{extension:?}");
+    }
 }
 
 #[test]

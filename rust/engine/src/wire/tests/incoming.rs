@@ -116,9 +116,15 @@ fn there_is_one_host() {
     for fields in ["", "X: a\r\n", "Host: a\r\nHost: a\r\n", "Host: a, b\r\n", "Host:\r\n", "Host: a b\r\n"] {
         assert_eq!(code(format!("GET / HTTP/1.1\r\n{fields}\r\n")), "BAD_HOST", "{fields}");
     }
-    for host in ["a/b", "u@a", "a:", "[::1", "a:123456", "a:8o", "\u{e9}"] {
+    for host in [
+        "a/b", "u@a", "a:", "[::1", "[]", "[]:80", ":80", "a:123456", "a:65536", "a:8o", "a%", "a%2", "a%2g",
+        "\u{e9}",
+    ] {
         let accepted = parse(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).is_ok();
         assert_eq!(accepted, host == "a:", "{host}: an empty port is a port (RFC 3986, section 3.2.3)");
+    }
+    for host in ["a:65535", "a%2Fb", "[::1]:1", "a_b", "1.2.3.4:080"] {
+        assert!(parse(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).is_ok(), "{host}");
     }
     // A host that contradicts the target is passed over, but not if it could not be one.
     assert_eq!(parse("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().authority(), "b");

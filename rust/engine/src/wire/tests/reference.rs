@@ -80,6 +80,24 @@ fn text(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| matches!(byte, b'\t' | 0x20..=0x7e | 0x80..=0xff))
 }
 
+fn closes_its_quotes(mut extension: &[u8]) -> bool {
+    while let Some(open) = extension.iter().position(|byte| *byte == b'"') {
+        extension = &extension[open + 1..];
+        loop {
+            match extension {
+                [] | [b'\\'] => return false,
+                [b'\\', _, rest @ ..] => extension = rest,
+                [b'"', rest @ ..] => {
+                    extension = rest;
+                    break;
+                }
+                [_, rest @ ..] => extension = rest,
+            }
+        }
+    }
+    true
+}
+
 fn field(line: &[u8], malformed: &'static str) -> Faulty<(Vec<u8>, Vec<u8>)> {
     let Some(colon) = line.iter().position(|byte| *byte == b':') else { return fault(malformed) };
     let (name, value) = (&line[..colon], &line[colon + 1..]);
@@ -161,7 +179,11 @@ fn body<'a>(
             return fault("CHUNK_EXTENSION_TOO_LARGE");
         }
         extension_room -= extension;
+        let quoted = !closes_its_quotes(&bytes[..extension]);
         bytes = &bytes[extension..];
+        if quoted && bytes.starts_with(b"\r") {
+            return fault("BAD_CHUNK");
+        }
         match bytes {
             [] | [b'\r'] => return Err(End::Open),
             [b'\r', b'\n', rest @ ..] => bytes = rest,

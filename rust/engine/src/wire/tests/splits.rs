@@ -7,14 +7,14 @@ use super::*;
 use reference::ParsedHead;
 
 /// The pieces of `bytes` between `cuts`, which may lie beyond the end.
-fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
+pub(super) fn pieces<'a>(bytes: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).chain([0, bytes.len()]).collect();
     cuts.sort_unstable();
     cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }
 
 /// Up to `count` of `parts`, one after another.
-fn some(parts: &'static [&'static str], count: usize) -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn some(parts: &'static [&'static str], count: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(prop::sample::select(parts), 0..=count).prop_map(|parts| parts.concat().into_bytes())
 }
 
@@ -31,6 +31,8 @@ fn edit() -> impl Strategy<Value = Vec<u8>> {
         b"\t",
         b":",
         b";",
+        b"\"",
+        b"\\",
         b"0",
         b"5",
         b"f",
@@ -42,7 +44,7 @@ fn edit() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Bytes that `made` makes, mostly well-formed, with a few of them replaced. Errors lie close to what is right.
-fn edited(made: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn edited(made: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), 0..3_usize, edit()), 0..3);
     (made, edits).prop_map(|(mut bytes, edits)| {
         for (index, replaced, by) in edits {
@@ -63,6 +65,7 @@ fn chunked_body() -> impl Strategy<Value = Vec<u8>> {
         "0000000000000001\r\nx\r\n",
         "1;x\r\na\r\n",
         "2;a=\"b\"\r\nab\r\n",
+        "2;a=\"\\\"\r\nab\r\n",
         "1;eeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\r\na\r\n",
     ];
     let last: &[&str] = &["0\r\n", "0\r\n", "0;end\r\n", "000\r\n", "ffffffffffffffff\r\n", ""];
