@@ -2,12 +2,15 @@
 
 mod body;
 mod chunked;
+mod connection;
 mod corpus;
 mod head;
 mod incoming;
 mod reference;
 mod request;
 mod request_body;
+mod request_reference;
+mod requests;
 mod splits;
 
 use std::sync::OnceLock;

@@ -32,12 +32,12 @@ pub(crate) struct ParsedHead {
 
 type Faulty<T> = Result<T, End>;
 
-fn fault<T>(name: &'static str) -> Faulty<T> {
+pub(crate) fn fault<T>(name: &'static str) -> Faulty<T> {
     Err(End::Fault(name))
 }
 
 /// The lines before the empty one, and the length of all of it.
-fn lines<'a>(
+pub(crate) fn lines<'a>(
     bytes: &'a [u8],
     max_bytes: usize,
     max_fields: usize,
@@ -98,12 +98,15 @@ fn closes_its_quotes(mut extension: &[u8]) -> bool {
     true
 }
 
-fn field(line: &[u8], malformed: &'static str) -> Faulty<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn token(bytes: &[u8]) -> bool {
+    let separators = b"\"(),/:;<=>?@[\\]{}";
+    !bytes.is_empty() && bytes.iter().all(|byte| matches!(byte, 0x21..=0x7e) && !separators.contains(byte))
+}
+
+pub(crate) fn field(line: &[u8], malformed: &'static str) -> Faulty<(Vec<u8>, Vec<u8>)> {
     let Some(colon) = line.iter().position(|byte| *byte == b':') else { return fault(malformed) };
     let (name, value) = (&line[..colon], &line[colon + 1..]);
-    let separators = b"\"(),/:;<=>?@[\\]{}";
-    let token = |byte: &u8| matches!(byte, 0x21..=0x7e) && !separators.contains(byte);
-    if name.is_empty() || !name.iter().all(token) || !text(value) {
+    if !token(name) || !text(value) {
         return fault(malformed);
     }
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
@@ -152,6 +155,17 @@ pub(crate) fn chunked(bytes: &[u8], max_extensions: usize, max_trailer: usize) -
         decoded.trailers.clear();
     }
     decoded
+}
+
+/// Payload and trailers of the chunked body at the beginning of `bytes`, and what follows it.
+pub(crate) fn chunked_prefix(
+    bytes: &[u8],
+    max_extensions: usize,
+    max_trailer: usize,
+) -> Result<(Vec<u8>, Fields, &[u8]), End> {
+    let mut decoded = Decoded { payload: Vec::new(), trailers: Vec::new(), end: End::Done };
+    let rest = body(bytes, max_extensions, max_trailer, &mut decoded)?;
+    Ok((decoded.payload, decoded.trailers, rest))
 }
 
 /// The bytes after the body.

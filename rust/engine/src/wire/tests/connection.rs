@@ -1,0 +1,110 @@
+//! Reads all that a client sends on one connection, as a server would: head, body, and the next head behind it. Tests
+//! and the fuzz target `request` use it; whoever includes it has in scope what it takes from `super`.
+
+use super::*;
+
+/// A request that has arrived whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Arrived {
+    pub(crate) head: Incoming,
+    pub(crate) body: Vec<u8>,
+    pub(crate) trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) expects_continue: bool,
+}
+
+/// What is left of a connection when its client sends no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// Nothing; another request could come.
+    Idle,
+    /// A part of a head.
+    Head,
+    /// Whatever follows the last request that the client wanted to send; it is not read.
+    Closed,
+    /// What is refused with the error of that name.
+    Refused(&'static str),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) head: IncomingLimits,
+    pub(crate) body: BodyLimits,
+}
+
+/// The requests in `pieces`, and what is left behind them.
+pub(crate) fn read<'a>(limits: Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Arrived>, Left) {
+    let mut connection = Connection::new(limits);
+    for piece in pieces {
+        if let Err(error) = connection.feed(piece) {
+            return (connection.arrived, Left::Refused(error.code().name()));
+        }
+    }
+    let left = match &connection.state {
+        State::Head { buffer, .. } if buffer.is_empty() => Left::Idle,
+        State::Head { .. } => Left::Head,
+        State::Closed => Left::Closed,
+        State::Body { decoder, .. } => {
+            Left::Refused(decoder.at_eof().expect_err("a body that is over").code().name())
+        }
+    };
+    (connection.arrived, left)
+}
+
+struct Connection {
+    limits: Limits,
+    state: State,
+    arrived: Vec<Arrived>,
+}
+
+enum State {
+    Head { scanner: IncomingScanner, buffer: Vec<u8> },
+    Body { head: Incoming, expects_continue: bool, decoder: Decoder, body: Vec<u8> },
+    Closed,
+}
+
+impl Connection {
+    fn new(limits: Limits) -> Self {
+        Self { limits, state: Self::between(limits), arrived: Vec::new() }
+    }
+
+    fn between(limits: Limits) -> State {
+        State::Head { scanner: IncomingScanner::new(&limits.head), buffer: Vec::new() }
+    }
+
+    fn feed(&mut self, piece: &[u8]) -> Result<()> {
+        let mut rest = piece.to_vec();
+        loop {
+            match &mut self.state {
+                State::Head { scanner, buffer } => {
+                    buffer.append(&mut rest);
+                    let Some(range) = scanner.scan(buffer)? else { return Ok(()) };
+                    rest = buffer.split_off(range.end);
+                    let head = parse_incoming(&buffer[range], &self.limits.head)?;
+                    let decoder = Decoder::of_request(head.body()?, self.limits.body);
+                    let expects_continue = head.expects_continue()?;
+                    self.state = State::Body { head, expects_continue, decoder, body: Vec::new() };
+                }
+                State::Body { head, expects_continue, decoder, body } => {
+                    if !rest.is_empty() {
+                        let bytes = slice(&rest);
+                        let behind = decoder.decode_one(bytes, &mut |part| body.extend_from_slice(&part))?;
+                        rest = behind.map_or_else(Vec::new, |behind| behind.to_vec());
+                    }
+                    if !decoder.is_done() {
+                        assert!(rest.is_empty(), "bytes behind a body that goes on");
+                        return Ok(());
+                    }
+                    let next = if head.keeps_alive() { Self::between(self.limits) } else { State::Closed };
+                    self.arrived.push(Arrived {
+                        head: head.clone(),
+                        body: std::mem::take(body),
+                        trailers: decoder.trailers().to_vec(),
+                        expects_continue: *expects_continue,
+                    });
+                    self.state = next;
+                }
+                State::Closed => return Ok(()),
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! All that a client sends on one connection, whole and in pieces, against the plain second reading of the same rules;
+//! and each request written anew is the request that was read, with one framing and one Host.
+#![no_main]
+
+#[path = "../../engine/src/wire/tests/connection.rs"]
+mod connection;
+#[path = "../../engine/src/wire/tests/reference.rs"]
+#[expect(dead_code, reason = "the other targets use the rest")]
+mod reference;
+#[path = "../../engine/src/wire/tests/request_reference.rs"]
+mod request_reference;
+mod support;
+
+use connection::{Arrived, Left, Limits, read};
+use libfuzzer_sys::fuzz_target;
+use penstock_engine::Result;
+use penstock_engine::wire::{
+    Body, BodyLimits, Decoder, Fields, Incoming, IncomingLimits, IncomingScanner, Upload, encode_request,
+    parse_incoming,
+};
+use reference::End;
+use request_reference::{Maxima, ParsedRequest, requests};
+use support::slice;
+
+/// Small, so that inputs of the usual size reach them.
+const LIMITS: Limits = Limits {
+    head: IncomingLimits { line: 48, bytes: 200, fields: 6 },
+    body: BodyLimits { chunk_extension_bytes: 24, trailer_bytes: 48 },
+};
+const MAXIMA: Maxima = Maxima {
+    line: LIMITS.head.line,
+    head: LIMITS.head.bytes,
+    fields: LIMITS.head.fields,
+    extensions: LIMITS.body.chunk_extension_bytes,
+    trailer: LIMITS.body.trailer_bytes,
+};
+
+/// What is written anew may be longer: a Host, a length, a space behind each colon.
+const ROOM: IncomingLimits = IncomingLimits { line: 64, bytes: 400, fields: 8 };
+
+/// What the writer adds by itself or refuses to take from a caller.
+const OURS: [&str; 10] = [
+    "host",
+    "content-length",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+fuzz_target!(|input: &[u8]| {
+    let Some((seed, bytes)) = input.split_first() else { return };
+    let expected = requests(bytes, MAXIMA);
+    let (arrived, left) = read(LIMITS, [bytes]);
+    assert_eq!((arrived.iter().map(plain).collect(), end(left)), expected);
+    assert_eq!(read(LIMITS, support::pieces(bytes, *seed)), (arrived.clone(), left));
+    for request in arrived {
+        check_written_anew(&request.head);
+    }
+});
+
+fn plain(arrived: &Arrived) -> ParsedRequest {
+    let head = &arrived.head;
+    ParsedRequest {
+        method: head.method().to_owned(),
+        target: head.origin_form().into_owned(),
+        authority: head.authority().to_owned(),
+        minor_version: head.minor_version,
+        fields: pairs(head),
+        body: arrived.body.clone(),
+        trailers: arrived.trailers.clone(),
+        keeps_alive: head.keeps_alive(),
+        expects_continue: arrived.expects_continue,
+    }
+}
+
+fn end(left: Left) -> End {
+    match left {
+        Left::Idle | Left::Head => End::Open,
+        Left::Closed => End::Done,
+        Left::Refused(name) => End::Fault(name),
+    }
+}
+
+fn pairs(head: &Incoming) -> Vec<(Vec<u8>, Vec<u8>)> {
+    head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+}
+
+fn check_written_anew(head: &Incoming) {
+    if head.authority().is_empty() {
+        return;
+    }
+    let ours = |name: &[u8]| OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()));
+    let kept: Vec<_> = pairs(head).into_iter().filter(|(name, _)| !ours(name)).collect();
+    let upload = match head.body().expect("checked when it was read") {
+        Body::Empty => Upload::None,
+        Body::Length(length) => Upload::Length(length),
+        Body::Chunked => Upload::Chunked,
+        Body::UntilClose => panic!("a request that ends with its connection"),
+    };
+    let fields: Fields = kept.iter().cloned().collect();
+    let bytes = encode_request(head.method(), &head.origin_form(), head.authority(), &fields, &upload)
+        .expect("what was read can be written");
+    let range = IncomingScanner::new(&ROOM).scan(&bytes).expect("a head").expect("a whole one");
+    assert_eq!(range, 0..bytes.len());
+    let again = parse_incoming(&bytes, &ROOM).expect("a head of ours");
+    assert_eq!(again.method(), head.method());
+    assert_eq!(again.target(), head.origin_form());
+    assert_eq!(again.path(), again.target());
+    assert_eq!(again.authority(), head.authority());
+    assert!(again.minor_version == 1 && again.keeps_alive());
+    let body = match (head.body().expect("as before"), head.method()) {
+        (Body::Empty, "POST" | "PUT" | "PATCH") => Body::Length(0),
+        (body, _) => body,
+    };
+    assert_eq!(again.body().expect("one framing"), body);
+    assert_eq!(again.get_all("host").count(), 1);
+    let lengths = again.get_all("content-length").count();
+    let codings = again.get_all("transfer-encoding").count();
+    assert!(lengths + codings <= 1);
+    let written: Vec<_> = pairs(&again).into_iter().filter(|(name, _)| !ours(name)).collect();
+    assert_eq!(written, kept);
+}
