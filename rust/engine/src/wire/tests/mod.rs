@@ -11,6 +11,7 @@ mod request;
 mod request_body;
 mod request_reference;
 mod requests;
+mod smuggling;
 mod splits;
 
 use std::sync::OnceLock;
