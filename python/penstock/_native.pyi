@@ -19,6 +19,8 @@ __all__ = [
     "FrameStream",
     "Framing",
     "LoopPort",
+    "Route",
+    "Site",
     "Source",
     "Timeouts",
     "Upload",
@@ -148,8 +150,62 @@ class Forwarding:
         host: str,
         version: tuple[int, int],
         replaced: Sequence[tuple[str, str | None]] | None,
+        added: Sequence[tuple[str, str]] | None,
     ) -> Fields:
-        """The fields that go to the origin. `replaced` stand in place of others of their names; None sends none."""
+        """The fields that go to the origin.
+
+        `replaced` stand in place of others of their names; None sends none. `added` stand behind others.
+        """
+
+@final
+class Route:
+    """A request that the engine answers alone."""
+
+    def __new__(
+        cls,
+        name: str,
+        host: str | None,
+        prefix: str,
+        endpoint: Endpoint,
+        replacement: str,
+        forwarding: Forwarding,
+        timeouts: Timeouts,
+        limits: config.RouteLimits,
+        request: Sequence[tuple[str, bytes, bytes]],
+        response: Sequence[tuple[str, bytes, bytes]],
+        drain: int | None,
+    ) -> Self:
+        """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Site:
+    """One way in: listeners and their connections."""
+
+    def __new__(
+        cls, engine: Engine, settings: config.Edge, natives: Sequence[Route], access_log: str | None
+    ) -> Self:
+        """`access_log` is the path of a file, or "-" for standard error."""
+
+    def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
+        """Listen to an address, and return it with the port that it got."""
+
+    def listen_unix(self, path: str) -> None:
+        """Listen to a Unix socket."""
+
+    def listen_fd(self, descriptor: int) -> None:
+        """Take over a socket that is bound, or listens already."""
+
+    def set_routes(self, natives: Sequence[Route]) -> None:
+        """Replace all routes. Requests that are being answered go on by the old ones."""
+
+    def drain(self) -> None:
+        """Take no new connection; those that are open end with the response that is under way."""
+
+    def close(self) -> None:
+        """Cut off every connection."""
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Connections, accepted, requests, refused."""
 
 @final
 class Source:

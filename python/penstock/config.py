@@ -14,7 +14,18 @@ from typing import Final
 
 from .exceptions import make_error
 
-__all__ = ["Edge", "Flow", "Forwarding", "OriginLimits", "Pool", "Reads", "RouteLimits", "Timeouts", "Tls", "parse_size"]
+__all__ = [
+    "Edge",
+    "Flow",
+    "Forwarding",
+    "OriginLimits",
+    "Pool",
+    "Reads",
+    "RouteLimits",
+    "Timeouts",
+    "Tls",
+    "parse_size",
+]
 
 Size = int | str
 """Bytes, as a number or as text such as `"64KiB"`."""
@@ -207,8 +218,10 @@ class Reads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """What a client may take of a server whose sockets the engine owns (`penstock.web.Site`). Times are seconds; None
-    is no limit."""
+    """What a client may take of a server whose sockets the engine owns, `penstock.web.Site`.
+
+    Times are seconds; None is no limit.
+    """
 
     line_bytes: Size = "16KiB"
     """Bytes of a request line (414). Signed URLs and long queries need some; browsers send 2 to 8 KiB."""

@@ -6,5 +6,6 @@ to know, and `settle_failures` is the middleware for it.
 
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
+from .native import NativeRoute
 
-__all__ = ["FAILURE", "TENANT", "Failure", "Gateway", "settle_failures"]
+__all__ = ["FAILURE", "TENANT", "Failure", "Gateway", "NativeRoute", "settle_failures"]

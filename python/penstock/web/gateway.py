@@ -10,14 +10,14 @@ origin fails (`cutoff`).
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
-from penstock.config import Forwarding, Timeouts
+from penstock.config import Forwarding, RouteLimits, Timeouts, parse_size
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
@@ -27,8 +27,9 @@ from .body import copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
+from .native import Changes, NativeRoute, changes, read_on
 from .problem import problem_response
-from .target import parse_origin, raw_target, replaced_target
+from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
 from .upload import Pieces, request_body
 
 __all__ = ["TENANT", "Gateway"]
@@ -81,7 +82,9 @@ class Gateway:
         self._unix = None if unix is None else os.fspath(unix)
         self._events = Events(max_frame=max_event, blocks=True)
         self._timeouts = None if timeouts is None else native_timeouts(timeouts)
-        self._forwarding = _native.Forwarding(forwarding or Forwarding())
+        self._limits = timeouts
+        self._policy = forwarding or Forwarding()
+        self._forwarding = _native.Forwarding(self._policy)
 
     async def relay(
         self,
@@ -123,6 +126,104 @@ class Gateway:
             request[TENANT] = tenant
         where = self._origin if origin is None else parse_origin(origin)
         target = None if path is None else replaced_target(request, where.base, path)
+        order = _Order(
+            where,
+            self._unix,
+            lambda: target or raw_target(request, where.base, self._prefix),
+            None if headers is None else tuple(headers.items()),
+            None,
+            self._forwarding,
+            self._timeouts if timeouts is None else native_timeouts(timeouts),
+        )
+        return await self._relay(request, order)
+
+    def native(
+        self,
+        prefix: str,
+        *,
+        host: str | None = None,
+        origin: str | None = None,
+        rewrite: str | None = None,
+        headers: Mapping[str, str | None] | None = None,
+        add_headers: Iterable[tuple[str, str]] = (),
+        response_headers: Mapping[str, str | None] | None = None,
+        add_response_headers: Iterable[tuple[str, str]] = (),
+        timeouts: Timeouts | None = None,
+        limits: RouteLimits | None = None,
+        drain: int | str | None = None,
+        name: str | None = None,
+    ) -> NativeRoute:
+        """Declare a route that the engine answers alone, without waking Python.
+
+        Give it to the application: `app.add_routes([gateway.native("/vod/")])`.
+
+        On `penstock.web.Site` the engine serves it. On any other server the same route is a handler that relays by
+        the same rules, except that WebSockets do not pass there.
+
+        Args:
+            prefix: how the path of a request begins, percent-encoded as on the wire; from slash to slash. Paths with
+                dot segments match no native route.
+            host: the host that must be asked for, without a port; any by default.
+            origin: in place of the gateway's.
+            rewrite: what stands in place of `prefix` at the origin; by default the same, without the gateway's own.
+            headers: fields to send to the origin in place of those of the same names; None sends none.
+            add_headers: fields to send to the origin besides those of the same names.
+            response_headers: the same for the response on its way to the client.
+            add_response_headers: the same for the response on its way to the client.
+            timeouts: limits on time in place of the gateway's.
+            limits: how much the route serves at most.
+            drain: how many bytes of a response are read on when its client has left, so that the origin can finish.
+                By default the origin is cancelled at once.
+            name: what the route is called in logs; its prefix by default.
+
+        Raises:
+            ConfigurationError: one of these cannot be.
+        """
+        if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
+            raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
+        if rewrite is not None and not (rewrite.startswith("/") and rewrite.endswith("/")):
+            raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
+        if host is not None and (not host or set(host) & set("/?#@ ")):
+            raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
+        where = self._origin if origin is None else parse_origin(origin)
+        kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
+        engine = self._engine
+        return NativeRoute(
+            gateway=self,
+            prefix=prefix,
+            host=None if host is None else host.lower(),
+            origin=where,
+            unix=self._unix,
+            replacement=where.base + (kept if rewrite is None else rewrite),
+            forwarding=self._policy,
+            timeouts=timeouts or self._limits or (Timeouts() if engine is None else engine.timeouts),
+            limits=limits or RouteLimits(),
+            request=changes("headers", headers, add_headers),
+            response=changes("response_headers", response_headers, add_response_headers),
+            drain=None if drain is None else parse_size(drain),
+            name=name or prefix,
+        )
+
+    async def _relay_native(
+        self, request: web.Request, route: NativeRoute, prefix: str
+    ) -> web.StreamResponse:
+        """Serve `route`, whose prefix is `prefix` in this application, where the engine does not."""
+        target = route.replacement + request.rel_url.raw_path_qs.removeprefix(prefix)
+        order = _Order(
+            route.origin,
+            route.unix,
+            lambda: target,
+            route.request.set,
+            route.request.add,
+            _native.Forwarding(route.forwarding),
+            native_timeouts(route.timeouts),
+            route.response,
+            route.drain,
+        )
+        return await self._relay(request, order)
+
+    async def _relay(self, request: web.Request, order: "_Order") -> web.StreamResponse:
+        headers = order.headers
         transport = request.transport
         if transport is None:
             gone = _client_gone(request, None)
@@ -136,26 +237,30 @@ class Gateway:
             engine = self._engine or default_engine()
             if decoded:
                 headers = _without_coding(headers)
+            where = order.origin
             upstream = engine.fetch(
-                engine.endpoint(where.scheme, where.host, where.port, self._unix),
+                engine.endpoint(where.scheme, where.host, where.port, order.unix),
                 request.method,
-                target or raw_target(request, where.base, self._prefix),
-                self._forwarding.request_fields(
+                order.target(),
+                order.forwarding.request_fields(
                     request.raw_headers,
                     request.remote,
                     request.scheme,
                     request.host,
                     request.version,
-                    None if headers is None else list(headers.items()),
+                    headers,
+                    order.added,
                 ),
                 body=body,
                 length=length,
-                timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
+                timeouts=order.timeouts,
             )
             # `await upstream` would be two frames more to resume, and each property a call.
             await upstream._head()  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
-            fields = CIMultiDict(upstream._relay_headers(self._forwarding))  # noqa: SLF001 (the one caller)
+            fields = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001 (the one caller)
+            if order.changes is not None:
+                order.changes.apply(fields)
             content_type = fields.get(_CONTENT_TYPE)
             cls = _Untyped if content_type is None else _Relayed
             response = cls(status=status, reason=reason, headers=fields)
@@ -167,7 +272,10 @@ class Gateway:
         except BaseException as error:
             left = link.lost or transport.is_closing()
             if upstream is not None:
-                await upstream.aclose()
+                if left and order.drain is not None:
+                    read_on(upstream, order.drain)
+                else:
+                    await upstream.aclose()
             status = None
             if response is not None and request.writer.output_size:
                 status = response.status
@@ -189,6 +297,20 @@ class Gateway:
             link.task = None
             if isinstance(body, Pieces):
                 body.stop()
+
+
+class _Order(NamedTuple):
+    """What a relay is to do."""
+
+    origin: Origin
+    unix: str | None
+    target: Callable[[], str]
+    headers: tuple[tuple[str, str | None], ...] | None
+    added: tuple[tuple[str, str], ...] | None
+    forwarding: _native.Forwarding
+    timeouts: _native.Timeouts | None
+    changes: Changes | None = None
+    drain: int | None = None
 
 
 class _Relayed(web.StreamResponse):
@@ -215,5 +337,5 @@ def _is_event_stream(content_type: str | None) -> bool:
     return content_type is not None and content_type[:17].lower() == "text/event-stream"
 
 
-def _without_coding(headers: Mapping[str, str | None] | None) -> Mapping[str, str | None]:
-    return {**(headers or {}), "Content-Encoding": None}
+def _without_coding(headers: tuple[tuple[str, str | None], ...] | None) -> tuple[tuple[str, str | None], ...]:
+    return (*(headers or ()), ("Content-Encoding", None))

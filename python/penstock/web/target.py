@@ -83,6 +83,13 @@ def replaced_target(request: web.BaseRequest, base: str, path: str) -> str:
     return base + path + mark + query
 
 
+def has_dot_segments(target: str) -> bool:
+    """Whether an origin could resolve the path to another one (RFC 3986 section 5.2.4), percent-encoded or not."""
+    # The first tests are true of few paths and 20 times cheaper than the expression.
+    suspicious = "/." in target or "%" in target or "\\" in target
+    return suspicious and _DOT_SEGMENT.search(target.partition("?")[0]) is not None
+
+
 def _origin_form(method: str, target: str) -> str:
     """The origin-form of another form of request target (RFC 9112 section 3.2)."""
     if target == "*" and method == "OPTIONS":
@@ -97,6 +104,5 @@ def _origin_form(method: str, target: str) -> str:
 def _refuse_ambiguous(target: str) -> None:
     if "#" in target:
         raise make_error("BAD_REQUEST", "the target has a fragment")
-    # The two tests are true of few paths and 20 times cheaper than the expression.
-    if ("/." in target or "%" in target or "\\" in target) and _DOT_SEGMENT.search(target.partition("?")[0]):
+    if has_dot_segments(target):
         raise make_error("BAD_REQUEST", "the path has dot segments")

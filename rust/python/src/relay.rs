@@ -37,7 +37,8 @@ impl Forwarding {
     }
 
     /// The fields that go to the origin. `replaced` stand in place of others of their names; `None` sends none.
-    #[pyo3(signature = (received, remote, scheme, host, version, replaced))]
+    /// `added` stand behind others of their names.
+    #[pyo3(signature = (received, remote, scheme, host, version, replaced, added))]
     #[expect(clippy::too_many_arguments, reason = "what aiohttp knows of a request, each once")]
     #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
     fn request_fields(
@@ -49,6 +50,7 @@ impl Forwarding {
         host: &Bound<'_, PyString>,
         version: (u8, u8),
         replaced: Option<Replaced<'_>>,
+        added: Option<Vec<(Bound<'_, PyString>, Bound<'_, PyString>)>>,
     ) -> PyResult<Fields> {
         let host = wire_bytes(host)?;
         let client = Client { address: remote, scheme, host: host.as_ref(), version };
@@ -60,7 +62,10 @@ impl Forwarding {
         let replaced: Vec<_> =
             replaced.iter().map(|(name, value)| (name.as_ref(), value.as_deref())).collect();
         let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let fields = self.0.request_fields(received, &client, &replaced).into_python(py)?;
+        let mut fields = self.0.request_fields(received, &client, &replaced).into_python(py)?;
+        for (name, value) in added.iter().flatten() {
+            fields.push(&wire_bytes(name)?, &wire_bytes(value)?);
+        }
         Ok(Fields(Arc::new(fields)))
     }
 }

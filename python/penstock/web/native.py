@@ -1,0 +1,270 @@
+"""Routes that the engine answers alone, declared where an application declares its others.
+
+`Gateway.native` makes one, and `app.add_routes` takes it. On a `penstock.web.Site` the engine serves it without
+waking Python; on every other server the same route is a handler, which relays by the same rules.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from aiohttp import web
+from aiohttp.web_urldispatcher import (
+    AbstractResource,
+    AbstractRoute,
+    ResourceRoute,
+    UrlDispatcher,
+    UrlMappingMatchInfo,
+)
+from multidict import CIMultiDict
+from yarl import URL
+
+from penstock import _native
+from penstock.config import Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.engine import Engine, native_timeouts
+from penstock.exceptions import PenstockError, make_error
+from penstock.stream import Response
+
+from .problem import problem_response
+from .target import Origin, has_dot_segments
+
+if TYPE_CHECKING:
+    from .gateway import Gateway
+
+__all__ = ["NativeRoute", "native_routes"]
+
+Headers = Mapping[str, str | None]
+"""Fields to set in place of those of the same names; None drops them."""
+
+# What frames a message or describes one hop is the engine's to write.
+_FRAMING: Final = frozenset(
+    (
+        *("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer"),
+        *("transfer-encoding", "upgrade"),
+    )
+)
+_TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+class Changes(NamedTuple):
+    """What is done to the fields of a message."""
+
+    set: tuple[tuple[str, str | None], ...]
+    add: tuple[tuple[str, str], ...]
+
+    def apply(self, fields: CIMultiDict[str]) -> None:
+        """Change `fields`."""
+        for name, value in self.set:
+            fields.popall(name, None)
+            if value is not None:
+                fields.add(name, value)
+        for name, value in self.add:
+            fields.add(name, value)
+
+    def native(self) -> list[tuple[str, bytes, bytes]]:
+        """As the engine takes them."""
+        changes = [
+            (
+                "drop" if value is None else "set",
+                name.encode(),
+                (value or "").encode("utf-8", "surrogateescape"),
+            )
+            for name, value in self.set
+        ]
+        return changes + [
+            ("add", name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in self.add
+        ]
+
+
+def changes(what: str, headers: Headers | None, add: Iterable[tuple[str, str]]) -> Changes:
+    """Check what a user has said of the fields of `what`.
+
+    Raises:
+        ConfigurationError: a name is no token or is the engine's own, or a value has a control character.
+    """
+    made = Changes(tuple((headers or {}).items()), tuple(add))
+    for name, value in (*made.set, *made.add):
+        if not name or not set(name) <= _TOKEN:
+            raise make_error("BAD_CONFIGURATION", f"{what}: {name!r} is no name of a header field")
+        if name.lower() in _FRAMING:
+            raise make_error(
+                "BAD_CONFIGURATION", f"{what}: {name} frames the message and is the engine's to write"
+            )
+        if value is not None and any(
+            (character < " " and character != "\t") or character == "\x7f" for character in value
+        ):
+            raise make_error("BAD_CONFIGURATION", f"{what}: the value of {name} has a control character")
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRoute(web.AbstractRouteDef):
+    """A route that the engine answers alone. Made by `Gateway.native`; given to `app.add_routes`.
+
+    The longest prefix wins among native routes, and a route with a host before one without; what matches none goes
+    to the application.
+    """
+
+    gateway: "Gateway"
+    prefix: str
+    host: str | None
+    origin: Origin
+    unix: str | None
+    replacement: str
+    forwarding: Forwarding
+    timeouts: Timeouts
+    limits: RouteLimits
+    request: Changes
+    response: Changes
+    drain: int | None
+    name: str
+
+    def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
+        """Add the route to an application; `app.add_routes` calls it."""
+        resource = NativeResource(self)
+        router.register_resource(resource)
+        return list(resource)
+
+    def native(self, engine: Engine, prefix: str | None = None) -> _native.Route:
+        """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
+        origin = self.origin
+        return _native.Route(
+            self.name,
+            self.host,
+            self.prefix if prefix is None else prefix,
+            engine.endpoint(origin.scheme, origin.host, origin.port, self.unix),
+            self.replacement,
+            _native.Forwarding(self.forwarding),
+            native_timeouts(self.timeouts),
+            self.limits,
+            self.request.native(),
+            self.response.native(),
+            self.drain,
+        )
+
+
+class NativeResource(AbstractResource):
+    """A native route in an aiohttp router: what serves it on stock transports."""
+
+    def __init__(self, route: NativeRoute) -> None:
+        super().__init__(name=None)
+        self.route = route
+        self.prefix = route.prefix
+        self._entry = _Entry(route)
+        self._route = ResourceRoute("*", self._handle, self)
+
+    @property
+    def canonical(self) -> str:
+        """The prefix, as aiohttp's index wants it: without the slash at its end."""
+        return self.prefix.rstrip("/") or "/"
+
+    def add_prefix(self, prefix: str) -> None:
+        """Take the prefix of a sub-application."""
+        self.prefix = prefix + self.prefix
+
+    def url_for(self, **_: str) -> URL:
+        """The URL of the prefix."""
+        return URL.build(path=self.prefix, encoded=True)
+
+    def get_info(self) -> dict[str, object]:  # type: ignore[override] # (aiohttp's keys, without its private type)
+        """For introspection."""
+        return {"path": self.canonical}
+
+    def raw_match(self, path: str) -> bool:
+        """Whether the route is the one that was declared with `path`."""
+        return self.canonical == path
+
+    async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
+        """Match like the engine: by how the path begins on the wire, and by the host."""
+        path = request.rel_url.raw_path
+        matches = path.startswith(self.prefix) and not has_dot_segments(request.raw_path)
+        if matches and self.route.host is not None:
+            matches = (request.url.raw_host or "").lower() == self.route.host
+        return (UrlMappingMatchInfo({}, self._route) if matches else None), set()
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[AbstractRoute]:
+        return iter((self._route,))
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            self._entry.enter(request)
+        except PenstockError as error:
+            return problem_response(error)
+        try:
+            return await self.route.gateway._relay_native(request, self.route, self.prefix)  # noqa: SLF001
+        finally:
+            self._entry.leave()
+
+
+class _Entry:
+    """The limits of a route where Python serves it."""
+
+    def __init__(self, route: NativeRoute) -> None:
+        self._limits = route.limits
+        self._name = route.name
+        self._active = 0
+        self._tokens = float(route.limits.burst)
+        self._at = time.monotonic()
+
+    def enter(self, request: web.Request) -> None:
+        limits = self._limits
+        body = request.content_length
+        if limits.body is not None and body is not None and body > parse_size(limits.body):
+            raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {limits.body} bytes")
+        if limits.concurrency is not None and self._active >= limits.concurrency:
+            raise make_error(
+                "TOO_MANY_REQUESTS", f"the route {self._name} serves {self._active} requests already"
+            )
+        if limits.rate is not None:
+            now = time.monotonic()
+            self._tokens = min(self._tokens + (now - self._at) * limits.rate, float(limits.burst))
+            self._at = now
+            if self._tokens < 1:
+                raise make_error(
+                    "TOO_MANY_REQUESTS", f"the route {self._name} serves {limits.rate} requests a second"
+                )
+            self._tokens -= 1
+        self._active += 1
+
+    def leave(self) -> None:
+        self._active -= 1
+
+
+_reading_on: Final[set[asyncio.Task[None]]] = set()
+
+
+def read_on(upstream: Response, most: int) -> None:
+    """Read up to `most` bytes of a response for nobody, so that the origin can finish what it has begun."""
+
+    async def read() -> None:
+        left = most
+        try:
+            async with upstream:
+                async for frame in upstream:
+                    left -= len(frame)
+                    if left < 0:
+                        break
+        except PenstockError:
+            # There is nobody left to tell.
+            return
+
+    task = asyncio.get_running_loop().create_task(read())
+    _reading_on.add(task)
+    task.add_done_callback(_reading_on.discard)
+
+
+def native_routes(app: web.Application, engine: Engine) -> list[_native.Route]:
+    """The native routes of `app` and of its sub-applications, as `engine` serves them."""
+    resources = {
+        route.resource for route in app.router.routes() if isinstance(route.resource, NativeResource)
+    }
+    return [
+        resource.route.native(engine, resource.prefix)
+        for resource in resources
+        if isinstance(resource, NativeResource)
+    ]
