@@ -20,7 +20,6 @@ import click
 
 import penstock
 from penstock.cli import main as command
-from penstock.web.problem import status_for
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = ROOT / "python" / "penstock"
@@ -267,21 +266,21 @@ def errors_page() -> str:
     """The classes, and the table of codes with the status that the gateway answers."""
     found = parse("exceptions.py")
     lines = [
-        "| code | name | class | about | retryable | gateway | meaning |",
+        "| code | name | class | about | retryable | status | meaning |",
         "|---|---|---|---|---|---|---|",
     ]
     for row in penstock.error_codes():
         error = penstock.exceptions.make_error(row.name, "")
         retryable = "yes" if row.retryable else "no"
         # Nobody receives what answers a client that has left.
-        status = "-" if row.source == "client" else str(int(status_for(error)))
+        status = "-" if row.name in {"CLIENT_GONE", "CLIENT_STALLED", "WRITE_TIMEOUT"} else str(row.status)
         cells = (f"0x{row.number:03X}", f"`{row.name}`", f"`{type(error).__name__}`", row.source)
         lines.append("| " + " | ".join((*cells, retryable, status, row.meaning)) + " |")
     table = "\n".join(lines)
     explained = (
         "## The codes\n\n`about` says whose behaviour the failure describes. `retryable` says whether the "
-        "same request may succeed when it is sent again unchanged. `gateway` is the status that "
-        f"`Gateway.relay` answers when the failure comes before the origin's head.\n\n{table}\n"
+        "same request may succeed when it is sent again unchanged. `status` is what a "
+        f"client gets when the failure comes before the head of its response.\n\n{table}\n"
     )
     classes = sections("penstock", found, [name for name in public(found) if name in found_errors()])
     return f"# Errors\n\n{module_doc(found[''])}\n{explained}\n{classes}"

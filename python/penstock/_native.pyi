@@ -38,7 +38,7 @@ _PoolRow: TypeAlias = tuple[
     int, str, list[tuple[int, int, int, int]], int, int, int, int, list[tuple[str, int]]
 ]
 
-def error_table() -> list[tuple[int, str, str, str, bool, str]]: ...
+def error_table() -> list[tuple[int, str, str, str, bool, str, int]]: ...
 
 @final
 class Awaitable(Generic[_T_co]):

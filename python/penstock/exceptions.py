@@ -143,6 +143,8 @@ class ErrorCode(NamedTuple):
     source: str
     retryable: bool
     meaning: str
+    status: int
+    """Of HTTP, that answers a request which failed with it before its response began."""
 
 
 _BY_KIND: Final[dict[str, type[PenstockError]]] = {

@@ -4,15 +4,16 @@ use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// Number, name, kind, source, retryable, meaning.
-type Row = (u16, &'static str, &'static str, &'static str, bool, &'static str);
+/// Number, name, kind, source, retryable, meaning, status.
+type Row = (u16, &'static str, &'static str, &'static str, bool, &'static str, u16);
 
 /// Every error code, ascending.
 #[pyfunction]
 pub(crate) fn error_table() -> Vec<Row> {
     let row = |entry: &penstock_engine::error::Entry| {
         let number = entry.code.number();
-        (number, entry.name, entry.kind.name(), entry.source.name(), entry.retryable, entry.meaning)
+        let (kind, source) = (entry.kind.name(), entry.source.name());
+        (number, entry.name, kind, source, entry.retryable, entry.meaning, entry.code.status())
     };
     Code::all().iter().map(row).collect()
 }
