@@ -43,20 +43,39 @@ fn outcome<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<ParsedRequest
     (arrived.iter().map(plain).collect(), end)
 }
 
-fn connection() -> impl Strategy<Value = Vec<u8>> {
-    let parts: &[&str] = &[
-        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "GET http://b:8?q HTTP/1.1\r\nHost: a\r\nConnection: x, close\r\n\r\n",
-        "OPTIONS * HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-        "POST /aaaaaaaaaaaaaaaaaaaaaaaaaaa HTTP/1.1\r\nHost: [::1]:8\r\n",
-        "PUT / HTTP/1.1\r\nHost: a%20\r\nExpect: 100-continue\r\n",
-        "Content-Length: 5\r\n\r\nhello",
-        "Content-Length: 5, 5\r\nContent-Length: 5\r\n\r\nhello",
-        "Transfer-Encoding: chunked\r\n\r\n5;a=\"b\"\r\nhello\r\n0\r\nA: b\r\n\r\n",
-        "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        "\r\n",
+fn request() -> impl Strategy<Value = Vec<u8>> {
+    let start: &[&str] = &[
+        "GET / HTTP/1.1\r\nHost: a\r\n",
+        "POST / HTTP/1.1\r\nHost: [::1]:8\r\n",
+        "POST / HTTP/1.1\r\nHost: a%20\r\n",
+        "GET http://b:8?q HTTP/1.1\r\nHost: a\r\n",
+        "OPTIONS http://b HTTP/1.0\r\n",
+        "PUT /aaaaaaaaaaaaaaaaaaaaaaaaaaa HTTP/1.1\r\nHost: a\r\n",
+        "\r\nGET / HTTP/1.0\r\nConnection: keep-alive\r\n",
     ];
-    edited(some(parts, 6))
+    let field: &[&str] = &[
+        "A: b\r\n",
+        "Content-Length: 5\r\n",
+        "Content-Length: 5, 5\r\n",
+        "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip, Chunked\r\n",
+        "Connection: x, close\r\n",
+        "Expect: 100-continue\r\n",
+        "Host: b\r\n",
+    ];
+    let body: &[&str] = &[
+        "",
+        "hello",
+        "5;a=\"b\"\r\nhello\r\n0\r\nA: b\r\n\r\n",
+        "2\r\nhi\r\nA\r\n0123456789\r\n000\r\n\r\n",
+        "0\r\n\r\n",
+    ];
+    let parts = (prop::sample::select(start), some(field, 2), prop::sample::select(body));
+    parts.prop_map(|(start, fields, body)| [start.as_bytes(), &fields, b"\r\n", body.as_bytes()].concat())
+}
+
+fn connection() -> impl Strategy<Value = Vec<u8>> {
+    edited(vec(request(), 1..4).prop_map(|requests| requests.concat()))
 }
 
 proptest! {
