@@ -177,9 +177,8 @@ fn is_name(mut name: &[u8]) -> bool {
 
 /// Digits of a port that there can be: 65616 is 80 for whoever keeps 16 bits of it.
 fn is_port(digits: &[u8]) -> bool {
-    digits.len() <= 5
-        && digits.iter().all(u8::is_ascii_digit)
-        && digits.iter().fold(0, |port, digit| port * 10 + u32::from(digit - b'0')) <= u32::from(u16::MAX)
+    let number = || digits.iter().fold(0, |port, digit| port * 10 + u32::from(digit - b'0'));
+    digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) && u16::try_from(number()).is_ok()
 }
 
 fn check_length(value: &[u8], upload: &Upload) -> Result<()> {

@@ -86,12 +86,11 @@ fn closes_its_quotes(mut extension: &[u8]) -> bool {
         loop {
             match extension {
                 [] | [b'\\'] => return false,
-                [b'\\', _, rest @ ..] => extension = rest,
                 [b'"', rest @ ..] => {
                     extension = rest;
                     break;
                 }
-                [_, rest @ ..] => extension = rest,
+                [b'\\', _, rest @ ..] | [_, rest @ ..] => extension = rest,
             }
         }
     }
