@@ -46,6 +46,12 @@ impl IncomingScanner {
         }
     }
 
+    /// Whether a byte of the head has been seen. An empty line that stands before it is none: a client that sent it
+    /// behind a body, and no more, waits for nothing.
+    pub fn has_begun(&self) -> bool {
+        self.section.has_begun()
+    }
+
     /// Where the head lies in `buffer`, its empty line included, once all of it is there. `buffer` must begin with the
     /// bytes of the last call; what follows the head in it is not looked at.
     ///

@@ -15,7 +15,7 @@ pub(crate) struct Arrived {
 /// What is left of a connection when its client sends no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Nothing; another request could come.
+    /// Nothing but an empty line; another request could come.
     Idle,
     /// A part of a head.
     Head,
@@ -40,8 +40,8 @@ pub(crate) fn read<'a>(limits: Limits, pieces: impl IntoIterator<Item = &'a [u8]
         }
     }
     let left = match &connection.state {
-        State::Head { buffer, .. } if buffer.is_empty() => Left::Idle,
-        State::Head { .. } => Left::Head,
+        State::Head { scanner, .. } if scanner.has_begun() => Left::Head,
+        State::Head { .. } => Left::Idle,
         State::Closed => Left::Closed,
         State::Body { decoder, .. } => {
             Left::Refused(decoder.at_eof().expect_err("a body that is over").code().name())

@@ -55,6 +55,15 @@ fn forms_of_a_target() {
 }
 
 #[test]
+fn an_empty_line_before_a_request_is_not_its_beginning() {
+    let mut scanner = IncomingScanner::new(&LIMITS);
+    for (bytes, begun) in [("", false), ("\r", false), ("\r\n", false), ("\r\nG", true)] {
+        assert_eq!(scanner.scan(bytes.as_bytes()).unwrap(), None);
+        assert_eq!(scanner.has_begun(), begun, "{bytes:?}");
+    }
+}
+
+#[test]
 fn the_target_that_is_sent_on() {
     for (request, origin_form) in [
         ("GET /p?q HTTP/1.1", "/p?q"),
