@@ -257,6 +257,7 @@ def web_page() -> str:
     return (
         f"# penstock.web\n\n{module_doc(package[''])}\n"
         + sections("penstock.web", gateway, ["Gateway"])
+        + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
         + f"\n{constants}\n"
         + sections("penstock.web", failures, ["Failure", "settle_failures"])
     )

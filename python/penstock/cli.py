@@ -143,7 +143,11 @@ def main() -> None:
 @click.option(
     "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Budget for bytes on their way."
 )
-@click.option("--threads", type=click.IntRange(1, 256), default=1, show_default=True, help="Engine threads.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 256),
+    help="Engine threads. By default the cores that may be used, less one, at least one.",
+)
 @click.option(
     "--connections",
     type=click.IntRange(1),

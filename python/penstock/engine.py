@@ -11,6 +11,7 @@ from typing import Final, Self
 from yarl import URL
 
 from . import _native, config
+from ._cores import engine_threads
 from ._upload import REPLAYABLE, Body, pump
 from .exceptions import make_error
 from .framing import Framing
@@ -32,7 +33,8 @@ class Engine:
 
     Args:
         memory: the budget for data, such as `"256MiB"`: short for `pool=config.Pool(memory=...)`.
-        threads: engine threads. Each keeps its own connections.
+        threads: engine threads. Each keeps its own connections. By default as many as there are cores that this process
+            may use (its affinity, and the quota of its control group), less one for the event loop, and at least one.
         pool: everything about memory.
         flow: how much may be under way to one consumer.
         reads: how much memory one read is offered.
@@ -49,7 +51,7 @@ class Engine:
         self,
         memory: int | str | None = None,
         *,
-        threads: int = 1,
+        threads: int | None = None,
         pool: config.Pool | None = None,
         flow: config.Flow | None = None,
         reads: config.Reads | None = None,
@@ -59,6 +61,7 @@ class Engine:
     ) -> None:
         if memory is not None and pool is not None:
             raise make_error("BAD_CONFIGURATION", "memory and pool were both given; memory is a part of pool")
+        threads = engine_threads() if threads is None else threads
         if threads < 1:
             raise make_error("BAD_CONFIGURATION", f"threads is {threads}; an engine needs at least one")
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
