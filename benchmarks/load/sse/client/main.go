@@ -30,6 +30,7 @@ type report struct {
 	P50        float64 `json:"p50_us"`
 	P99        float64 `json:"p99_us"`
 	Max        float64 `json:"max_us"`
+	Segments   int64   `json:"segments"`
 	Failures   int64   `json:"failures"`
 	FirstError string  `json:"first_error"`
 }
@@ -40,9 +41,11 @@ type client struct {
 	started  atomic.Int64
 	counting atomic.Bool
 	failures atomic.Int64
+	segments atomic.Int64
 
 	mutex      sync.Mutex
 	latencies  []int64
+	sent       []int64
 	firstError string
 }
 
@@ -93,9 +96,59 @@ func (c *client) follow(ctx context.Context, connecting chan struct{}) error {
 		if c.counting.Load() {
 			c.mutex.Lock()
 			c.latencies = append(c.latencies, now-sent)
+			c.sent = append(c.sent, sent)
 			c.mutex.Unlock()
 		}
 	}
+}
+
+// fetch asks for a segment -rate times a second, whether earlier answers have come or not.
+func (c *client) fetch(ctx context.Context, url string, rate int) {
+	ticks := time.NewTicker(time.Second / time.Duration(rate))
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		go func() {
+			response, err := c.http.Get(url)
+			if err == nil {
+				defer response.Body.Close()
+				var count int64
+				count, err = io.Copy(io.Discard, response.Body)
+				if err == nil && (response.StatusCode != http.StatusOK || count != response.ContentLength) {
+					err = fmt.Errorf("status %d, %d of %d bytes", response.StatusCode, count, response.ContentLength)
+				}
+			}
+			if err != nil && ctx.Err() == nil {
+				c.fail(-1, err)
+				return
+			}
+			if c.counting.Load() {
+				c.segments.Add(1)
+			}
+		}()
+	}
+}
+
+// write leaves "SENT LATENCY" of each counted event, in nanoseconds.
+func (c *client) write(path string) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewWriter(file)
+	for index, sent := range c.sent {
+		fmt.Fprintln(lines, sent, c.latencies[index])
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func (c *client) report(window time.Duration) report {
@@ -111,7 +164,7 @@ func (c *client) report(window time.Duration) report {
 	return report{
 		Events: len(c.latencies), Seconds: window.Seconds(),
 		P50: percentile(0.5), P99: percentile(0.99), Max: percentile(1),
-		Failures: c.failures.Load(), FirstError: c.firstError,
+		Segments: c.segments.Load(), Failures: c.failures.Load(), FirstError: c.firstError,
 	}
 }
 
@@ -125,9 +178,14 @@ func main() {
 	url := flag.String("url", "", "the event stream's URL")
 	streams := flag.Int("streams", 1000, "how many to follow at once")
 	patience := flag.Duration("patience", 30*time.Second, "until every stream must have had its first event")
+	journal := flag.String("journal", "", "a file for the time and the latency of each counted event")
+	segment := flag.String("segment", "", "the URL of a segment to ask for meanwhile")
+	rate := flag.Int("segment-rate", 100, "how often a second")
 	flag.Parse()
 
-	c := &client{url: *url, http: http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	c := &client{url: *url, http: http.Client{Transport: &http.Transport{
+		DisableCompression: true, MaxIdleConnsPerHost: 1024,
+	}}}
 	c.latencies = make([]int64, 0, 1<<20)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -149,6 +207,9 @@ func main() {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	if *segment != "" {
+		go c.fetch(ctx, *segment, *rate)
+	}
 	printLine(map[string]string{"phase": "connected"})
 
 	var began time.Time
@@ -160,6 +221,12 @@ func main() {
 			c.counting.Store(true)
 		case "end":
 			c.counting.Store(false)
+			if *journal != "" {
+				// Before the report sorts the latencies.
+				if err := c.write(*journal); err != nil {
+					log.Fatal(err)
+				}
+			}
 			printLine(c.report(time.Since(began)))
 			return
 		}
