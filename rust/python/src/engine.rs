@@ -104,7 +104,7 @@ impl Engine {
         let port = self.port(py)?;
         let cut = framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
         let (feed, stream) = channel(&self.pool, self.flow, &cut, &self.meter);
-        let request = Request {
+        let request = Box::new(Request {
             endpoint: endpoint.endpoint.clone(),
             method: method.to_owned(),
             target: target.to_owned(),
@@ -112,7 +112,7 @@ impl Engine {
             headers: Arc::clone(&headers.0),
             body,
             timeouts: timeouts.0,
-        };
+        });
         self.requests.fetch_add(1, Ordering::Relaxed);
         let thread = self.threads.pick();
         let origins = Arc::clone(&self.origins[thread]);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::answer::refusal;
 use super::client::Client;
@@ -19,7 +19,7 @@ use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
-use crate::net::{Outbox, Outgoing, Piece};
+use crate::net::{Outbox, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::{Feed, channel};
 use crate::sync::Arc;
@@ -43,19 +43,7 @@ enum Next {
 pub(super) async fn serve(load: Load, client: Client) {
     let site = Arc::clone(&load.site);
     let mut phase = site.phase();
-    let overdue = {
-        let mut phase = site.phase();
-        let linger = site.config.linger;
-        async move {
-            closed(&mut phase).await;
-            sleep(linger).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = requests(&site, load.thread, &client, &mut phase) => {}
-        () = overdue => client.connection.reset_on_close(),
-    }
+    requests(&site, load.thread, &client, &mut phase).await;
 }
 
 /// Ready when everything is to end.
@@ -183,10 +171,15 @@ async fn attempt(
     let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
     let mut phase = site.phase();
     let mut stopped = pin!(closed(&mut phase));
+    let mut overdue = Watch::default();
     let mut trouble = None;
     poll_fn(|context| {
         if !progress.is_stopped() && stopped.as_mut().poll(context).is_ready() {
             progress.stop();
+            overdue.start(Some(site.config.linger));
+        }
+        if overdue.poll_expired(context).is_ready() {
+            return Poll::Ready(Err(Code::Draining.error("the client took its last bytes too slowly")));
         }
         if trouble.is_none() {
             if let Poll::Ready(error) = listen.as_mut().poll(context) {
@@ -236,8 +229,11 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) ->
     }
     let mut outgoing = Outgoing::new(site.config.write_timeout);
     outgoing.push(Piece::Bytes(refusal(error, &Date::now(), true, head_only)));
-    let sent = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault)).await;
-    if sent.is_ok() { Next::Close } else { Next::Reset }
+    let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
+    match timeout(site.config.linger, send).await {
+        Ok(Ok(())) => Next::Close,
+        _ => Next::Reset,
+    }
 }
 
 /// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes

@@ -50,7 +50,7 @@ pub(super) async fn answer(
     let supplies = &task.site.supplies;
     let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
     let origins = Arc::clone(&supplies.origins[task.thread]);
-    let mut fetch = pin!(origin::fetch(origins, task.request(route, body)?, feed));
+    let mut fetch = pin!(origin::fetch(origins, Box::new(task.request(route, body)?), feed));
     let mut fetched = false;
     let mut drive = |context: &mut Context<'_>| fetched = fetched || fetch.as_mut().poll(context).is_ready();
     let leave = route.native.leave;

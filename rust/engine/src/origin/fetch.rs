@@ -11,7 +11,7 @@ use super::exchange::{Done, Failure, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
 use super::place::Lease;
-use super::request::{Request, is_idempotent};
+use super::request::{Request, RequestBody, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
 use crate::net::Connection;
@@ -25,7 +25,9 @@ use crate::wire::encode_request;
 /// # Cancellation
 /// When the consumer leaves, or the future is dropped, the connection is closed at once, and its place is free for
 /// the next request.
-pub async fn fetch(origins: Arc<Origins>, request: Request, feed: Feed) {
+///
+/// The request is boxed because whoever waits for a body for hours keeps it: within the future it would be held thrice.
+pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let origin = Arc::clone(&origins.place(&request.endpoint).origin);
     let total = request.timeouts.total;
     let result = tokio::select! {
@@ -46,18 +48,18 @@ async fn expiry(total: Option<Duration>) -> Error {
     Code::TotalTimeout.error(format!("the exchange took longer than {total:?}"))
 }
 
-async fn run(origins: &Origins, request: Request, feed: &Feed) -> Result<Ending> {
-    let Request { endpoint, method, target, authority, headers, body, timeouts } = request;
-    let mut body = Payload::from(body);
+async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Result<Ending> {
+    let mut body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
     let framing = body.framing();
-    let encode = || encode_request(&method, &target, &authority, &headers, &framing);
+    let Request { endpoint, method, target, authority, headers, timeouts, .. } = &*request;
+    let encode = || encode_request(method, target, authority, headers, &framing);
     let mut head = encode()?;
     admit(origins)?;
     let started = Instant::now();
-    let mut lease = origins.lease(&endpoint, timeouts.queue).await?;
+    let mut lease = origins.lease(endpoint, timeouts.queue).await?;
     let queue = started.elapsed();
     admit(origins)?;
-    let idempotent = is_idempotent(&method);
+    let idempotent = is_idempotent(method);
     // Taken out of the lease: what is still in it when the lease is dropped is taken to be fit for another request.
     let mut idle = lease.connection.take();
     loop {
@@ -69,7 +71,7 @@ async fn run(origins: &Origins, request: Request, feed: &Feed) -> Result<Ending>
             idle
         } else {
             // On the heap, because most requests have no use for its 1.5 KB.
-            let opening = Box::pin(connect::open(&endpoint, &origins.tls, &timeouts, &mut timings));
+            let opening = Box::pin(connect::open(endpoint, &origins.tls, timeouts, &mut timings));
             let opened = opening.await?;
             lease.place().count(|counts| counts.opened += 1);
             opened
@@ -78,8 +80,8 @@ async fn run(origins: &Origins, request: Request, feed: &Feed) -> Result<Ending>
             pool: &origins.pool,
             limits: &origins.limits,
             reads: origins.reads,
-            timeouts: &timeouts,
-            method: &method,
+            timeouts,
+            method,
             timings,
             reused,
         };

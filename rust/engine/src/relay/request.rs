@@ -95,6 +95,7 @@ impl Forwarding {
                 fields.push(name, value);
             }
         }
+        fields.shrink();
         Ok(fields)
     }
 }

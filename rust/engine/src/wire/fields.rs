@@ -17,6 +17,12 @@ impl Fields {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(fields) }
     }
 
+    /// Gives back the room that was not needed: fields are kept for as long as their message lasts.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
     /// Adds a field behind the others. Nothing is checked here; see [`encode_request`](super::encode_request).
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);

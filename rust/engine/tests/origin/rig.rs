@@ -88,7 +88,7 @@ impl Rig {
 
     pub(crate) fn fetch_framed(&self, request: Request, framing: &Framing) -> Reply {
         let (feed, stream) = self.channel(framing);
-        let task = tokio::spawn(origin::fetch(Arc::clone(&self.origins), request, feed));
+        let task = tokio::spawn(origin::fetch(Arc::clone(&self.origins), Box::new(request), feed));
         Reply { stream, task }
     }
 
