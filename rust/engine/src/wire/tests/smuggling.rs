@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::connection::{Arrived, Left, Limits, read};
 use super::request_reference::{Maxima, requests};
 use super::*;
+use crate::error::Code;
 
 /// It says at its beginning how it is to be read.
 const CORPUS: &str = include_str!("../../../../../tests/data/request_smuggling.json");
@@ -130,6 +131,18 @@ fn every_case_is_refused_or_read_as_it_says_however_its_bytes_arrive() {
         for cut in (0..bytes.len()).filter(|cut| *cut < 300 || bytes.len() - cut < 100) {
             assert_eq!(outcome(limits, [&bytes[..cut], &bytes[cut..]]), expected, "{name}, cut at {cut}");
         }
+    }
+}
+
+#[test]
+fn a_refusal_is_answered_with_the_status_of_its_cases() {
+    let (_, cases) = corpus();
+    let refusals: Vec<_> = cases.iter().filter(|case| case["then"].is_object()).collect();
+    assert!(refusals.len() > 400);
+    for case in refusals {
+        let row = Code::all().iter().find(|row| case["then"]["code"] == row.name);
+        let status = row.map(|row| u64::from(row.code.status()));
+        assert_eq!(status, case["then"]["status"].as_u64(), "{}", case["name"]);
     }
 }
 
