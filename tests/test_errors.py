@@ -4,7 +4,7 @@ import pytest
 
 import penstock
 from penstock import exceptions
-from penstock.web.problem import status_for
+from penstock.web.problem import problem_response, status_for
 
 BUILTINS = {
     "timeout": TimeoutError,
@@ -53,3 +53,9 @@ def test_no_fault_of_the_client_is_answered_as_one_of_the_gateway_or_the_origin(
     status = status_for(exceptions.make_error(row.name, "something happened"))
     # 501 and 505 say that this request is served by nobody here, whoever sends it again.
     assert status in (400, 404, 408, 413, 414, 417, 429, 431, 501, 505)
+
+
+@pytest.mark.parametrize("row", penstock.error_codes(), ids=lambda row: row.name)
+def test_whoever_may_come_again_is_told_when(row: penstock.ErrorCode) -> None:
+    response = problem_response(exceptions.make_error(row.name, "something happened"))
+    assert ("Retry-After" in response.headers) == (response.status in (429, 503))

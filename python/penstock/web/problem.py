@@ -20,8 +20,8 @@ _RETRY_AFTER: Final = "1"
 def status_for(error: PenstockError) -> HTTPStatus:
     """The status that answers `error`.
 
-    502 to 504 for the origin's failures; 400, 413, 414, 417, 429, 431, 501 or 505 for what the client sent (RFC 9110,
-    section 15, and RFC 6585); else 500. The engine's table of codes has them.
+    502 to 504 for the origin's failures; 400 to 431, 501 or 505 for what the client sent (RFC 9110, section
+    15, and RFC 6585); else 500. The engine's table of codes has them.
     """
     return HTTPStatus(_ROWS[error.name].status)
 
@@ -40,7 +40,7 @@ def problem_response(error: PenstockError) -> web.Response:
         "retryable": error.retryable,
     }
     headers = {"Cache-Control": "no-store"}
-    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         headers["Retry-After"] = _RETRY_AFTER
     return web.Response(
         status=status,
