@@ -19,7 +19,7 @@ use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
-use crate::net::{Outbox, Outgoing, Piece, Watch};
+use crate::net::{Life, Outbox, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::{Feed, channel};
 use crate::sync::Arc;
@@ -56,9 +56,9 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
     let config = &site.config;
     let mut inbound = Inbound::new(&client.connection, &site.supplies.pool, config, site.supplies.reads);
     loop {
-        let next = match head(&mut inbound, phase).await {
+        // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
+        let next = match Box::pin(head(&mut inbound, phase)).await {
             Ok(None) => return,
-            // On the heap, and only while there is a request: an idle connection needs little.
             Ok(Some(incoming)) => Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await,
             Err(error) => Box::pin(refuse(site, client, &error, false)).await,
         };
@@ -150,7 +150,12 @@ async fn attempt(
 ) -> Result<()> {
     let body = incoming.body()?;
     let expects = incoming.expects_continue()?;
-    let draining = *site.phase().borrow() != Phase::Open;
+    let life = Life::new(&site.clock);
+    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
+    if site.is_closed() {
+        return Err(Code::Draining.error("the time for requests to finish is over"));
+    }
+    let draining = site.is_draining();
     progress.close(draining || !incoming.keeps_alive());
     let route = route.ok_or_else(|| {
         Code::NoRoute.error(format!("no route for {} {}", incoming.method(), incoming.path()))
@@ -159,7 +164,7 @@ async fn attempt(
     if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
         return Err(too_large(most));
     }
-    let mut outgoing = Outgoing::through(Outbox::new(site.config.write_timeout).live_by(&site.clock));
+    let mut outgoing = Outgoing::through(Outbox::new(site.config.write_timeout).live_by(&life));
     let is_tunnel = body == Body::Empty && offers_websocket(incoming);
     let (feed, upload) = request_body(site, body, is_tunnel);
     let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };
@@ -169,12 +174,10 @@ async fn attempt(
     let task = Task { site, thread, client, incoming, progress, is_tunnel };
     let mut listen = pin!(inbound.listen(body, most, feed));
     let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
-    let mut phase = site.phase();
-    let mut stopped = pin!(closed(&mut phase));
     let mut overdue = Watch::default();
     let mut trouble = None;
     poll_fn(|context| {
-        if !progress.is_stopped() && stopped.as_mut().poll(context).is_ready() {
+        if !progress.is_stopped() && life.is_stopped(context) {
             progress.stop();
             overdue.start(Some(site.config.linger));
         }

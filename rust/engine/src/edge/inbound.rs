@@ -99,7 +99,8 @@ impl<'a> Inbound<'a> {
     pub(super) async fn listen(&mut self, body: Body, most: Option<u64>, feed: Option<Feed>) -> Error {
         self.body_is_read = feed.is_none();
         if let Some(feed) = feed {
-            match self.read_body(body, most, &feed).await {
+            // On the heap, because most requests have no body, and a client may be watched for hours.
+            match Box::pin(self.read_body(body, most, &feed)).await {
                 Ok(()) => {
                     self.body_is_read = body != Body::UntilClose;
                     feed.finish(Ending::default());

@@ -131,6 +131,17 @@ impl Site {
     /// Ends everything at once.
     pub fn close(&self) {
         self.phase.send_replace(Phase::Closed);
+        self.clock.stop();
+    }
+
+    /// Whether no response may promise another.
+    pub(super) fn is_draining(&self) -> bool {
+        *self.phase.borrow() != Phase::Open
+    }
+
+    /// Whether no request may begin.
+    pub(super) fn is_closed(&self) -> bool {
+        *self.phase.borrow() == Phase::Closed
     }
 
     pub(super) fn phase(&self) -> watch::Receiver<Phase> {

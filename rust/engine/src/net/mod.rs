@@ -19,5 +19,5 @@ pub(crate) use outbox::{Outbox, Piece, Stop};
 pub(crate) use outgoing::{Body, Fault, Outgoing};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use socket::Socket;
-pub(crate) use vital::{Clock, Vital};
+pub(crate) use vital::{Clock, Life, Vital};
 pub(crate) use watch::Watch;

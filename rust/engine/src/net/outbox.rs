@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Clock, Connection, Vital, Watch};
+use super::{Clock, Connection, Life, Vital, Watch};
 use crate::pool::Slice;
 use crate::stream::Delivery;
 use crate::sync::Arc as Shared;
@@ -74,20 +74,7 @@ pub(crate) struct Outbox {
     written: usize,
     limit: Option<Duration>,
     stall: Watch,
-    life: Option<Life>,
-}
-
-/// Signs of life, until it is dropped.
-#[derive(Debug)]
-struct Life {
-    clock: Arc<Clock>,
-    vital: Shared<Vital>,
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        self.clock.leave(&self.vital);
-    }
+    life: Option<(Shared<Clock>, Shared<Vital>)>,
 }
 
 impl Outbox {
@@ -96,9 +83,9 @@ impl Outbox {
         Self { pieces: VecDeque::new(), written: 0, limit, stall: Watch::default(), life: None }
     }
 
-    /// Gives signs of life to `clock`, by whom it may then be cut.
-    pub(crate) fn live_by(mut self, clock: &Arc<Clock>) -> Self {
-        self.life = Some(Life { clock: Arc::clone(clock), vital: clock.enter() });
+    /// Gives signs of `life`, by which it may then be cut.
+    pub(crate) fn live_by(mut self, life: &Life) -> Self {
+        self.life = Some(life.share());
         self
     }
 
@@ -119,9 +106,9 @@ impl Outbox {
         self.pieces.len() + 3 > PIECES
     }
 
-    /// Drops what was not written.
+    /// Drops what was not written, and the room for more.
     pub(crate) fn clear(&mut self) {
-        self.pieces.clear();
+        self.pieces = VecDeque::new();
         self.written = 0;
     }
 
@@ -169,13 +156,13 @@ impl Outbox {
     ) -> Poll<Result<T, Stop>> {
         if let Poll::Ready(result) = operation {
             self.stall.start(None);
-            if let Some(Life { vital, .. }) = &self.life {
+            if let Some((_, vital)) = &self.life {
                 // What remains begins to wait with the next refusal.
                 vital.rest();
             }
             return Poll::Ready(result.map_err(Stop::Broken));
         }
-        if let Some(Life { clock, vital }) = &self.life {
+        if let Some((clock, vital)) = &self.life {
             if vital.wait(context, clock) {
                 return Poll::Ready(Err(Stop::Cut));
             }

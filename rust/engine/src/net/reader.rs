@@ -92,6 +92,13 @@ impl<'a> Reader<'a> {
                 self.free_unused();
                 self.linger.start(Some(LINGER));
             }
+            // Timers, too, are memory that an idle stream has no use for.
+            if self.writer.is_none() {
+                self.linger = Watch::default();
+            }
+            if limit.is_none() {
+                self.limit = Watch::default();
+            }
             Poll::Pending
         })
         .await

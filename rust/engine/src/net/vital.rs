@@ -12,7 +12,38 @@ pub(crate) struct Vital {
     /// The turn of the [`Clock`] since which the client takes nothing of what waits for it; 0 while it does.
     waiting_since: AtomicU64,
     cut: AtomicBool,
+    stopped: AtomicBool,
     task: Mutex<Option<Waker>>,
+}
+
+/// A [`Vital`] that its clock knows until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Life {
+    clock: Arc<Clock>,
+    vital: Arc<Vital>,
+}
+
+impl Life {
+    pub(crate) fn new(clock: &Arc<Clock>) -> Self {
+        Self { clock: Arc::clone(clock), vital: clock.enter() }
+    }
+
+    /// For whoever writes the message.
+    pub(crate) fn share(&self) -> (Arc<Clock>, Arc<Vital>) {
+        (Arc::clone(&self.clock), Arc::clone(&self.vital))
+    }
+
+    /// Whether everything is to end; the task of `context` is woken when that changes.
+    pub(crate) fn is_stopped(&self, context: &Context<'_>) -> bool {
+        self.vital.watch(context);
+        self.vital.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.clock.leave(&self.vital);
+    }
 }
 
 /// Time in turns, and who lives by it.
@@ -27,22 +58,21 @@ impl Clock {
         Self { turn: AtomicU64::new(1), all: Mutex::default() }
     }
 
-    /// A new one, known until it is dropped by everyone else.
-    pub(crate) fn enter(&self) -> Arc<Vital> {
+    fn enter(&self) -> Arc<Vital> {
         let vital = Arc::new(Vital::default());
         lock(&self.all).push(Arc::clone(&vital));
         vital
     }
 
-    /// It has ended.
-    pub(crate) fn leave(&self, vital: &Arc<Vital>) {
+    fn leave(&self, vital: &Arc<Vital>) {
         let mut all = lock(&self.all);
         if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, vital)) {
             all.swap_remove(at);
         }
     }
 
-    // Relaxed throughout: turns are a second long, and whoever is cut is woken, under the lock of its waker.
+    // Relaxed throughout: turns are a second long, and whoever is cut or stopped is woken, under the lock of its waker,
+    // which it takes before it looks.
 
     /// Another turn has passed.
     pub(crate) fn advance(&self) {
@@ -61,11 +91,17 @@ impl Clock {
             .map(|(_, vital)| Arc::clone(vital));
         let Some(vital) = longest else { return false };
         vital.cut.store(true, Ordering::Relaxed);
-        let task = lock(&vital.task).take();
-        if let Some(task) = task {
-            task.wake();
-        }
+        vital.wake();
         true
+    }
+
+    /// Everything that lives now is to end.
+    pub(crate) fn stop(&self) {
+        let all = lock(&self.all).clone();
+        for vital in all {
+            vital.stopped.store(true, Ordering::Relaxed);
+            vital.wake();
+        }
     }
 
     fn now(&self) -> u64 {
@@ -84,11 +120,22 @@ impl Vital {
         if self.waiting_since.load(Ordering::Relaxed) == 0 {
             self.waiting_since.store(clock.now(), Ordering::Relaxed);
         }
+        self.watch(context);
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    fn watch(&self, context: &Context<'_>) {
         let mut task = lock(&self.task);
         if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
             *task = Some(context.waker().clone());
         }
-        self.cut.load(Ordering::Relaxed)
+    }
+
+    fn wake(&self) {
+        let task = lock(&self.task).take();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 }
 

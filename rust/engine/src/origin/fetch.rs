@@ -7,14 +7,12 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::connect;
-use super::exchange::{Done, Failure, Terms, exchange};
+use super::exchange::{Done, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
-use super::place::Lease;
 use super::request::{Request, RequestBody, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
-use crate::net::Connection;
 use crate::pool::PoolState;
 use crate::stream::{Ending, Feed, Timings};
 use crate::wire::encode_request;
@@ -44,7 +42,8 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
 
 async fn expiry(total: Option<Duration>) -> Error {
     let Some(total) = total else { return pending().await };
-    sleep(total).await;
+    // On the heap, because few exchanges have such a limit.
+    Box::pin(sleep(total)).await;
     Code::TotalTimeout.error(format!("the exchange took longer than {total:?}"))
 }
 
@@ -67,7 +66,7 @@ async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Resul
         let mut timings = Timings { queue, ..Timings::default() };
         let idle = idle.take().filter(|idle| again.is_some() || idle.is_quiet());
         let reused = idle.is_some();
-        let connection = if let Some(idle) = idle {
+        let mut connection = if let Some(idle) = idle {
             idle
         } else {
             // On the heap, because most requests have no use for its 1.5 KB.
@@ -85,9 +84,15 @@ async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Resul
             timings,
             reused,
         };
-        let upload = Upload::new(head, body, timeouts.between_bytes);
-        let failure = match attempt(connection, upload, &terms, &mut lease, feed).await {
-            Ok(ending) => return Ok(ending),
+        let mut upload = Upload::new(head, body, timeouts.between_bytes);
+        connection.requests += 1;
+        let failure = match exchange(&connection, &mut upload, &terms, feed).await {
+            Ok(Done { ending, reusable }) => {
+                if reusable && lease.place().reusable(&connection) {
+                    lease.connection = Some(connection);
+                }
+                return Ok(ending);
+            }
             Err(failure) => failure,
         };
         // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,
@@ -105,19 +110,4 @@ fn admit(origins: &Origins) -> Result<()> {
         return Err(Code::PoolFull.error("the pool is full, and takes no new request before it is less so"));
     }
     Ok(())
-}
-
-async fn attempt(
-    mut connection: Connection,
-    mut upload: Upload,
-    terms: &Terms<'_>,
-    lease: &mut Lease,
-    feed: &Feed,
-) -> std::result::Result<Ending, Failure> {
-    connection.requests += 1;
-    let Done { ending, reusable } = exchange(&connection, &mut upload, terms, feed).await?;
-    if reusable && lease.place().reusable(&connection) {
-        lease.connection = Some(connection);
-    }
-    Ok(ending)
 }

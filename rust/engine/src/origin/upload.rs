@@ -110,6 +110,8 @@ impl Upload {
             }
             Poll::Ready(Ok(())) => {
                 self.state = State::Complete;
+                // The response may go on for hours.
+                self.message.abandon();
                 if self.switched {
                     connection.end_writing();
                 }
