@@ -80,7 +80,7 @@ async fn head(inbound: &mut Inbound<'_>, phase: &mut watch::Receiver<Phase>) -> 
             _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
         }
     }
-    if !inbound.has_begun() {
+    if inbound.is_idle() {
         return Ok(None);
     }
     tokio::select! {
@@ -103,7 +103,7 @@ async fn exchange(
     let started = Instant::now();
     let progress = Progress::default();
     let routes = site.routes();
-    let route = routes.find(incoming.authority(), incoming.path());
+    let route = routes.find(incoming.authority(), &incoming.origin_form());
     let result = attempt(site, thread, client, inbound, incoming, route, &progress).await;
     if let Some(log) = &site.log {
         let error = result.as_ref().err();
@@ -225,11 +225,12 @@ fn offers_websocket(incoming: &Incoming) -> bool {
 
 /// Tells the client why there is no answer.
 async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) -> Next {
+    if !may_answer(error) {
+        // It left between two requests, or within a head. The responses before are whole, and may still be on their way.
+        return Next::Close;
+    }
     // Relaxed: a count.
     site.refused.fetch_add(1, Ordering::Relaxed);
-    if !may_answer(error) {
-        return Next::Reset;
-    }
     let mut outgoing = Outgoing::new(site.config.write_timeout);
     outgoing.push(Piece::Bytes(refusal(error, &Date::now(), true, head_only)));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));

@@ -38,9 +38,15 @@ impl<'a> Inbound<'a> {
         Self { reader, config, reads, held: None, body_is_read: true }
     }
 
-    /// Whether the next request is here, or the beginning of one.
+    /// Whether bytes are here that nobody has taken: of the body that is awaited, or of the next request.
     pub(super) fn has_begun(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// Whether nothing of the next request is here. The empty line that old clients send behind a body is none of it
+    /// (RFC 9112, section 2.2), and would otherwise start the clock of a head that never comes.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.as_ref().is_none_or(|held| b"\r\n".starts_with(held))
     }
 
     /// Whether what follows is a request, and not the rest of a body.
@@ -63,23 +69,22 @@ impl<'a> Inbound<'a> {
                     return parse_incoming(&head[range], &self.config.head).map(Some);
                 }
             }
-            let limit = match (&self.held, self.config.head_timeout) {
-                (None, _) => self.config.idle_timeout,
-                (Some(_), limit) => {
-                    let begun = begun.get_or_insert_with(Instant::now);
-                    limit.map(|limit| limit.saturating_sub(begun.elapsed()))
-                }
+            let limit = if self.is_idle() {
+                self.config.idle_timeout
+            } else {
+                let begun = begun.get_or_insert_with(Instant::now);
+                self.config.head_timeout.map(|limit| limit.saturating_sub(begun.elapsed()))
             };
             match self.reader.readable(limit, Code::RequestTimeout, || true).await {
                 Ok(()) => {}
-                Err(_) if self.held.is_none() => return Ok(None),
+                Err(_) if self.is_idle() => return Ok(None),
                 Err(error) if error.code() == Code::RequestTimeout => {
                     return Err(error.code().error("the request head did not come within its limit"));
                 }
                 Err(error) => return Err(error),
             }
             match self.reader.read_on(&mut self.held).await {
-                Ok(Read::End { .. }) | Err(_) if self.held.is_none() => return Ok(None),
+                Ok(Read::End { .. }) | Err(_) if self.is_idle() => return Ok(None),
                 Ok(Read::End { .. }) => return Err(gone("within a request head")),
                 Err(error) => return Err(error),
                 Ok(_) => {}
@@ -174,7 +179,7 @@ impl<'a> Inbound<'a> {
     }
 
     async fn watch(&mut self) -> Result<Error> {
-        while self.held.is_none() {
+        while self.is_idle() {
             self.reader.readable(None, Code::RequestTimeout, || true).await?;
             if let Read::End { .. } = self.reader.read_on(&mut self.held).await? {
                 return Err(gone("before the end of the response"));

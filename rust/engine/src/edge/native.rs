@@ -137,14 +137,10 @@ impl Task<'_> {
                 headers.push(name, value);
             }
         }
-        let path = match incoming.path() {
-            "" => "/",
-            path => path,
-        };
         Ok(Request {
             endpoint: native.endpoint.clone(),
             method: incoming.method().to_owned(),
-            target: route.target(path),
+            target: route.target(&incoming.origin_form()),
             authority: native.authority.clone(),
             headers: headers.into(),
             body,

@@ -1,0 +1,121 @@
+"""The one place where the tests of the edge make a site, and where they meet it."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+import penstock
+from conftest import until
+from gateway.client import RawClient
+from penstock import _native, config
+from penstock.web import Gateway
+from penstock.web.native import NativeRoute, native_routes
+
+DEFAULT = config.Edge()
+
+
+@dataclass
+class Served:
+    """A way in, with a port of its own."""
+
+    port: int
+    site: _native.Site | None
+    """None where a stock aiohttp runner serves the same routes."""
+
+    @property
+    def native(self) -> _native.Site:
+        assert self.site is not None
+        return self.site
+
+    @property
+    def connections(self) -> int:
+        return self.native.counts()[0]
+
+    @property
+    def requests(self) -> int:
+        return self.native.counts()[2]
+
+
+class Edges:
+    """Serves native routes, on sites of the engine's own or on stock runners, until the test ends."""
+
+    def __init__(self, engine: penstock.Engine, *, stock: bool = False) -> None:
+        self.engine = engine
+        self.stock = stock
+        self._sites: list[_native.Site] = []
+        self._runners: list[web.AppRunner] = []
+        self._clients: list[RawClient] = []
+
+    def gateway(self, origin: str, **options: Any) -> Gateway:
+        return Gateway(origin, engine=self.engine, **options)
+
+    async def relay(
+        self, origin: str, *, edge: config.Edge = DEFAULT, log: Path | None = None, **options: Any
+    ) -> Served:
+        """Serve every path from `origin`."""
+        return await self.serve([self.gateway(origin).native("/", **options)], edge=edge, log=log)
+
+    async def serve(
+        self, routes: Iterable[NativeRoute], *, edge: config.Edge = DEFAULT, log: Path | None = None
+    ) -> Served:
+        """Serve `routes` on a free port."""
+        if not self.stock:
+            site = self.site(routes, edge=edge, log=log)
+            return Served(site.listen_tcp("127.0.0.1", 0)[1], site)
+        runner = web.AppRunner(application(routes), access_log=None, shutdown_timeout=0.2)
+        await runner.setup()
+        self._runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        return Served(runner.addresses[0][1], None)
+
+    def site(
+        self, routes: Iterable[NativeRoute], *, edge: config.Edge = DEFAULT, log: Path | None = None
+    ) -> _native.Site:
+        """A site that listens to nothing yet."""
+        path = None if log is None else str(log)
+        site = _native.Site(self.engine.native, edge, self.natives(routes), path)
+        self._sites.append(site)
+        return site
+
+    def natives(self, routes: Iterable[NativeRoute]) -> list[_native.Route]:
+        return native_routes(application(routes), self.engine)
+
+    async def connect(self, served: Served, receive_buffer: int | None = None) -> RawClient:
+        """A connection, which is closed when the test ends."""
+        client = await RawClient.connect(served.port, receive_buffer)
+        self.keep(client)
+        return client
+
+    def keep(self, client: RawClient) -> None:
+        self._clients.append(client)
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.abort()
+        for site in self._sites:
+            site.close()
+        for runner in self._runners:
+            await runner.cleanup()
+        await until(lambda: all(site.counts()[0] == 0 for site in self._sites), "every connection has ended")
+
+
+def application(routes: Iterable[NativeRoute]) -> web.Application:
+    app = web.Application()
+    app.add_routes(list(routes))
+    return app
+
+
+async def drained(client: RawClient) -> bytes:
+    """What still comes, up to a clean end. The client ends its side first."""
+    client.writer.write_eof()
+    return await client.rest()
+
+
+async def in_time(awaitable: Any) -> Any:
+    """For what could wait for ever only if something is broken."""
+    async with asyncio.timeout(10):
+        return await awaitable
