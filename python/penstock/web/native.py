@@ -123,7 +123,7 @@ class NativeRoute(web.AbstractRouteDef):
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
         """Add the route to an application; `app.add_routes` calls it."""
-        resource = NativeResource(self)
+        resource = NativeResource(self, router)
         router.register_resource(resource)
         return list(resource)
 
@@ -148,9 +148,10 @@ class NativeRoute(web.AbstractRouteDef):
 class NativeResource(AbstractResource):
     """A native route in an aiohttp router: what serves it on stock transports."""
 
-    def __init__(self, route: NativeRoute) -> None:
+    def __init__(self, route: NativeRoute, router: UrlDispatcher) -> None:
         super().__init__(name=None)
         self.route = route
+        self._router = router
         self.prefix = route.prefix
         self._entry = _Entry(route)
         self._route = ResourceRoute("*", self._handle, self)
@@ -177,12 +178,26 @@ class NativeResource(AbstractResource):
         return self.canonical == path
 
     async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
-        """Match like the engine: by how the path begins on the wire, and by the host."""
+        """Match like the engine: by how the path begins on the wire, and by the host, which comes first."""
+        if not self._matches(request):
+            return None, set()
+        best = self
+        if self.route.host is None:
+            # aiohttp asks by the length of the path alone.
+            named = [
+                other
+                for other in self._router.resources()
+                if isinstance(other, NativeResource) and other.route.host and other._matches(request)
+            ]
+            best = max(named, key=lambda other: len(other.prefix), default=self)
+        return UrlMappingMatchInfo({}, best._route), set()
+
+    def _matches(self, request: web.Request) -> bool:
         path = request.rel_url.raw_path
-        matches = path.startswith(self.prefix) and not has_dot_segments(request.raw_path)
-        if matches and self.route.host is not None:
-            matches = (request.url.raw_host or "").lower() == self.route.host
-        return (UrlMappingMatchInfo({}, self._route) if matches else None), set()
+        if not path.startswith(self.prefix) or has_dot_segments(request.raw_path):
+            return False
+        host = self.route.host
+        return host is None or (request.url.raw_host or "").lower() == host
 
     def __len__(self) -> int:
         return 1
