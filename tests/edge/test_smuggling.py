@@ -105,8 +105,8 @@ STRICTER = {
         "a method in lower case is another method",
         "a method with every character of a token",
         "target /%",
-        "target /%0",
         "target /%00",
+        "target /%u002e",
         "target /%zz",
     },
     "aiohttp": {

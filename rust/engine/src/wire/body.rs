@@ -91,6 +91,9 @@ fn has_no_body(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }
 
+/// The longest body. Many parsers count in signed numbers, and one takes the largest unsigned one for no length at all.
+const LONGEST: u64 = i64::MAX.unsigned_abs();
+
 /// The one length that all fields and their list members agree on (RFC 9112, section 6.3, item 5).
 pub(super) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<u64>> {
     let mut first: Option<&[u8]> = None;
@@ -116,6 +119,7 @@ pub(super) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Resu
         length = length
             .checked_mul(10)
             .and_then(|length| length.checked_add(u64::from(digit - b'0')))
+            .filter(|length| *length <= LONGEST)
             .ok_or_else(|| {
                 Code::BadLength.error(format!("Content-Length {} is too large", quoted(digits)))
             })?;

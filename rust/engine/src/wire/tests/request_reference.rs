@@ -210,7 +210,7 @@ fn framing(fields: &Fields, minor_version: u8) -> Faulty<Option<u128>> {
         Some(digits) if digits.len() > 20 => return fault("BAD_REQUEST_FRAMING"),
         Some(digits) => digits.parse::<u128>().unwrap(),
     };
-    if length > u128::from(u64::MAX) {
+    if length >= 1 << 63 {
         return fault("BAD_REQUEST_FRAMING");
     }
     let codings = all(fields, "transfer-encoding");
