@@ -56,6 +56,13 @@ def test_events_are_compared_with_both_ways_of_aiohttp(measured: results.Result)
     assert row(table.markdown(measured), "aiohttp + uvloop, by chunk")[1:4] == ["20.0", "1.00", "0.50"]
 
 
+def test_a_handler_is_compared_by_whose_transport_it_is_on() -> None:
+    measured = result(Cell("aiohttp", "handler", rounds(50)), Cell("penstock", "handler", rounds(55)))
+    document = table.markdown(measured)
+    assert row(document, "aiohttp on uvloop's transport")[1] == "50.0 (1.00)"
+    assert row(document, "aiohttp on **penstock**'s transport")[1] == "55.0 (1.10)"
+
+
 def test_an_error_in_one_round_voids_the_cell_and_says_so(measured: results.Result) -> None:
     assert row(table.markdown(measured), "Go ReverseProxy")[2] == "void"
     assert "void: 3 status_errors" in table.terminal(measured)

@@ -19,7 +19,7 @@ from typing import Literal
 
 from harness.builds import BENCHMARKS, AbsentError, go, require, rust
 
-Kind = Literal["segments", "events"]
+Kind = Literal["segments", "events", "handlers"]
 PEERS = BENCHMARKS / "peers"
 
 
@@ -105,16 +105,20 @@ def _aiohttp(*options: str, needs: tuple[str, ...] = ()) -> Callable[[Launch], l
     return command
 
 
-def _penstock(launch: Launch) -> list[str]:
-    _python("aiohttp", "uvloop")
-    command = [sys.executable, "-c", "import penstock.web"]
-    probe = subprocess.run(command, capture_output=True, text=True, check=False)
-    if probe.returncode:
-        raise AbsentError(
-            f"penstock.web cannot be imported (make build): {probe.stderr.strip().splitlines()[-1]}"
+def _penstock(lane: str) -> Callable[[Launch], list[str]]:
+    def command(launch: Launch) -> list[str]:
+        _python("aiohttp", "uvloop")
+        probe = subprocess.run(
+            [sys.executable, "-c", "import penstock.web"], capture_output=True, text=True, check=False
         )
-    program = str(PEERS / "penstock_app.py")
-    return [sys.executable, program, "--listen", launch.listen, "--origin", f"http://{launch.origin}"]
+        if probe.returncode:
+            raise AbsentError(
+                f"penstock.web cannot be imported (make build): {probe.stderr.strip().splitlines()[-1]}"
+            )
+        where = ["--listen", launch.listen, "--origin", f"http://{launch.origin}"]
+        return [sys.executable, str(PEERS / "penstock_app.py"), *where, "--lane", lane]
+
+    return command
 
 
 def _first_line(program: str, package: str, argument: str) -> str:
@@ -147,7 +151,11 @@ GATEWAYS = (
     Gateway("haproxy", "HAProxy", _haproxy, _program_version("haproxy", "-v")),
     Gateway("go", "Go ReverseProxy", _go, lambda: {"go": _first_line("go", "golang", "version")}),
     Gateway(
-        "aiohttp", "aiohttp + uvloop", _aiohttp("--body", "chunk"), _package_versions("aiohttp", "uvloop")
+        "aiohttp",
+        "aiohttp + uvloop",
+        _aiohttp("--body", "chunk"),
+        _package_versions("aiohttp", "uvloop"),
+        kinds=frozenset({"segments", "events", "handlers"}),
     ),
     Gateway(
         "aiohttp-lines",
@@ -163,9 +171,24 @@ GATEWAYS = (
         _package_versions("aiohttp", "uvloop", "aiofastnet"),
     ),
     Gateway(
+        "penstock-stock",
+        "**penstock** on aiohttp's own transports",
+        _penstock("stock"),
+        _package_versions("penstock", "aiohttp", "uvloop"),
+        own=True,
+    ),
+    Gateway(
         "penstock",
-        "**penstock**",
-        _penstock,
+        "**penstock**, application's lane",
+        _penstock("app"),
+        _package_versions("penstock", "aiohttp", "uvloop"),
+        kinds=frozenset({"segments", "events", "handlers"}),
+        own=True,
+    ),
+    Gateway(
+        "penstock-native",
+        "**penstock**, native lane",
+        _penstock("native"),
         _package_versions("penstock", "aiohttp", "uvloop"),
         own=True,
     ),

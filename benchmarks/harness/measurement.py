@@ -26,7 +26,8 @@ SEGMENTS = (
     Workload("segment-2m", "2 MiB", "segments", 2 << 20, "request"),
 )
 EVENTS = Workload("events", "server-sent events", "events", 200, "event")
-WORKLOADS = (*SEGMENTS, EVENTS)
+HANDLER = Workload("handler", 'Response(text="ok")', "handlers", 2, "request")
+WORKLOADS = (*SEGMENTS, EVENTS, HANDLER)
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 
 

@@ -15,7 +15,7 @@ from harness.gateways import Gateway, Kind, Launch
 from harness.load import Load, LoadError, Target
 from harness.measurement import Cell, Workload
 from harness.processes import HOST, Process, StartError, free_port
-from harness.segments import segment_load
+from harness.segments import handler_load, segment_load
 from harness.settings import Settings
 
 # The event streams without any gateway: what of the latency is the origin's and the client's own.
@@ -24,6 +24,7 @@ DIRECT = "direct"
 LOADS: dict[Kind, Callable[[Settings, Path], AbstractContextManager[Load]]] = {
     "segments": segment_load,
     "events": event_load,
+    "handlers": handler_load,
 }
 Say = Callable[[str], None]
 

@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 from harness.builds import BENCHMARKS, require
 from harness.gateways import nginx_command
-from harness.load import LoadError, Target, Window, verify_digest
-from harness.measurement import SEGMENTS, Round, Workload
+from harness.load import LoadError, Target, Window, digest, verify_digest
+from harness.measurement import HANDLER, SEGMENTS, Round, Workload
 from harness.processes import HOST, Process, free_port
 from harness.settings import Settings
 
@@ -38,6 +39,9 @@ class SegmentLoad:
     def verify(self, target: Target) -> None:
         for workload in SEGMENTS:
             verify_digest(target, self._port, _path(workload))
+
+    def _path(self, workload: Workload, /) -> str:
+        return _path(workload)
 
     def measure(self, target: Target, workload: Workload) -> Round:
         self._run(target, workload, self._settings.warm_up)
@@ -68,7 +72,7 @@ class SegmentLoad:
             f"--duration={max(1, round(seconds))}s",
             "--timeout=10s",
             f"--script={BENCHMARKS / 'load' / 'report.lua'}",
-            f"http://{HOST}:{target.port}{_path(workload)}",
+            f"http://{HOST}:{target.port}{self._path(workload)}",
         ]
         with Process(command, core=self._settings.load_core, runtime=self._runtime, interactive=True) as wrk:
             output = wrk.stdout.read()
@@ -80,6 +84,24 @@ class SegmentLoad:
         if not counts["requests"]:
             raise LoadError("no request was answered")
         return counts
+
+
+class HandlerLoad(SegmentLoad):
+    """The load of `handlers`: the gateway's own answer, without an origin."""
+
+    def verify(self, target: Target) -> None:
+        expected, delivered = sha256(b"ok").hexdigest(), digest(target.port, self._path(HANDLER))
+        if expected != delivered:
+            raise LoadError(f"{self._path(HANDLER)}: the SHA-256 is {delivered}")
+
+    def _path(self, _workload: Workload, /) -> str:
+        return "/ok"
+
+
+@contextmanager
+def handler_load(settings: Settings, runtime: Path) -> Iterator[HandlerLoad]:
+    """Nothing to start. Raises AbsentError if wrk is missing."""
+    yield HandlerLoad(settings, free_port(), runtime)
 
 
 @contextmanager

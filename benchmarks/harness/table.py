@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.gateways import GATEWAYS
-from harness.measurement import EVENTS, SEGMENTS, WORKLOADS, Cell, Workload
+from harness.measurement import EVENTS, HANDLER, SEGMENTS, WORKLOADS, Cell, Workload
 from harness.results import DEVIATION, DISTURBED, Result
 
 BEGIN = "<!-- benchmarks:begin -->"
@@ -18,6 +18,12 @@ EVENT_TITLES = TITLES | {
     "go": "Go ReverseProxy, FlushInterval -1",
     REFERENCE: "aiohttp + uvloop, by chunk",
     "aiofastnet": "the same + aiofastnet, by chunk",
+}
+
+# In front of a handler, what differs is whose transport aiohttp is on.
+HANDLER_TITLES = TITLES | {
+    REFERENCE: "aiohttp on uvloop's transport",
+    "penstock": "aiohttp on **penstock**'s transport",
 }
 
 
@@ -135,6 +141,14 @@ def _event_rows(result: Result) -> list[list[str]]:
     return rows
 
 
+def _handler_rows(result: Result) -> list[list[str]]:
+    return [
+        [HANDLER_TITLES[gateway.name], _cost(result, gateway.name, HANDLER)]
+        for gateway in GATEWAYS
+        if HANDLER.kind in gateway.kinds
+    ]
+
+
 def _circumstances(result: Result) -> str:
     settings, machine = result.settings, result.machine
     spreads = [cell.spread for cell in result.cells if cell.spread is not None]
@@ -165,6 +179,10 @@ def markdown(result: Result) -> str:
         f"Relay of event streams, {streams}, CPU μs per event",
         "",
         *_markdown(["", "μs/event", "of by chunk", "of by line", "p99 latency, ms"], _event_rows(result)),
+        "",
+        "A handler that answers by itself, CPU μs per request",
+        "",
+        *_markdown(["", f"`{HANDLER.title}`"], _handler_rows(result)),
         "",
         _circumstances(result),
     ]

@@ -75,6 +75,10 @@ def new_event_loop(transport: str) -> asyncio.AbstractEventLoop:
     return aiofastnet.loop_factory(uvloop.new_event_loop)()
 
 
+async def ok(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
@@ -85,6 +89,7 @@ def main() -> None:
 
     app = web.Application()
     app.cleanup_ctx.append(session_context)
+    app.router.add_get("/ok", ok)
     app.router.add_route("*", "/{path:.*}", relay_to(arguments.origin, BODIES[arguments.body]))
     host, _, port = arguments.listen.rpartition(":")
     web.run_app(

@@ -1,7 +1,8 @@
-"""penstock as the gateway: an ordinary aiohttp application on uvloop whose catch-all route relays to the
-origin.
+"""penstock as the gateway, on uvloop: an ordinary aiohttp application that relays everything to the origin.
 
-The same server, loop and settings as aiohttp_proxy.py: only the handler differs. Nothing is logged.
+`--lane stock` serves it on aiohttp's own transports, with the same server, loop and settings as aiohttp_proxy.py.
+`app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone. Nothing is
+logged.
 """
 
 from __future__ import annotations
@@ -12,39 +13,51 @@ import uvloop
 from aiohttp import web
 
 from penstock import Engine
-from penstock.config import OriginLimits
-from penstock.web import Gateway
+from penstock.config import Edge, OriginLimits
+from penstock.web import Gateway, run_app
 
 # As many streams at once as the load opens, and connections kept as long as the peers keep theirs.
 LIMITS = OriginLimits(connections=4096, requests_per_connection=100_000_000, idle_timeout=300)
+EDGE = Edge(idle_timeout=300)
+
+
+async def ok(_request: web.Request) -> web.Response:
+    return web.Response(text="ok")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--origin", required=True, metavar="URL")
+    parser.add_argument("--lane", choices=("stock", "app", "native"), required=True)
     arguments = parser.parse_args()
 
-    engine = Engine(limits=LIMITS)
+    engine = Engine(limits=LIMITS, threads=1)
 
     async def close_engine(_app: web.Application) -> None:
         await engine.aclose()
 
     app = web.Application()
     app.on_cleanup.append(close_engine)
-    app.router.add_route("*", "/{path:.*}", Gateway(arguments.origin, engine=engine).relay)
+    gateway = Gateway(arguments.origin, engine=engine)
+    app.router.add_get("/ok", ok)
+    if arguments.lane == "native":
+        app.add_routes([gateway.native("/")])
+    else:
+        app.router.add_route("*", "/{path:.*}", gateway.relay)
     host, _, port = arguments.listen.rpartition(":")
-    web.run_app(
-        app,
-        host=host,
-        port=int(port),
-        backlog=4096,
-        access_log=None,
-        shutdown_timeout=1,
-        print=None,
-        keepalive_timeout=300,
-        loop=uvloop.new_event_loop(),
-    )
+    loop = uvloop.new_event_loop()
+    common = {
+        "access_log": None,
+        "shutdown_timeout": 1,
+        "print": None,
+        "keepalive_timeout": 300,
+        "loop": loop,
+    }
+    if arguments.lane == "stock":
+        web.run_app(app, host=host, port=int(port), backlog=4096, **common)
+    else:
+        run_app(app, host=host, port=int(port), engine=engine, edge=EDGE, **common)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ async def _edges(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
     stock = request.param == "stock"
     threads = 1 if stock else request.param
     # No origin's connection outlives its use by more than that, so that what is left is seen.
-    async with penstock.Engine(memory="16MiB", threads=threads, limits=OriginLimits(idle_timeout=30)) as engine:
+    async with penstock.Engine(
+        memory="16MiB", threads=threads, limits=OriginLimits(idle_timeout=30)
+    ) as engine:
         edges = Edges(engine, stock=stock)
         yield edges
         await edges.close()

@@ -59,7 +59,9 @@ def _case(case: dict[str, Any]) -> Case:
         case["group"],
         _text(case["bytes"]).encode("latin-1"),
         tuple(
-            Expected(r["method"], _text(r["target"]), _text(r["authority"]), _text(r["body"]).encode("latin-1"))
+            Expected(
+                r["method"], _text(r["target"]), _text(r["authority"]), _text(r["body"]).encode("latin-1")
+            )
             for r in case["requests"]
         ),
         (then["code"], then["status"]) if isinstance(then, dict) else None,

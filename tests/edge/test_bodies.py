@@ -107,7 +107,9 @@ async def test_a_client_that_does_not_wait_is_told_nothing(edge: Edges, message:
     [(Edge(max_body=10), None), (Edge(max_body=1000), RouteLimits(body=10)), (Edge(), RouteLimits(body=10))],
     ids=["of the edge", "of the route, below the edge's", "of the route"],
 )
-async def test_a_body_of_more_than_the_limit_is_refused(edge: Edges, edge_config: Edge, limits: RouteLimits | None) -> None:
+async def test_a_body_of_more_than_the_limit_is_refused(
+    edge: Edges, edge_config: Edge, limits: RouteLimits | None
+) -> None:
     recorder = Recorder()
     async with ScriptedOrigin(recorder) as origin:
         served = await edge.relay(origin.url, edge=edge_config, limits=limits)
@@ -143,7 +145,9 @@ async def test_a_route_may_allow_more_than_the_edge(edge: Edges) -> None:
 
 
 @pytest.mark.parametrize("fields", [("Connection: close",), ()])
-async def test_an_answer_that_comes_before_the_body_reaches_the_client(edge: Edges, fields: tuple[str, ...]) -> None:
+async def test_an_answer_that_comes_before_the_body_reaches_the_client(
+    edge: Edges, fields: tuple[str, ...]
+) -> None:
     """The client reads it although it is still sending, and then the connection ends: the rest was never read."""
     response = answer("Content-Length: 3", *fields, status="403 Forbidden", body=b"no!")
 

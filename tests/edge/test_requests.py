@@ -67,7 +67,11 @@ async def test_a_head_and_a_body_that_come_byte_by_byte(anywhere: Edges) -> None
     recorder = Recorder()
     async with ScriptedOrigin(recorder) as origin:
         client = await anywhere.connect(await anywhere.relay(origin.url))
-        message = b"POST /drip HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"
+        message = (
+            b"POST /drip HTTP/1.1\r\n"
+            + HOST
+            + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"
+        )
         for byte in message:
             await client.send(bytes((byte,)))
         assert await replies(client, 1) == [b"ok"]
@@ -75,7 +79,9 @@ async def test_a_head_and_a_body_that_come_byte_by_byte(anywhere: Edges) -> None
         assert (await client.ask("/next")).body == b"ok"
 
 
-@pytest.mark.parametrize("body", [b"Content-Length: 5\r\n\r\nhello", b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"])
+@pytest.mark.parametrize(
+    "body", [b"Content-Length: 5\r\n\r\nhello", b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"]
+)
 async def test_a_body_and_the_next_head_in_one_segment(anywhere: Edges, body: bytes) -> None:
     recorder = Recorder()
     async with ScriptedOrigin(recorder) as origin:
@@ -177,7 +183,9 @@ async def test_a_304_says_how_long_a_200_would_be(edge: Edges) -> None:
         ("http://a.test?q=1", "/?q=1"),
     ],
 )
-async def test_absolute_form_names_the_host_and_is_sent_in_origin_form(edge: Edges, target: str, sent: str) -> None:
+async def test_absolute_form_names_the_host_and_is_sent_in_origin_form(
+    edge: Edges, target: str, sent: str
+) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         client = await edge.connect(await edge.relay(origin.url))
         assert (await client.ask(target)).head.status == 200
@@ -197,7 +205,9 @@ async def test_options_of_the_whole_server_matches_no_native_route(edge: Edges) 
     assert [arrival.head.target for arrival in recorder.arrivals] == ["/p"]
 
 
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW", "get"])
+@pytest.mark.parametrize(
+    "method", ["GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW", "get"]
+)
 async def test_methods_go_through(edge: Edges, method: str) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         client = await edge.connect(await edge.relay(origin.url))

@@ -28,7 +28,9 @@ FRAMINGS = {
 
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
 @pytest.mark.parametrize("framing", FRAMINGS)
-async def test_a_large_body_arrives_whole_however_it_is_framed(anywhere: Edges, framing: str, version: str) -> None:
+async def test_a_large_body_arrives_whole_however_it_is_framed(
+    anywhere: Edges, framing: str, version: str
+) -> None:
     async with ScriptedOrigin(once(FRAMINGS[framing])) as origin:
         client = await anywhere.connect(await anywhere.relay(origin.url))
         reply = await client.ask(version=version)
@@ -53,7 +55,9 @@ async def test_http_1_0_that_would_be_kept_is_closed_where_only_that_ends_the_bo
 
 
 async def test_equal_lengths_given_twice_are_sent_once(edge: Edges) -> None:
-    async with ScriptedOrigin(respond(answer("Content-Length: 2, 2", "Content-Length: 2", body=b"ok"))) as origin:
+    async with ScriptedOrigin(
+        respond(answer("Content-Length: 2, 2", "Content-Length: 2", body=b"ok"))
+    ) as origin:
         client = await edge.connect(await edge.relay(origin.url))
         reply = await client.ask()
         assert (reply.head.one("Content-Length"), reply.body) == ("2", b"ok")
@@ -90,7 +94,14 @@ async def test_interim_responses_go_before_the_final_one(edge: Edges) -> None:
 
 async def test_the_origins_reason_and_fields_pass_as_they_are(anywhere: Edges) -> None:
     head = answer(
-        *("Content-Length: 0", "X-Many: 1", "X-Many: 2", "Set-Cookie: a=b", "Set-Cookie: c=d", "Server: origin"),
+        *(
+            "Content-Length: 0",
+            "X-Many: 1",
+            "X-Many: 2",
+            "Set-Cookie: a=b",
+            "Set-Cookie: c=d",
+            "Server: origin",
+        ),
         status="299 Rather Odd",
     )
     async with ScriptedOrigin(respond(head)) as origin:

@@ -64,7 +64,9 @@ async def test_what_matches_no_route_is_told_so(anywhere: Edges, target: str) ->
     assert not recorder.arrivals
 
 
-@pytest.mark.parametrize("target", ["/vod/.hidden", "/vod/a..b", "/vod/...", "/vod/x?p=/../y", "/vod/%252e%252e/x"])
+@pytest.mark.parametrize(
+    "target", ["/vod/.hidden", "/vod/a..b", "/vod/...", "/vod/x?p=/../y", "/vod/%252e%252e/x"]
+)
 async def test_dots_that_are_no_dot_segments_pass(anywhere: Edges, target: str) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         served = await anywhere.serve([anywhere.gateway(origin.url).native("/vod/")])
@@ -76,7 +78,10 @@ async def test_dots_that_are_no_dot_segments_pass(anywhere: Edges, target: str) 
 async def test_the_host_decides_and_the_target_of_an_absolute_url_before_it(edge: Edges) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         served = await edge.serve([edge.gateway(origin.url).native("/", host="media.test")])
-        good = ("GET / HTTP/1.1\r\nHost: Media.Test\r\n\r\n", "GET http://media.test:80/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        good = (
+            "GET / HTTP/1.1\r\nHost: Media.Test\r\n\r\n",
+            "GET http://media.test:80/ HTTP/1.1\r\nHost: x\r\n\r\n",
+        )
         bad = ("GET / HTTP/1.1\r\nHost: x.test\r\n\r\n", "GET http://x/ HTTP/1.1\r\nHost: media.test\r\n\r\n")
         bad += ("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: media.test.x\r\n\r\n")
         for status, requests in ((200, good), (404, bad)):
@@ -146,7 +151,9 @@ async def test_fields_of_the_response_are_set_added_and_dropped(anywhere: Edges)
 async def test_the_origin_is_told_who_asks_and_not_what_the_client_claims(anywhere: Edges) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         client = await anywhere.connect(await anywhere.relay(origin.url))
-        await client.ask("/", "X-Forwarded-For: 192.0.2.1", "X-Real-IP: 192.0.2.1", "Forwarded: for=x", "Via: 1.0 a")
+        await client.ask(
+            "/", "X-Forwarded-For: 192.0.2.1", "X-Real-IP: 192.0.2.1", "Forwarded: for=x", "Via: 1.0 a"
+        )
         (request,) = origin.requests
         assert request.get_all("X-Forwarded-For") == ["127.0.0.1"]
         assert request.get_all("X-Forwarded-Proto") == ["http"]
@@ -161,11 +168,13 @@ async def test_a_trusted_client_is_added_to(anywhere: Edges) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         served = await anywhere.serve([anywhere.gateway(origin.url, forwarding=policy).native("/")])
         client = await anywhere.connect(served)
-        reply = await client.ask("/", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https", "Forwarded: for=x")
+        reply = await client.ask(
+            "/", "X-Forwarded-For: 192.0.2.1", "X-Forwarded-Proto: https", "Forwarded: for=x"
+        )
         (request,) = origin.requests
         assert request.get_all("X-Forwarded-For") == ["192.0.2.1, 127.0.0.1"]
         assert request.get_all("X-Forwarded-Proto") == ["https"]
-        assert request.get_all("Forwarded") == ['for=x, for=127.0.0.1;host=gateway.test;proto=http']
+        assert request.get_all("Forwarded") == ["for=x, for=127.0.0.1;host=gateway.test;proto=http"]
         assert request.get_all("Via") == []
         assert request.get_all("Host") == ["gateway.test"]
         assert reply.head.all("Via") == []
@@ -185,7 +194,15 @@ async def test_fields_of_the_hop_stay_there(anywhere: Edges) -> None:
         )
         assert reply.body == b"ok"
         (request,) = origin.requests
-        hop = ("X-Mine", "Keep-Alive", "TE", "Proxy-Authorization", "Upgrade", "Proxy-Connection", "Connection")
+        hop = (
+            "X-Mine",
+            "Keep-Alive",
+            "TE",
+            "Proxy-Authorization",
+            "Upgrade",
+            "Proxy-Connection",
+            "Connection",
+        )
         assert [name for name in hop if request.get(name) is not None] == []
         assert request.get("X-End") == "1"
         back = ("X-Hop", "Keep-Alive", "Upgrade", "Proxy-Authenticate", "Connection")

@@ -120,7 +120,9 @@ STRICTER = {
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-async def test_another_server_reads_what_is_sent_as_it_was_read(edge: Edges, name: str, tmp_path: Path) -> None:
+async def test_another_server_reads_what_is_sent_as_it_was_read(
+    edge: Edges, name: str, tmp_path: Path
+) -> None:
     readings: list[Reading] = []
     refused: dict[str, int] = {}
     count = 0
