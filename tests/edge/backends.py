@@ -23,6 +23,7 @@ error_log stderr crit;
 events {{ worker_connections 512; }}
 http {{
     access_log off;
+    client_max_body_size 0;
     client_body_temp_path {run}/body;
     proxy_temp_path {run}/proxy;
     fastcgi_temp_path {run}/fastcgi;

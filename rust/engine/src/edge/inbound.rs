@@ -133,6 +133,8 @@ impl<'a> Inbound<'a> {
         let mut size = ReadSize::new(self.reads, decoder.remaining());
         let mut pieces = Vec::new();
         let mut received = 0;
+        // A tunnel may be quiet for as long as both sides like.
+        let limit = self.config.body_timeout.filter(|_| body != Body::UntilClose);
         loop {
             if let Some(bytes) = self.held.take() {
                 let decoded = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
@@ -149,7 +151,7 @@ impl<'a> Inbound<'a> {
                 return Ok(());
             }
             feed.room().await?;
-            self.reader.readable(self.config.body_timeout, Code::RequestTimeout, || true).await?;
+            self.reader.readable(limit, Code::RequestTimeout, || true).await?;
             match self.reader.read(size.next(decoder.remaining()), feed.credit()).await? {
                 Read::Bytes { slice, offered } => {
                     size.record(offered, slice.len());
@@ -179,7 +181,8 @@ impl<'a> Inbound<'a> {
     }
 
     async fn watch(&mut self) -> Result<Error> {
-        while self.is_idle() {
+        // A little of what comes behind the request is read too: that the client has left stands behind it.
+        while self.held.as_ref().is_none_or(|held| held.len() < CLASSES[0]) {
             self.reader.readable(None, Code::RequestTimeout, || true).await?;
             if let Read::End { .. } = self.reader.read_on(&mut self.held).await? {
                 return Err(gone("before the end of the response"));

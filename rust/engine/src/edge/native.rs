@@ -11,8 +11,8 @@ use super::client::Client;
 use super::head::{Framing, Persistence, encode, encode_interim};
 use super::progress::Progress;
 use super::route::{Edit, Leave, Route};
-use super::site::Site;
-use crate::error::{Code, Error, Result};
+use super::site::{Phase, Site};
+use crate::error::{Code, Error, Result, Source};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop};
 use crate::origin::{self, Request, RequestBody};
@@ -68,6 +68,7 @@ pub(super) async fn answer(
     })
     .await?;
     let is_events = task.begin(route, stream, outgoing)?;
+    outgoing.take_written();
     let mut ended = false;
     let sent = poll_fn(|context| {
         drive(context);
@@ -83,6 +84,11 @@ pub(super) async fn answer(
     })
     .await;
     task.progress.set_payload(outgoing.payload());
+    if outgoing.take_written() == 0 && sent.as_ref().is_err_and(|error| error.code().source() != Source::Client) {
+        // Nobody has seen the head: the client can still be told what went wrong.
+        task.progress.begin(0);
+        task.progress.set_payload(0);
+    }
     if let (Leave::Drain(most), Err(error)) = (leave, &sent) {
         if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
             drain(outgoing.detach(), most, drive).await;
@@ -163,6 +169,10 @@ impl Task<'_> {
         if matches!(framing, Framing::UntilClose | Framing::Tunnel) || self.is_tunnel {
             self.progress.close(true);
         }
+        // What is being stopped says so, however long the origin took to answer.
+        if *self.site.phase().borrow() != Phase::Open {
+            self.progress.close(true);
+        }
         let persistence = match (self.progress.closes(), incoming.minor_version) {
             (true, _) => Persistence::Close,
             (false, 1) => Persistence::Implied,
@@ -175,7 +185,10 @@ impl Task<'_> {
         let is_events = head.get("content-type").is_some_and(|kind| {
             kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
         });
-        let is_events = is_events && head.get("content-encoding").is_none() && framing != Framing::Empty;
+        // One of a known length is not cut short where an event ends: the client would miss the rest.
+        let is_events = is_events
+            && head.get("content-encoding").is_none()
+            && matches!(framing, Framing::Chunked | Framing::UntilClose);
         if is_events {
             stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
         }

@@ -40,6 +40,8 @@ pub(crate) struct Outgoing {
     outbox: Outbox,
     body: Body,
     payload: u64,
+    /// Bytes that the kernel took since somebody asked.
+    written: usize,
 }
 
 impl Outgoing {
@@ -50,7 +52,7 @@ impl Outgoing {
 
     /// As [`Outgoing::new`], through an outbox that is made already.
     pub(crate) fn through(outbox: Outbox) -> Self {
-        Self { outbox, body: Body::Ended, payload: 0 }
+        Self { outbox, body: Body::Ended, payload: 0, written: 0 }
     }
 
     /// Appends what stands before the body.
@@ -66,6 +68,11 @@ impl Outgoing {
     /// Bytes of the attached body that have been taken from its stream.
     pub(crate) fn payload(&self) -> u64 {
         self.payload
+    }
+
+    /// Bytes that the kernel took since the last call, framing and all.
+    pub(crate) fn take_written(&mut self) -> usize {
+        std::mem::take(&mut self.written)
     }
 
     /// Whether all that was announced is with the kernel, even if the source has not said that this was all.
@@ -113,7 +120,7 @@ impl Outgoing {
                 ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
                 return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
-            ready!(self.outbox.poll_write(context, connection)).map_err(Fault::Socket)?;
+            self.written += ready!(self.outbox.poll_write(context, connection)).map_err(Fault::Socket)?;
         }
     }
 
