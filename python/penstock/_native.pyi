@@ -204,6 +204,9 @@ class Site:
     def close(self) -> None:
         """Cut off every connection."""
 
+    def emptied(self) -> Awaitable[None]:
+        """Ready when no connection is left."""
+
     def counts(self) -> tuple[int, int, int, int]:
         """Connections, accepted, requests, refused."""
 

@@ -11,8 +11,10 @@ use penstock_engine::edge::{
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
 
+use crate::awaitable::{Awaitable, Want};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
+use crate::port::Slot;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
 use crate::settings::{EdgeSettings, RouteLimitSettings};
@@ -72,6 +74,7 @@ impl Route {
 pub(crate) struct Site {
     site: Arc<EdgeSite>,
     threads: Arc<Threads>,
+    engine: Py<Engine>,
     options: ListenOptions,
 }
 
@@ -99,7 +102,7 @@ impl Site {
             .transpose()
             .into_python(py)?;
         let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?, log);
-        Ok(Self { site: Arc::new(site), threads, options: (&settings).into() })
+        Ok(Self { site: Arc::new(site), threads, engine: engine.clone().unbind(), options: (&settings).into() })
     }
 
     /// Listens to an address, and returns it with the port that it got.
@@ -141,6 +144,12 @@ impl Site {
     /// Cuts off every connection.
     fn close(&self) {
         self.site.close();
+    }
+
+    /// An awaitable of there being no connection. Of the running loop.
+    fn emptied(&self, py: Python<'_>) -> PyResult<Awaitable> {
+        let slot = Arc::new(Slot::new(self.engine.get().port(py)?));
+        Ok(Awaitable::new(Want::Empty(Arc::clone(&self.site)), slot))
     }
 
     /// Connections, accepted, requests, refused.

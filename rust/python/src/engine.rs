@@ -41,7 +41,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    fn port(&self, py: Python<'_>) -> PyResult<Py<LoopPort>> {
+    pub(crate) fn port(&self, py: Python<'_>) -> PyResult<Py<LoopPort>> {
         let latest = lock(&self.ports).first().map(|port| port.clone_ref(py));
         let (port, moved) = LoopPort::of_running_loop(py, latest.as_ref())?;
         if moved {
