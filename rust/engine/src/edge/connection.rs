@@ -60,7 +60,12 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
         let next = match Box::pin(head(&mut inbound, phase)).await {
             Ok(None) => return,
             Ok(Some(incoming)) => Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await,
-            Err(error) => Box::pin(refuse(site, client, &error, false)).await,
+            Err(error) => {
+                if let Some(log) = site.log.as_ref().filter(|_| may_answer(&error)) {
+                    log.put_unread(client.addresses.host.as_deref(), &error);
+                }
+                Box::pin(refuse(site, client, &error, false)).await
+            }
         };
         match next {
             Next::Request => {}

@@ -6,6 +6,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl Listener {
         Self::ready(open(), &address.to_string())
     }
 
-    /// Listens to a Unix socket. One that nobody listens to any more is replaced.
+    /// Listens to a Unix socket. One that nobody listens to any more is replaced, and no file of another kind is.
     ///
     /// # Errors
     /// `LISTEN_FAILED`.
@@ -67,7 +68,8 @@ impl Listener {
         let open = || -> io::Result<Raw> {
             let address = SockAddr::unix(path)?;
             let socket = Raw::new(Domain::UNIX, Type::STREAM, None)?;
-            if path.exists() && Raw::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
+            let is_socket = std::fs::metadata(path).is_ok_and(|there| there.file_type().is_socket());
+            if is_socket && Raw::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_err() {
                 std::fs::remove_file(path)?;
             }
             socket.bind(&address)?;

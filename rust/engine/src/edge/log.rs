@@ -73,13 +73,28 @@ impl Log {
     }
 
     pub(super) fn put(&self, entry: &Entry<'_>) {
+        self.append(|lines| entry.write(lines));
+    }
+
+    /// A line for a head that could not be read: what was asked is not known.
+    pub(super) fn put_unread(&self, client: Option<&str>, error: &Error) {
+        let code = error.code();
+        self.append(|lines| {
+            let client = client.unwrap_or("-");
+            let (status, number, name) = (code.status(), code.number(), code.name());
+            writeln!(lines, "{} {client} \"-\" {status} 0 0.000000 failed=0x{number:03X}/{name}", Stamp::now())
+                .expect("a Vec takes all that is written");
+        });
+    }
+
+    fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut state = hold(&self.shared.state);
         if state.lines.len() >= MOST {
             state.dropped += 1;
             return;
         }
         let first = state.lines.is_empty();
-        entry.write(&mut state.lines);
+        write(&mut state.lines);
         drop(state);
         if first {
             self.shared.filled.notify_one();
