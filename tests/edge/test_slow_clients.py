@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from contextlib import AsyncExitStack
 
 import pytest
@@ -55,18 +56,30 @@ async def test_a_client_that_reads_nothing_is_given_up(edge: Edges) -> None:
 
 
 async def test_a_client_that_reads_slowly_is_not_given_up(edge: Edges) -> None:
-    """Each byte that it takes begins the limit anew. The clock is another client, which reads nothing."""
-    async with ScriptedOrigin(endless) as origin:
-        served = await edge.relay(origin.url, edge=Edge(write_timeout=0.2))
-        slow = await edge.connect(served, SMALL)
-        await slow.get()
-        await slow.head()
-        for turn in range(2):
-            await stalled(edge, served)
-            other = await origin.connection(turn + 1)
-            while not other.left:
-                assert await slow.reader.read(1000)
-        await slow.reader.readexactly(1_000_000)
+    """Each byte that it takes begins the limit anew, also while the kernel's buffer is too full to be written to.
+
+    The clock is other connections, whose bodies stop coming.
+    """
+    async with ScriptedOrigin(endless, Recorder()) as origin:
+        served = await edge.relay(origin.url, edge=Edge(write_timeout=0.2, body_timeout=0.05))
+        loop = asyncio.get_running_loop()
+        with socket.socket() as slow:
+            slow.setblocking(False)
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+            await loop.sock_connect(slow, ("127.0.0.1", served.port))
+            await loop.sock_sendall(slow, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await origin.connection()
+            for _ in range(12):
+                late = await edge.connect(served)
+                await late.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx")
+                assert (await late.head()).status == 408
+                late.abort()
+                left = 16384
+                while left > 0:
+                    piece = await loop.sock_recv(slow, left)
+                    assert piece
+                    left -= len(piece)
+            assert not origin.connections[0].left
 
 
 async def test_a_slow_client_slows_its_own_origin_alone(edge: Edges) -> None:

@@ -78,6 +78,11 @@ impl Connection {
         lock(&self.inner).poll_read(context, memory)
     }
 
+    /// Bytes that were written and that the other side has not taken, where the kernel knows.
+    pub(crate) fn untaken(&self) -> Option<usize> {
+        lock(&self.inner).transport.socket().untaken().ok()
+    }
+
     /// Writes what the socket takes of `parts`.
     pub(crate) fn poll_write(
         &self,

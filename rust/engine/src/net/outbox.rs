@@ -74,13 +74,15 @@ pub(crate) struct Outbox {
     written: usize,
     limit: Option<Duration>,
     stall: Watch,
+    /// What the other side had not taken when the wait for the socket began.
+    untaken: Option<usize>,
     life: Option<(Shared<Clock>, Shared<Vital>)>,
 }
 
 impl Outbox {
     /// `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { pieces: VecDeque::new(), written: 0, limit, stall: Watch::default(), life: None }
+        Self { pieces: VecDeque::new(), written: 0, limit, stall: Watch::default(), untaken: None, life: None }
     }
 
     /// Gives signs of `life`, by which it may then be cut.
@@ -130,7 +132,7 @@ impl Outbox {
             count += 1;
         }
         let write = connection.poll_write(context, &parts[..count]);
-        let taken = ready!(self.poll_socket(context, write))?;
+        let taken = ready!(self.poll_socket(context, connection, write))?;
         self.advance(taken);
         Poll::Ready(Ok(taken))
     }
@@ -145,32 +147,53 @@ impl Outbox {
             ready!(self.poll_write(context, connection))?;
         }
         let flush = connection.poll_flush(context);
-        self.poll_socket(context, flush)
+        self.poll_socket(context, connection, flush)
     }
 
     /// Runs the limit while the socket is what is waited for.
+    ///
+    /// The kernel calls a socket writable once a third of its buffer is free, some 800 KB: a client on a slow line takes
+    /// minutes for that. So before it is given up, the kernel is asked whether it has taken anything.
     fn poll_socket<T>(
         &mut self,
         context: &mut Context<'_>,
+        connection: &Connection,
         operation: Poll<io::Result<T>>,
     ) -> Poll<Result<T, Stop>> {
         if let Poll::Ready(result) = operation {
             self.stall.start(None);
+            self.untaken = None;
             if let Some((_, vital)) = &self.life {
                 // What remains begins to wait with the next refusal.
                 vital.rest();
             }
             return Poll::Ready(result.map_err(Stop::Broken));
         }
-        if let Some((clock, vital)) = &self.life {
-            if vital.wait(context, clock) {
-                return Poll::Ready(Err(Stop::Cut));
-            }
-        }
-        if !self.stall.is_running() {
+        if self.untaken.is_none() {
+            self.untaken = connection.untaken();
             self.stall.start(self.limit);
         }
-        self.stall.poll_expired(context).map(|()| Err(Stop::Stalled))
+        if self.life.as_ref().is_some_and(|(clock, vital)| vital.wait(context, clock)) {
+            if !self.has_taken(connection) {
+                return Poll::Ready(Err(Stop::Cut));
+            }
+            if let Some((clock, vital)) = &self.life {
+                vital.spare(clock);
+            }
+        }
+        while self.stall.poll_expired(context).is_ready() {
+            if !self.has_taken(connection) {
+                return Poll::Ready(Err(Stop::Stalled));
+            }
+            self.stall.start(self.limit);
+        }
+        Poll::Pending
+    }
+
+    /// Whether the other side took something since the last call, or since the wait began.
+    fn has_taken(&mut self, connection: &Connection) -> bool {
+        let before = std::mem::replace(&mut self.untaken, connection.untaken());
+        matches!((before, self.untaken), (Some(before), Some(now)) if now < before)
     }
 
     fn advance(&mut self, mut taken: usize) {

@@ -9,6 +9,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::sys::descriptor;
+
 #[derive(Debug)]
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -28,6 +30,14 @@ impl Socket {
         match self {
             Self::Tcp(stream) => work(SockRef::from(stream)),
             Self::Unix(stream) => work(SockRef::from(stream)),
+        }
+    }
+
+    /// Bytes that were written and that the other side has not taken.
+    pub(crate) fn untaken(&self) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => descriptor::untaken(stream),
+            Self::Unix(stream) => descriptor::untaken(stream),
         }
     }
 

@@ -124,6 +124,12 @@ impl Vital {
         self.cut.load(Ordering::Relaxed)
     }
 
+    /// It was cut, but the client had taken something meanwhile: it begins to wait now.
+    pub(crate) fn spare(&self, clock: &Clock) {
+        self.waiting_since.store(clock.now(), Ordering::Relaxed);
+        self.cut.store(false, Ordering::Relaxed);
+    }
+
     fn watch(&self, context: &Context<'_>) {
         let mut task = lock(&self.task);
         if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {

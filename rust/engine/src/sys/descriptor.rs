@@ -28,6 +28,16 @@ pub(crate) fn enlarge_pipe(descriptor: &impl AsFd) {
     unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) };
 }
 
+/// Bytes that were written to a socket and that the other side has not taken.
+pub(crate) fn untaken(socket: &impl AsFd) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: the descriptor is open (it is borrowed), and the kernel writes one int to where `count` lives.
+    if unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
 /// Makes `file` something that a task can wait for; hands it back with `PermissionDenied` if it cannot be waited for.
 pub(crate) fn watch(file: File) -> Result<AsyncFd<File>, (File, io::Error)> {
     // SAFETY: a File owns its descriptor, returns the same one for as long as it lives, and is moved in whole.
