@@ -19,7 +19,7 @@ penstock.Engine(memory="1MiB").close()
 
 
 def pytest_collection_finish() -> None:
-    """What exists before the first test is no test's garbage: to look through it after each one took most of the time."""
+    """What exists before the first test is no test's garbage: to look through it after each took most of the time."""
     gc.collect()
     gc.freeze()
 

@@ -35,7 +35,12 @@ BEFORE_THE_HEAD = {
         "LENGTH_AND_CHUNKED",
     ),
     "another coding": (answer("Transfer-Encoding: gzip"), "stall", 502, "BAD_TRANSFER_ENCODING"),
-    "another protocol": (answer("Upgrade: x", status="101 Switching Protocols"), "stall", 502, "UNEXPECTED_UPGRADE"),
+    "another protocol": (
+        answer("Upgrade: x", status="101 Switching Protocols"),
+        "stall",
+        502,
+        "UNEXPECTED_UPGRADE",
+    ),
     "endless interim responses": (answer(status="103 Early Hints") * 20, "stall", 502, "TOO_MANY_INTERIM"),
 }
 

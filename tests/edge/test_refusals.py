@@ -20,19 +20,39 @@ REFUSED = {
     "a bad head": (b"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400, "BAD_REQUEST_HEAD"),
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400, "BAD_HOST"),
     "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400, "BAD_HOST"),
-    "two lengths": (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "BAD_REQUEST_FRAMING"),
-    "a bad chunk": (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nx\r\n", 400, "BAD_REQUEST_BODY"),
+    "two lengths": (
+        b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        400,
+        "BAD_REQUEST_FRAMING",
+    ),
+    "a bad chunk": (
+        b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: chunked\r\n\r\nx\r\n",
+        400,
+        "BAD_REQUEST_BODY",
+    ),
     "no route": (b"GET /nowhere/../x HTTP/1.1\r\n" + HOST + b"\r\n", 404, "NO_ROUTE"),
-    "a large body": (b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 101\r\n\r\n", 413, "REQUEST_TOO_LARGE"),
+    "a large body": (
+        b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 101\r\n\r\n",
+        413,
+        "REQUEST_TOO_LARGE",
+    ),
     "a long target": (b"GET /" + b"x" * 300 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "TARGET_TOO_LONG"),
     "an expectation": (b"GET / HTTP/1.1\r\n" + HOST + b"Expect: x\r\n\r\n", 417, "EXPECTATION_FAILED"),
     "a large head": (b"GET / HTTP/1.1\r\n" + HOST + b"X: " + b"x" * 2000, 431, "REQUEST_HEAD_TOO_LARGE"),
     "many fields": (b"GET / HTTP/1.1\r\n" + HOST + b"X: x\r\n" * 9, 431, "REQUEST_HEAD_TOO_LARGE"),
-    "another coding": (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501, "UNSUPPORTED_CODING"),
+    "another coding": (
+        b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+        501,
+        "UNSUPPORTED_CODING",
+    ),
     "CONNECT": (b"CONNECT a.test:80 HTTP/1.1\r\n" + HOST + b"\r\n", 501, "UNSUPPORTED_METHOD"),
     "another version": (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", 505, "UNSUPPORTED_VERSION"),
     "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "UNSUPPORTED_VERSION"),
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50 + b"\r\n", 400, "BAD_REQUEST_HEAD"),
+    "TLS": (
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 50 + b"\r\n",
+        400,
+        "BAD_REQUEST_HEAD",
+    ),
 }
 
 

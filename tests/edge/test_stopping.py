@@ -95,7 +95,9 @@ async def test_a_request_that_has_begun_is_served(edge: Edges) -> None:
         assert await client.rest() == b""
 
 
-async def test_an_event_stream_goes_on_while_the_site_is_drained_and_ends_cleanly_when_it_is_closed(edge: Edges) -> None:
+async def test_an_event_stream_goes_on_while_the_site_is_drained_and_ends_cleanly_when_it_is_closed(
+    edge: Edges,
+) -> None:
     """Behind a whole event, whatever of the next one has come."""
     steps = Steps(EVENTS)
     async with ScriptedOrigin(steps) as origin:
@@ -143,7 +145,9 @@ async def test_an_event_stream_of_http_1_0_ends_behind_an_event(edge: Edges) -> 
     ],
     ids=["length", "chunks", "until close", "events of a known length", "coded events"],
 )
-async def test_other_bodies_are_cut_off_when_the_site_is_closed(edge: Edges, head: bytes, piece: bytes) -> None:
+async def test_other_bodies_are_cut_off_when_the_site_is_closed(
+    edge: Edges, head: bytes, piece: bytes
+) -> None:
     steps = Steps(head)
     async with ScriptedOrigin(steps) as origin:
         served = await edge.relay(origin.url)

@@ -12,9 +12,15 @@ from penstock.testing import Peer, ScriptedOrigin
 from .origins import Recorder
 from .serving import Edges, Served, drained
 
-OFFER = ("Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13")
+OFFER = (
+    "Connection: keep-alive, Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Key: x",
+    "Sec-WebSocket-Version: 13",
+)
 ACCEPT = answer(
-    *("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Accept: y"), status="101 Switching Protocols"
+    *("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Accept: y"),
+    status="101 Switching Protocols",
 )
 
 
@@ -106,7 +112,9 @@ async def test_what_comes_along_with_the_101_is_passed_on(edge: Edges) -> None:
 
 async def test_a_refusal_is_a_response_like_any_other_and_ends_the_connection(edge: Edges) -> None:
     """Bytes of the other protocol may have been read as the tunnel's: none of them is taken for a request."""
-    async with ScriptedOrigin(Recorder(response=answer("Content-Length: 2", status="403 Forbidden", body=b"no"))) as origin:
+    async with ScriptedOrigin(
+        Recorder(response=answer("Content-Length: 2", status="403 Forbidden", body=b"no"))
+    ) as origin:
         client = await edge.connect(await edge.relay(origin.url))
         await client.get("/socket", *OFFER)
         await client.send(b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -198,7 +206,9 @@ async def test_a_tunnel_that_is_silent_both_ways_ends_with_the_limit_between_byt
     ],
     ids=["another protocol", "no Connection", "HTTP/1.0", "another method", "another name"],
 )
-async def test_other_offers_are_passed_over(edge: Edges, method: str, version: str, fields: tuple[str, ...]) -> None:
+async def test_other_offers_are_passed_over(
+    edge: Edges, method: str, version: str, fields: tuple[str, ...]
+) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         client = await edge.connect(await edge.relay(origin.url))
         reply = await client.ask("/", *fields, method=method, version=version)

@@ -179,7 +179,7 @@ class NativeResource(AbstractResource):
 
     async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
         """Match like the engine: by how the path begins on the wire, and by the host, which comes first."""
-        if not self._matches(request):
+        if not self.matches(request):
             return None, set()
         best = self
         if self.route.host is None:
@@ -187,12 +187,14 @@ class NativeResource(AbstractResource):
             named = [
                 other
                 for other in self._router.resources()
-                if isinstance(other, NativeResource) and other.route.host and other._matches(request)
+                if isinstance(other, NativeResource) and other.route.host and other.matches(request)
             ]
             best = max(named, key=lambda other: len(other.prefix), default=self)
-        return UrlMappingMatchInfo({}, best._route), set()
+        (route,) = best
+        return UrlMappingMatchInfo({}, route), set()
 
-    def _matches(self, request: web.Request) -> bool:
+    def matches(self, request: web.Request) -> bool:
+        """Whether `request` is one for this route, if no other is preferred."""
         path = request.rel_url.raw_path
         if not path.startswith(self.prefix) or has_dot_segments(request.raw_path):
             return False

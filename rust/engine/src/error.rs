@@ -242,7 +242,9 @@ impl Code {
             Self::UnsupportedCoding | Self::UnsupportedMethod => 501,
             Self::UnsupportedVersion => 505,
             Self::BadRequest | Self::UploadFailed => 400,
-            Self::QueueTimeout | Self::QueueFull | Self::PoolDead | Self::EngineClosed | Self::Draining => 503,
+            Self::QueueTimeout | Self::QueueFull | Self::PoolDead | Self::EngineClosed | Self::Draining => {
+                503
+            }
             // What the origin sent can never be held in one piece here: to come again later would not help.
             Self::ObjectTooLarge => 502,
             _ => match (self.source(), self.kind()) {

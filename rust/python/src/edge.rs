@@ -112,9 +112,9 @@ impl Site {
             return Err(exception(py, &Code::BadConfiguration.error(detail)));
         };
         let listener = Listener::tcp(SocketAddr::new(ip, port), self.options).into_python(py)?;
-        let bound = listener.address().map_or((address.to_owned(), port), |bound| {
-            (bound.ip().to_string(), bound.port())
-        });
+        let bound = listener
+            .address()
+            .map_or((address.to_owned(), port), |bound| (bound.ip().to_string(), bound.port()));
         listener.serve(&self.site, &self.threads);
         Ok(bound)
     }

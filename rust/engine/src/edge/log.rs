@@ -82,8 +82,12 @@ impl Log {
         self.append(|lines| {
             let client = client.unwrap_or("-");
             let (status, number, name) = (code.status(), code.number(), code.name());
-            writeln!(lines, "{} {client} \"-\" {status} 0 0.000000 failed=0x{number:03X}/{name}", Stamp::now())
-                .expect("a Vec takes all that is written");
+            writeln!(
+                lines,
+                "{} {client} \"-\" {status} 0 0.000000 failed=0x{number:03X}/{name}",
+                Stamp::now()
+            )
+            .expect("a Vec takes all that is written");
         });
     }
 
@@ -157,9 +161,10 @@ impl Target {
         };
         // A full disk must not stop the service, and there is nowhere else to say so.
         let _ = match self {
-            Self::Stderr => io::stderr().lock().write_all(lines).and_then(|()| {
-                io::stderr().lock().write_all(note.as_bytes())
-            }),
+            Self::Stderr => io::stderr()
+                .lock()
+                .write_all(lines)
+                .and_then(|()| io::stderr().lock().write_all(note.as_bytes())),
             Self::File { path, file } => {
                 if moved(path, file) {
                     if let Ok(fresh) = append(path) {

@@ -84,7 +84,9 @@ pub(super) async fn answer(
     })
     .await;
     task.progress.set_payload(outgoing.payload());
-    if outgoing.take_written() == 0 && sent.as_ref().is_err_and(|error| error.code().source() != Source::Client) {
+    if outgoing.take_written() == 0
+        && sent.as_ref().is_err_and(|error| error.code().source() != Source::Client)
+    {
         // Nobody has seen the head: the client can still be told what went wrong.
         task.progress.begin(0);
         task.progress.set_payload(0);
@@ -136,8 +138,7 @@ impl Task<'_> {
                 Edit::Add(..) => None,
             })
             .collect();
-        let mut headers: Fields =
-            native.forwarding.request_fields(incoming.headers(), &client, &replaced)?;
+        let mut headers: Fields = native.forwarding.request_fields(incoming.headers(), &client, &replaced)?;
         for edit in &native.request {
             if let Edit::Add(name, value) = edit {
                 headers.push(name, value);

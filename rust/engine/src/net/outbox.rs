@@ -82,7 +82,14 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self { pieces: VecDeque::new(), written: 0, limit, stall: Watch::default(), untaken: None, life: None }
+        Self {
+            pieces: VecDeque::new(),
+            written: 0,
+            limit,
+            stall: Watch::default(),
+            untaken: None,
+            life: None,
+        }
     }
 
     /// Gives signs of `life`, by which it may then be cut.

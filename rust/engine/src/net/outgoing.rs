@@ -149,9 +149,8 @@ impl Outgoing {
         self.payload += length.get() as u64;
         match &mut self.body {
             Body::Counted(_, announced) => {
-                *announced = announced
-                    .checked_sub(length.get() as u64)
-                    .ok_or_else(|| wrong_length("longer"))?;
+                *announced =
+                    announced.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
                 self.outbox.push(Piece::Delivery(delivery));
             }
             Body::Chunked(_) => {

@@ -9,8 +9,8 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::connection::Connection;
 use super::Peer;
+use super::connection::Connection;
 use super::watch::Watch;
 use crate::error::{Code, Result};
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice, Writer};
