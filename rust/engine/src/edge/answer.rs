@@ -11,7 +11,7 @@ use crate::error::Error;
 const RETRY_AFTER: &str = "Retry-After: 1\r\n";
 
 /// The whole answer for `error`, or its head alone for a HEAD request.
-pub(super) fn refusal(error: &Error, date: &Date, close: bool, head_only: bool) -> Vec<u8> {
+pub(super) fn refusal(error: &Error, date: Date, close: bool, head_only: bool) -> Vec<u8> {
     let code = error.code();
     let status = code.status();
     let body = format!(

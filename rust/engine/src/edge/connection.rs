@@ -237,7 +237,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) ->
     // Relaxed: a count.
     site.refused.fetch_add(1, Ordering::Relaxed);
     let mut outgoing = Outgoing::new(site.config.write_timeout);
-    outgoing.push(Piece::Bytes(refusal(error, &Date::now(), true, head_only)));
+    outgoing.push(Piece::Bytes(refusal(error, Date::now(), true, head_only)));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
     match timeout(site.config.linger, send).await {
         Ok(Ok(())) => Next::Close,

@@ -137,7 +137,7 @@ impl<'a> Inbound<'a> {
         let limit = self.config.body_timeout.filter(|_| body != Body::UntilClose);
         loop {
             if let Some(bytes) = self.held.take() {
-                let decoded = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
+                let rest = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
                 for piece in pieces.drain(..) {
                     received += piece.len() as u64;
                     if most.is_some_and(|most| received > most) {
@@ -145,7 +145,7 @@ impl<'a> Inbound<'a> {
                     }
                     feed.push(piece).await?;
                 }
-                self.held = decoded?;
+                self.held = rest?;
             }
             if decoder.is_done() {
                 return Ok(());
