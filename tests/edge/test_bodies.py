@@ -249,3 +249,12 @@ async def test_a_body_cut_short_never_looks_whole_to_the_origin(edge: Edges) -> 
             with pytest.raises((ConnectionResetError, EOFError)):
                 await client.head()
         assert recorder.arrivals == []
+
+
+@pytest.mark.parametrize("behind", [b"\r\n", b"GET /hal"], ids=["an empty line", "half a head"])
+async def test_what_waits_behind_a_large_body_holds_no_large_piece_of_memory(edge: Edges, behind: bytes) -> None:
+    async with ScriptedOrigin(Recorder()) as origin:
+        client = await edge.connect(await edge.relay(origin.url))
+        await client.send(SENT["length"] + behind)
+        assert await client.body(await client.head()) == b"ok"
+        await until(lambda: edge.engine.stats().pool.live_bytes <= 4096, "what is left moves to a small slab")

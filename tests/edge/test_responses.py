@@ -1,6 +1,8 @@
 """How a response comes to the client: its framing, its head, and when its bytes leave."""
 
 import hashlib
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 import pytest
 
@@ -120,8 +122,10 @@ async def test_a_date_is_added_where_there_is_none(anywhere: Edges) -> None:
         assert (await client.ask()).head.all("Date") == ["Sat, 21 Nov 2026 00:00:00 GMT"]
     async with ScriptedOrigin(respond(answer("Content-Length: 0"))) as origin:
         client = await anywhere.connect(await anywhere.relay(origin.url))
+        before = datetime.now(UTC).replace(microsecond=0)
         (date,) = (await client.ask()).head.all("Date")
         assert date.endswith(" GMT")
+        assert before <= parsedate_to_datetime(date) <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.0"])

@@ -222,3 +222,16 @@ async def test_an_origin_that_switches_to_something_else_is_a_failure(edge: Edge
     async with ScriptedOrigin(Recorder(response=other)) as origin:
         _, head = await offered(edge, await edge.relay(origin.url))
         assert head.status == 502
+
+
+async def test_a_tunnel_outlives_a_drain_and_ends_when_the_site_is_closed(edge: Edges) -> None:
+    async with ScriptedOrigin(echo) as origin:
+        served = await edge.relay(origin.url)
+        client, _ = await offered(edge, served)
+        served.native.drain()
+        await client.send(b"a")
+        assert await client.reader.readexactly(1) == b"A"
+        served.native.close()
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        await (await origin.connection()).wait_left()

@@ -69,6 +69,9 @@ impl<'a> Inbound<'a> {
                     return parse_incoming(&head[range], &self.config.head).map(Some);
                 }
             }
+            if self.has_begun() {
+                self.reader.make_room(&mut self.held).await?;
+            }
             let limit = if self.is_idle() {
                 self.config.idle_timeout
             } else {

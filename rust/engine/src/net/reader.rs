@@ -122,9 +122,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read. A head that outgrows its
-    /// slab moves to a larger one; no payload is in it yet.
-    pub(crate) async fn read_on(&mut self, held: &mut Option<Slice>) -> Result<Read> {
+    /// Sees to it that more can be read behind `held`, the beginning of a head. One that outgrows its slab moves to a
+    /// larger one, and one that lies behind the body of another message to one of its own, so that a few bytes do not
+    /// keep a large one. No payload is in it yet.
+    pub(crate) async fn make_room(&mut self, held: &mut Option<Slice>) -> Result<()> {
         if self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0) {
             let size = held.as_ref().map_or(CLASSES[0], |held| held.len() * 2);
             let mut writer = poll_fn(|context| self.pool.poll_room(context, size, Purpose::Control)).await?;
@@ -134,6 +135,12 @@ impl<'a> Reader<'a> {
             }
             self.writer = Some(writer);
         }
+        Ok(())
+    }
+
+    /// Reads once behind `held`, the beginning of a head, and makes it one with what was read.
+    pub(crate) async fn read_on(&mut self, held: &mut Option<Slice>) -> Result<Read> {
+        self.make_room(held).await?;
         let read = poll_fn(|context| self.poll_read(context, 0, usize::MAX, Purpose::Control)).await?;
         if let Read::Bytes { slice, .. } = &read {
             match held {
