@@ -252,7 +252,9 @@ async def test_a_body_cut_short_never_looks_whole_to_the_origin(edge: Edges) -> 
 
 
 @pytest.mark.parametrize("behind", [b"\r\n", b"GET /hal"], ids=["an empty line", "half a head"])
-async def test_what_waits_behind_a_large_body_holds_no_large_piece_of_memory(edge: Edges, behind: bytes) -> None:
+async def test_what_waits_behind_a_large_body_holds_no_large_piece_of_memory(
+    edge: Edges, behind: bytes
+) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         client = await edge.connect(await edge.relay(origin.url))
         await client.send(SENT["length"] + behind)

@@ -234,3 +234,29 @@ async def test_an_empty_line_behind_a_body_is_passed_over(edge: Edges) -> None:
             await replies(client, 1)
         assert await drained(client) == b""
     assert [arrival.body for arrival in recorder.arrivals] == [b"hi", b"hi"]
+
+
+@pytest.mark.parametrize("size", [1, 1000, 60_000])
+async def test_a_large_head_arrives_whole_however_it_is_cut(edge: Edges, size: int) -> None:
+    value = "".join(chr(97 + index % 26) for index in range(60_000))
+    message = f"GET /large HTTP/1.1\r\nHost: a\r\nX-Large: {value}\r\n\r\n".encode()
+    if size == 1:
+        message = message.replace(value.encode(), value[:3000].encode())
+    async with ScriptedOrigin(Recorder()) as origin:
+        client = await edge.connect(await edge.relay(origin.url))
+        for _ in range(2):
+            for start in range(0, len(message), size):
+                await client.send(message[start : start + size])
+            assert await replies(client, 1) == [b"ok"]
+        sent = value if size > 1 else value[:3000]
+        assert [request.get("X-Large") for request in origin.requests] == [sent] * 2
+
+
+async def test_no_more_fields_than_the_limit(edge: Edges) -> None:
+    async with ScriptedOrigin(Recorder()) as origin:
+        served = await edge.relay(origin.url)
+        for count, status in ((127, 200), (128, 431)):
+            client = await edge.connect(served)
+            assert (
+                await client.ask("/", *(f"X-{number}: 1" for number in range(count)))
+            ).head.status == status

@@ -1,17 +1,19 @@
 """A site is drained, and then closed: what is under way ends whole, or in time, and never as if it had been whole."""
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 
+import penstock
 from conftest import until
 from gateway.client import answer
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
 
 from .origins import Recorder, Steps
-from .serving import Edges
+from .serving import Edges, Served
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 LENGTH = answer("Content-Length: 4")
@@ -205,3 +207,32 @@ async def test_draining_and_closing_may_be_asked_for_twice(edge: Edges) -> None:
             served.native.close()
         served.native.drain()
         await until(lambda: served.connections == 0, "every connection has ended")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+async def test_an_engine_that_is_closed_takes_its_sites_with_it(threads: int) -> None:
+    """Clients see the end of their connections, and the site says that it can do no more."""
+    async with ScriptedOrigin(Steps(LENGTH)) as origin:
+        async with penstock.Engine(memory="4MiB", threads=threads) as engine:
+            edges = Edges(engine)
+            served = await edges.relay(origin.url)
+            idle, busy, reading = [await edges.connect(served) for _ in range(3)]
+            await busy.get()
+            await busy.head()
+            await reading.send(b"GET / HT")
+        for client in (idle, busy, reading):
+            with contextlib.suppress(ConnectionError):
+                assert await client.rest() == b""
+        with pytest.raises(penstock.PenstockError) as raised:
+            served.native.listen_tcp("127.0.0.1", 0)
+        assert raised.value.name == "ENGINE_CLOSED"
+        served.native.drain()
+        await edges.close()
+
+
+async def test_a_site_that_has_been_drained_listens_to_nothing_more(edge: Edges) -> None:
+    site = edge.site([])
+    site.drain()
+    _, port = site.listen_tcp("127.0.0.1", 0)
+    with pytest.raises(ConnectionError):
+        await (await edge.connect(Served(port, site))).ask()

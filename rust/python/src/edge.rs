@@ -107,6 +107,7 @@ impl Site {
 
     /// Listens to an address, and returns it with the port that it got.
     fn listen_tcp(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<(String, u16)> {
+        self.engine.get().check(py)?;
         let Ok(ip) = address.parse::<IpAddr>() else {
             let detail = format!("{address:?} is no IP address");
             return Err(exception(py, &Code::BadConfiguration.error(detail)));
@@ -120,6 +121,7 @@ impl Site {
     }
 
     fn listen_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        self.engine.get().check(py)?;
         Listener::unix(&path, self.options).into_python(py)?.serve(&self.site, &self.threads);
         Ok(())
     }
@@ -127,6 +129,7 @@ impl Site {
     /// Takes over a socket that is bound, or listens already.
     fn listen_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
         let descriptor = crate::buffer::own_descriptor(descriptor)?;
+        self.engine.get().check(py)?;
         Listener::adopt(descriptor, self.options).into_python(py)?.serve(&self.site, &self.threads);
         Ok(())
     }

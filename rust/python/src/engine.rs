@@ -56,7 +56,7 @@ impl Engine {
         Ok(port.unbind())
     }
 
-    fn check(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
         if self.pool.dead() {
             return Err(exception(
                 py,
