@@ -236,3 +236,20 @@ async def test_a_site_that_has_been_drained_listens_to_nothing_more(edge: Edges)
     _, port = site.listen_tcp("127.0.0.1", 0)
     with pytest.raises(ConnectionError):
         await (await edge.connect(Served(port, site))).ask()
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_what_is_under_way_when_the_engine_is_closed_is_cut_off(version: str) -> None:
+    """Without its last chunk, or by a reset where the end of the connection would be the end of the body."""
+    steps = Steps(answer())
+    async with ScriptedOrigin(steps) as origin:
+        async with penstock.Engine(memory="4MiB") as engine:
+            edges = Edges(engine)
+            served = await edges.relay(origin.url)
+            client = await edges.connect(served)
+            await client.get(version=version)
+            steps.pieces.put_nowait(b"half")
+            await client.reader.readuntil(b"half")
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        await edges.close()

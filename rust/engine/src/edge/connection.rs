@@ -19,7 +19,7 @@ use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
-use crate::net::{Life, Outbox, Outgoing, Piece, Watch};
+use crate::net::{Connection, Life, Outbox, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::{Feed, channel};
 use crate::sync::Arc;
@@ -37,6 +37,16 @@ enum Next {
     Close,
     /// It ends so that what was sent cannot be taken for whole.
     Reset,
+}
+
+/// An exchange. Dropped with the task that it is in, when the engine is closed, it leaves no clean end: what has been sent
+/// could be taken for whole.
+struct Unfinished<'a>(&'a Connection);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        self.0.reset_on_close();
+    }
 }
 
 /// Serves the requests of a connection, one after the other. Ends when the connection has.
@@ -59,7 +69,12 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
         let next = match Box::pin(head(&mut inbound, phase)).await {
             Ok(None) => return,
-            Ok(Some(incoming)) => Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await,
+            Ok(Some(incoming)) => {
+                let unfinished = Unfinished(&client.connection);
+                let next = Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await;
+                std::mem::forget(unfinished);
+                next
+            }
             Err(error) => {
                 if let Some(log) = site.log.as_ref().filter(|_| may_answer(&error)) {
                     log.put_unread(client.addresses.host.as_deref(), &error);
