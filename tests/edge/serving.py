@@ -17,6 +17,9 @@ from penstock.web.native import NativeRoute, native_routes
 
 DEFAULT = config.Edge()
 
+Routes = Iterable[NativeRoute] | web.Application
+"""Native routes, or an application that has some."""
+
 
 @dataclass
 class Served:
@@ -59,9 +62,7 @@ class Edges:
         """Serve every path from `origin`."""
         return await self.serve([self.gateway(origin).native("/", **options)], edge=edge, log=log)
 
-    async def serve(
-        self, routes: Iterable[NativeRoute], *, edge: config.Edge = DEFAULT, log: Path | None = None
-    ) -> Served:
+    async def serve(self, routes: Routes, *, edge: config.Edge = DEFAULT, log: Path | None = None) -> Served:
         """Serve `routes` on a free port."""
         if not self.stock:
             site = self.site(routes, edge=edge, log=log)
@@ -72,16 +73,14 @@ class Edges:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         return Served(runner.addresses[0][1], None)
 
-    def site(
-        self, routes: Iterable[NativeRoute], *, edge: config.Edge = DEFAULT, log: Path | None = None
-    ) -> _native.Site:
+    def site(self, routes: Routes, *, edge: config.Edge = DEFAULT, log: Path | None = None) -> _native.Site:
         """A site that listens to nothing yet."""
         path = None if log is None else str(log)
         site = _native.Site(self.engine.native, edge, self.natives(routes), path)
         self._sites.append(site)
         return site
 
-    def natives(self, routes: Iterable[NativeRoute]) -> list[_native.Route]:
+    def natives(self, routes: Routes) -> list[_native.Route]:
         return native_routes(application(routes), self.engine)
 
     async def connect(self, served: Served, receive_buffer: int | None = None) -> RawClient:
@@ -103,7 +102,9 @@ class Edges:
         await until(lambda: all(site.counts()[0] == 0 for site in self._sites), "every connection has ended")
 
 
-def application(routes: Iterable[NativeRoute]) -> web.Application:
+def application(routes: Routes) -> web.Application:
+    if isinstance(routes, web.Application):
+        return routes
     app = web.Application()
     app.add_routes(list(routes))
     return app

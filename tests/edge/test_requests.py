@@ -1,5 +1,8 @@
 """What of a request reaches the origin, however its bytes arrive, and what becomes of the connection."""
 
+import asyncio
+import random
+
 import pytest
 
 from gateway.client import RawClient, answer
@@ -260,3 +263,41 @@ async def test_no_more_fields_than_the_limit(edge: Edges) -> None:
             assert (
                 await client.ask("/", *(f"X-{number}: 1" for number in range(count)))
             ).head.status == status
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_requests_do_not_depend_on_where_they_are_cut(edge: Edges, seed: int) -> None:
+    """Random requests in a row, in random segments, with the responses read meanwhile."""
+    chance = random.Random(seed)
+    expected = []
+    message = b""
+    for number in range(30):
+        body = chance.randbytes(chance.choice((0, 1, 10, 1000, 70_000)))
+        target = f"/{number}?{'q' * chance.randrange(300)}"
+        expected.append((target, body))
+        if chance.random() < 0.5:
+            framed = b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+        else:
+            framed = b"Transfer-Encoding: chunked\r\n\r\n"
+            start = 0
+            while start < len(body):
+                piece = body[start : start + chance.randrange(1, 20_000)]
+                framed += b"%x;x=y\r\n%s\r\n" % (len(piece), piece)
+                start += len(piece)
+            framed += b"0\r\nX-Trailer: 1\r\n\r\n"
+        message += f"POST {target} HTTP/1.1\r\n".encode() + HOST + framed
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as origin:
+        client = await edge.connect(await edge.relay(origin.url))
+
+        async def send() -> None:
+            start = 0
+            while start < len(message):
+                size = chance.choice((1, 2, 3, 100, 4096, 50_000))
+                await client.send(message[start : start + size])
+                start += size
+
+        sending = asyncio.ensure_future(send())
+        assert await replies(client, 30) == [b"ok"] * 30
+        await sending
+    assert [(arrival.head.target, arrival.body) for arrival in recorder.arrivals] == expected

@@ -1,6 +1,7 @@
 """Which route a request takes, and what is changed on its way: paths, fields, forwarding."""
 
 import pytest
+from aiohttp import web
 
 from conftest import until
 from gateway.client import answer
@@ -227,3 +228,16 @@ async def test_routes_are_replaced_while_traffic_flows(edge: Edges) -> None:
         assert (await slow.ask("/b/")).body == b"b"
         assert (await client.ask("/b/")).body == b"b"
         assert (await client.ask("/")).head.status == 404
+
+
+async def test_a_route_of_a_sub_application_has_its_prefix(anywhere: Edges) -> None:
+    async with ScriptedOrigin(Recorder()) as origin:
+        gateway = anywhere.gateway(origin.url)
+        inner, app = web.Application(), web.Application()
+        inner.add_routes([gateway.native("/vod/"), gateway.native("/live/", rewrite="/l/")])
+        app.add_subapp("/media/", inner)
+        client = await anywhere.connect(await anywhere.serve(app))
+        for target, sent in (("/media/vod/a?b", "/vod/a?b"), ("/media/live/a", "/l/a")):
+            assert (await client.ask(target)).head.status == 200
+            assert origin.requests[-1].target == sent
+        assert (await client.ask("/vod/a")).head.status == 404
