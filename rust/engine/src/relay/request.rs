@@ -22,6 +22,12 @@ const CLAIMS: [&str; 9] = [
     "x-real-ip",
 ];
 
+/// CGI and what came of it, such as WSGI, tell `X_Forwarded_For` from `X-Forwarded-For` no more.
+fn is_claim(name: &[u8]) -> bool {
+    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    CLAIMS.iter().any(|claim| claim.len() == name.len() && claim.bytes().eq(name.iter().map(plain)))
+}
+
 /// Who sent the request, as the origin is told.
 #[derive(Debug, Clone, Copy)]
 pub struct Client<'a> {
@@ -56,7 +62,7 @@ impl Forwarding {
         for (name, value) in received {
             let stays = is_one_of(name, &OURS)
                 || ends_here(name)
-                || (!self.trust_incoming && is_one_of(name, &CLAIMS))
+                || (!self.trust_incoming && is_claim(name))
                 || nominated.contains(name)
                 || is_replaced(name)
                 || (self.trust_incoming && lists.take(self, name, value));
