@@ -41,6 +41,10 @@ test-rust: ## Run the engine's tests
 test-python: build ## Run the Python tests
 	$(BIN)/python -m pytest -q tests
 
+.PHONY: test-aiohttp
+test-aiohttp: build ## Run aiohttp's own functional suites on penstock's Site (fetches them)
+	$(BIN)/python tests/aiohttp_suites/run.py
+
 .PHONY: lint
 lint: build ## Check format, lints, types and stubs
 	cd rust && $(CARGO) fmt --all --check

@@ -251,6 +251,11 @@ class Edge:
     """For a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
+    app_waiting: int = 1024
+    """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
+    looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
+    app_wait: float | None = 10.0
+    """For the application to look at a request (503). A client that has waited this long has mostly gone."""
     backlog: int = 4096
     """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
     reuse_port: bool = False
@@ -270,6 +275,8 @@ class Edge:
         _count(self, "stall_grace", 1)
         _seconds(self, "linger")
         _bytes(self, "max_event", 1)
+        _count(self, "app_waiting", 1)
+        _seconds(self, "app_wait", optional=True)
         _count(self, "backlog", 1)
         _flag(self, "reuse_port")
 

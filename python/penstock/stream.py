@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from ._native import Frame
+from ._native import Frame, Transport
 from ._native import FrameStream as _NativeStream
 from .exceptions import WindowHeldError
 from .framing import Framing
@@ -90,6 +90,13 @@ class FrameStream(_NativeStream):
         Raises:
             PenstockError: the source failed: do not end the target as if the body were whole.
         """
+        writer = getattr(target, "_payload_writer", None)
+        if isinstance(getattr(writer, "transport", None), Transport):
+            # A response of a server whose sockets the engine owns: it sends the frames itself.
+            from .web.handover import can_hand_over, pipe_part  # noqa: PLC0415 (only there is there an aiohttp)
+
+            if can_hand_over(writer, writer.transport):
+                return await pipe_part(self, writer, writer.transport)
         written = 0
         drain = getattr(target, "drain", None)
         while True:

@@ -76,7 +76,7 @@ class Edges:
     def site(self, routes: Routes, *, edge: config.Edge = DEFAULT, log: Path | None = None) -> _native.Site:
         """A site that listens to nothing yet."""
         path = None if log is None else str(log)
-        site = _native.Site(self.engine.native, edge, self.natives(routes), path)
+        site = _native.Site(self.engine.native, edge, self.natives(routes), path, None)
         self._sites.append(site)
         return site
 

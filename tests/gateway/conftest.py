@@ -22,10 +22,16 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
+@pytest.fixture(params=["stock", "site"])
+def transport(request: pytest.FixtureRequest) -> str:
+    """Whose sockets the clients are connected to: the event loop's, or the engine's."""
+    return request.param
+
+
 @pytest.fixture
-async def serving(engine: penstock.Engine) -> AsyncIterator[Serving]:
+async def serving(engine: penstock.Engine, transport: str) -> AsyncIterator[Serving]:
     """Serves applications and single handlers on ports of their own, until the test ends."""
-    serving = Serving(engine)
+    serving = Serving(engine, transport)
     yield serving
     await serving.close()
 

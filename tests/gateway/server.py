@@ -8,7 +8,7 @@ from aiohttp import web, web_app
 from aiohttp.typedefs import Handler
 
 import penstock
-from penstock.web import Gateway
+from penstock.web import Gateway, RelayEnd, Site
 
 
 @dataclass
@@ -16,17 +16,30 @@ class Served:
     port: int
     runner: web.AppRunner
     outcomes: "asyncio.Queue[web.StreamResponse | BaseException]" = field(default_factory=asyncio.Queue)
-    """What each relay returned or raised, in order."""
+    """What each handler returned or raised, in order."""
+    ends: "asyncio.Queue[RelayEnd]" = field(default_factory=asyncio.Queue)
+    """What became of each relay, in order."""
+
+    async def error(self) -> BaseException | None:
+        """Why the next relay to end has not ended well."""
+        return (await self.ends.get()).error
 
 
 class Serving:
-    def __init__(self, engine: penstock.Engine) -> None:
+    def __init__(self, engine: penstock.Engine, transport: str = "stock") -> None:
         self.engine = engine
+        self.transport = transport
         self._served: list[Served] = []
 
     async def gateway(self, origin: str, *, server: dict[str, Any] | None = None, **options: Any) -> Served:
         """Serve a gateway for every path and method."""
-        return await self.handler(Gateway(origin, engine=self.engine, **options).relay, server=server)
+        gateway = Gateway(origin, engine=self.engine, **options)
+        ends: asyncio.Queue[RelayEnd] = asyncio.Queue()
+        served = await self.handler(
+            lambda request: gateway.relay(request, on_complete=ends.put_nowait), server=server
+        )
+        served.ends = ends
+        return served
 
     async def handler(self, handler: Handler, *, server: dict[str, Any] | None = None) -> Served:
         """Serve one handler for every path and method."""
@@ -51,7 +64,12 @@ class Serving:
         options = {"access_log": None, "shutdown_timeout": 0.2, **(server or {})}
         runner = web.AppRunner(app, **options)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        site: web.BaseSite
+        if self.transport == "site":
+            site = Site(runner, "127.0.0.1", 0, engine=self.engine)
+        else:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
         self._served.append(Served(runner.addresses[0][1], runner))
         return self._served[-1]
 

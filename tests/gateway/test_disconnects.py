@@ -29,7 +29,15 @@ def leave(client: RawClient, how: str) -> None:
 
 
 async def assert_gone(served: Served) -> None:
-    """The relay was cancelled because its client left; aiohttp expects that, and logs nothing."""
+    """The relay has ended because its client left."""
+    error = await served.error()
+    assert isinstance(error, penstock.ConnectionFailedError)
+    assert error.name == "CLIENT_GONE"
+
+
+async def assert_cancelled(served: Served) -> None:
+    """The handler was cancelled because its client left; aiohttp expects that, and logs nothing."""
+    await assert_gone(served)
     outcome = await served.outcomes.get()
     assert isinstance(outcome, asyncio.CancelledError)
     assert isinstance(outcome.__cause__, penstock.ConnectionFailedError)
@@ -52,7 +60,7 @@ async def test_leaving_before_the_head(
         peer = await origin.connection()
         leave(client, how)
         await peer.wait_left()
-        await assert_gone(served)
+        await assert_cancelled(served)
         await until(lambda: connections(serving, origin) == (0, 0, 0), "the connection is closed")
     assert not caplog.records
 
@@ -65,9 +73,26 @@ async def test_leaving_before_the_head(
 async def test_leaving_between_bytes(
     serving: Serving, connect: Connect, data: bytes, version: str, how: str
 ) -> None:
+    async with ScriptedOrigin(says(data, then="stall")) as origin:
+        served = await serving.gateway(origin.url)
+        client = await connect(served)
+        await client.get(version=version)
+        await client.head()
+        await client.reader.readuntil(b"half")
+        leave(client, how)
+        await (await origin.connection()).wait_left()
+        end = await served.ends.get()
+        assert isinstance(end.error, penstock.ConnectionFailedError)
+        assert (end.error.name, end.status, end.bytes) == ("CLIENT_GONE", 200, 4)
+        assert end.timings is not None
+
+
+async def test_a_relay_that_was_cancelled_leaves_why_on_the_request(
+    serving: Serving, connect: Connect
+) -> None:
     noted: list[tuple[str, int | None]] = []
 
-    async with ScriptedOrigin(says(data, then="stall")) as origin:
+    async with ScriptedOrigin(says(b"", then="stall")) as origin:
         gateway = Gateway(origin.url, engine=serving.engine)
 
         async def handler(request: web.Request) -> web.StreamResponse:
@@ -78,13 +103,12 @@ async def test_leaving_between_bytes(
 
         served = await serving.handler(handler)
         client = await connect(served)
-        await client.get(version=version)
-        await client.head()
-        await client.reader.readuntil(b"half")
-        leave(client, how)
-        await (await origin.connection()).wait_left()
-        await assert_gone(served)
-        assert noted == [("CLIENT_GONE", 200)]
+        await client.get()
+        peer = await origin.connection()
+        client.abort()
+        await peer.wait_left()
+        assert isinstance(await served.outcomes.get(), asyncio.CancelledError)
+        assert noted == [("CLIENT_GONE", None)]
 
 
 @pytest.mark.parametrize("how", ["closing", "resetting"])
@@ -138,12 +162,12 @@ async def test_leaving_while_nothing_is_read(serving: Serving, connect: Connect)
         await assert_gone(served)
 
 
-async def test_leaving_in_the_line_for_a_connection(connect: Connect) -> None:
+async def test_leaving_in_the_line_for_a_connection(connect: Connect, transport: str) -> None:
     async with (
         penstock.Engine(memory="4MiB", limits=OriginLimits(connections=1)) as engine,
         ScriptedOrigin(says(b"", then="stall")) as origin,
     ):
-        serving = Serving(engine)
+        serving = Serving(engine, transport)
         served = await serving.gateway(origin.url)
         first, second = await connect(served), await connect(served)
         await first.get()

@@ -152,7 +152,7 @@ async def test_an_event_above_the_maximum_cuts_the_stream_off(serving: Serving, 
         assert await client.chunk() == b"data: short\n\n"
         source.go_on.release()
         assert await client.rest() == b"", "there is no last chunk"
-        error = await served.outcomes.get()
+        error = await served.error()
         assert isinstance(error, penstock.FrameError)
         assert error.name == "FRAME_TOO_LARGE"
 

@@ -219,7 +219,11 @@ class TestForwarding:
         ("host", "quoted"),
         [("h:8080", '"h:8080"'), ("[::1]:80", '"[::1]:80"'), ("plain", "plain"), ('a"b\\', r'"a\"b\\"')],
     )
-    async def test_forwarded_quotes_what_is_no_token(self, ask, host: str, quoted: str) -> None:
+    async def test_forwarded_quotes_what_is_no_token(
+        self, ask, transport: str, host: str, quoted: str
+    ) -> None:
+        if transport == "site" and "\\" in host:
+            pytest.skip("the engine refuses a Host that is none")
         head = f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
         request = await ask(head, forwarding=Forwarding(forwarded=True))
         assert request.get("Forwarded") == f"for=127.0.0.1;host={quoted};proto=http"

@@ -1,4 +1,6 @@
-"""penstock inside aiohttp: relay requests to an origin from any application.
+"""penstock inside aiohttp: serve any application on the engine's sockets, relay requests to an origin.
+
+`Site` and `run_app` stand beside aiohttp's own, for any application.
 
 `Gateway.relay` is a handler; `FAILURE` and `TENANT` are where it leaves on a request what an access log wants
 to know, and `settle_failures` is the middleware for it.
@@ -6,6 +8,9 @@ to know, and `settle_failures` is the middleware for it.
 
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
+from .handover import RelayEnd
 from .native import NativeRoute
+from .running import run_app
+from .site import Site
 
-__all__ = ["FAILURE", "TENANT", "Failure", "Gateway", "NativeRoute", "settle_failures"]
+__all__ = ["FAILURE", "TENANT", "Failure", "Gateway", "NativeRoute", "RelayEnd", "Site", "run_app", "settle_failures"]

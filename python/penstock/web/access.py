@@ -3,11 +3,16 @@
 aiohttp calls it when a response has ended, or when the middleware `settle_failures` says that it never will.
 """
 
+import asyncio
+
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
-from .failures import FAILURE
+from penstock.exceptions import PenstockError
+
+from .failures import FAILURE, note_failure
 from .gateway import TENANT
+from .handover import HANDED_OVER, RelayEnd
 
 __all__ = ["AccessLogger"]
 
@@ -25,7 +30,24 @@ class AccessLogger(AbstractAccessLogger):
         return self.logger.isEnabledFor(20)
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Log one request."""
+        """Log one request; one whose body the engine is sending when that is over."""
+        handover = request.get(HANDED_OVER)
+        if handover is None or handover.end is not None:
+            sent = 0 if handover is None or handover.end is None else handover.end.bytes
+            self._log(request, response.status, request.writer.output_size + sent, time)
+            return
+        loop = asyncio.get_running_loop()
+        started = loop.time() - time
+
+        def log_end(end: RelayEnd) -> None:
+            if isinstance(end.error, PenstockError):
+                note_failure(request, end.error, end.status)
+            size = request.writer.output_size + end.bytes
+            self._log(request, response.status, size, loop.time() - started)
+
+        handover.when_over(log_end)
+
+    def _log(self, request: web.BaseRequest, status: int, size: int, time: float) -> None:
         version = request.version
         # What aiohttp could not decode, and quotes, must not break the line.
         target = request.raw_path.encode("ascii", "backslashreplace").decode().replace('"', "%22")
@@ -38,8 +60,8 @@ class AccessLogger(AbstractAccessLogger):
             target,
             version.major,
             version.minor,
-            response.status,
-            request.writer.output_size,
+            status,
+            size,
             time,
             "" if tenant is None else f" tenant={tenant!r}",
             "" if failure is None else f" failed=0x{failure.error.code:03X}/{failure.error.name}",

@@ -18,7 +18,7 @@ from penstock.stream import Frame, FrameStream
 
 from .cutoff import flush
 
-__all__ = ["copy_body"]
+__all__ = ["Payload", "copy_body"]
 
 _MOST: Final = 64
 """Frames of one write: far fewer than the 1024 pieces that one system call takes."""
@@ -28,15 +28,27 @@ _MOST: Final = 64
 _ASYNCIO_IS_VECTORED: Final = sys.version_info >= (3, 13, 2) or (3, 12, 9) <= sys.version_info < (3, 13)
 
 
-async def copy_body(stream: FrameStream, writer: AbstractStreamWriter, transport: asyncio.Transport) -> None:
-    """Send the head that `writer` holds back, and then every frame.
+class Payload:
+    """Counts what has been sent of a body, without its framing."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+async def copy_body(
+    stream: FrameStream, writer: AbstractStreamWriter, transport: asyncio.Transport, payload: Payload
+) -> None:
+    """Send the head that `writer` holds back, and then every frame; `payload` counts them.
 
     Raises:
         PenstockError: the source failed; what the client has is not the whole.
         ConnectionResetError: the client left.
     """
     plain = getattr(writer, "_compress", writer) is None
-    send = _Direct(writer, transport).send if plain and _is_vectored(transport) else _Framed(writer).send
+    make = _Direct if plain and _is_vectored(transport) else _Framed
+    send = make(writer, transport, payload).send
     await send(stream._take(_MOST))  # noqa: SLF001
     if stream._done():  # noqa: SLF001
         # Nearly always so where a body is short: it came while its head was looked at.
@@ -67,25 +79,33 @@ def _is_vectored(transport: asyncio.Transport) -> bool:
 class _Framed:
     """Sends through aiohttp's writer."""
 
-    __slots__ = ("_writer",)
+    __slots__ = ("_payload", "_writer")
 
-    def __init__(self, writer: AbstractStreamWriter) -> None:
+    def __init__(
+        self, writer: AbstractStreamWriter, _transport: asyncio.Transport, payload: Payload
+    ) -> None:
         self._writer = writer
+        self._payload = payload
 
     async def send(self, frames: list[Frame]) -> None:
         if not frames:
             self._writer.send_headers()
         for frame in frames:
+            size = len(frame)
             await self._writer.write(memoryview(frame))
+            self._payload.bytes += size
 
 
 class _Direct:
     """Sends to the transport."""
 
-    __slots__ = ("_chunked", "_head", "_transport", "_writer")
+    __slots__ = ("_chunked", "_head", "_payload", "_transport", "_writer")
 
-    def __init__(self, writer: AbstractStreamWriter, transport: asyncio.Transport) -> None:
+    def __init__(
+        self, writer: AbstractStreamWriter, transport: asyncio.Transport, payload: Payload
+    ) -> None:
         self._writer = writer
+        self._payload = payload
         self._transport = transport
         # The head that the writer would send with the first piece of the body; sent at once if it cannot be had.
         self._head: bytes | None = None
@@ -102,6 +122,7 @@ class _Direct:
         transport, writer = self._transport, self._writer
         pieces: list[bytes | memoryview] = [memoryview(frame) for frame in frames]
         size = sum(map(len, pieces))
+        payload = size
         before = self._head
         if size and self._chunked:
             # The last chunk is the writer's, when aiohttp ends the response (RFC 9112 section 7.1).
@@ -116,6 +137,7 @@ class _Direct:
             message = "the client left"
             raise ClientConnectionResetError(message)
         writer.output_size += size
+        self._payload.bytes += payload
         if len(pieces) == 1:
             transport.write(pieces[0])
         elif pieces:

@@ -13,6 +13,8 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
+from penstock import _native
+
 __all__ = ["cut_off", "flush"]
 
 _RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
@@ -25,6 +27,10 @@ def cut_off(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """End the connection of `request` in the middle of `response`, whose head has been sent."""
     transport = request.transport
     if transport is None:
+        return
+    if isinstance(transport, _native.Transport):
+        # The engine knows how to end what has no end yet.
+        transport.abort()
         return
     if hdrs.TRANSFER_ENCODING not in response.headers and hdrs.CONTENT_LENGTH not in response.headers:
         connection = transport.get_extra_info("socket")

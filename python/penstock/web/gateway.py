@@ -23,10 +23,19 @@ from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
 from penstock.stream import Response
 
-from .body import copy_body
+from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
+from .handover import (
+    HANDED_OVER,
+    Handover,
+    OnComplete,
+    RelayEnd,
+    can_hand_over,
+    hand_over,
+    timings_of,
+)
 from .native import Changes, NativeRoute, changes, read_on
 from .problem import problem_response
 from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
@@ -95,6 +104,7 @@ class Gateway:
         headers: Mapping[str, str | None] | None = None,
         timeouts: Timeouts | None = None,
         tenant: str | None = None,
+        on_complete: OnComplete | None = None,
     ) -> web.StreamResponse:
         """Answer `request` with what the origin answers to it. A handler like any other.
 
@@ -109,13 +119,15 @@ class Gateway:
                 gateway's own; None sends none.
             timeouts: limits on time in place of the gateway's.
             tenant: on whose account this is; left at `request[penstock.web.TENANT]`, for logs.
+            on_complete: called once, with a `RelayEnd`, when the relay is over, however it ends.
 
         Returns:
-            The response, relayed to its end, or the answer to a failure.
+            The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
+            on, and tells `on_complete` alone what becomes of it; on other servers it has been relayed to its end.
 
         Raises:
-            PenstockError: the origin failed after its head was relayed. The client has been cut off so that
-                it cannot take what it has for the whole.
+            PenstockError: the origin failed after its head was relayed, and before the body was left to the engine.
+                The client has been cut off so that it cannot take what it has for the whole.
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
@@ -134,6 +146,7 @@ class Gateway:
             None,
             self._forwarding,
             self._timeouts if timeouts is None else native_timeouts(timeouts),
+            on_complete=on_complete,
         )
         return await self._relay(request, order)
 
@@ -227,11 +240,15 @@ class Gateway:
         transport = request.transport
         if transport is None:
             gone = _client_gone(request, None)
+            if order.on_complete is not None:
+                order.on_complete(RelayEnd(None, 0, None, gone))
             raise asyncio.CancelledError from gone
         link = ClientLink.of(transport)
         body, length, decoded = request_body(request, link)
         upstream: Response | None = None
         response: web.StreamResponse | None = None
+        handover: Handover | None = None
+        payload = Payload()
         link.task = asyncio.current_task(link.loop)
         try:
             engine = self._engine or default_engine()
@@ -268,7 +285,17 @@ class Gateway:
             assert writer is not None  # noqa: S101 (it is for a response that has ended)
             # Coded events cannot be told apart, and are none of the gateway's business.
             events = _is_event_stream(content_type) and _CONTENT_ENCODING not in response.headers
-            await copy_body(upstream.frames(self._events) if events else upstream, writer, transport)
+            stream = upstream.frames(self._events) if events else upstream
+            if order.drain is None and can_hand_over(writer, transport):
+                handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
+                if order.on_complete is not None:
+                    handover.when_over(order.on_complete, upstream)
+                hand_over(stream, writer, transport, handover)
+                if isinstance(body, Pieces) and not body.ended:
+                    # The origin answers while it is still being sent the request, which is Python's to pass on.
+                    await handover.over(link.loop)
+            else:
+                await copy_body(stream, writer, transport, payload)
         except BaseException as error:
             left = link.lost or transport.is_closing()
             if upstream is not None:
@@ -282,7 +309,9 @@ class Gateway:
                 cut_off(request, response)
             if left and isinstance(error, _LEAVING):
                 gone = _client_gone(request, status)
+                _tell(order, handover, RelayEnd(status, payload.bytes, timings_of(upstream), gone))
                 raise asyncio.CancelledError from gone
+            _tell(order, handover, RelayEnd(status, payload.bytes, timings_of(upstream), error))
             if isinstance(error, PenstockError):
                 note_failure(request, error, status)
                 if status is None:
@@ -292,6 +321,7 @@ class Gateway:
                     return problem_response(error)
             raise
         else:
+            _tell(order, handover, RelayEnd(status, payload.bytes, timings_of(upstream), None))
             return response
         finally:
             link.task = None
@@ -311,6 +341,13 @@ class _Order(NamedTuple):
     timeouts: _native.Timeouts | None
     changes: Changes | None = None
     drain: int | None = None
+    on_complete: OnComplete | None = None
+
+
+def _tell(order: _Order, handover: Handover | None, end: RelayEnd) -> None:
+    """Say how a relay has ended that was not handed over: of one that was, the engine says it."""
+    if handover is None and order.on_complete is not None:
+        order.on_complete(end)
 
 
 class _Relayed(web.StreamResponse):

@@ -26,6 +26,7 @@ class Pieces:
         self._link = link
         self._reader: asyncio.Task[object] | None = None
         self._stopped = False
+        self.ended = False
 
     def __aiter__(self) -> Self:
         return self
@@ -44,6 +45,7 @@ class Pieces:
         finally:
             self._reader = None
         if not piece:
+            self.ended = True
             raise StopAsyncIteration
         return piece
 

@@ -170,6 +170,8 @@ table! {
     0x508 UploadFailed "UPLOAD_FAILED" State Local false "The source of the request body failed.";
     0x509 Internal "INTERNAL" State Local false "A bug in penstock.";
     0x50A ListenFailed "LISTEN_FAILED" System Local false "The operating system refused a socket to listen on.";
+    0x50B BadResponse "BAD_RESPONSE" Value Local false "The application's response is not HTTP, or not as long as it says.";
+    0x50C AppBusy "APP_BUSY" State Local true "The application did not take the request: too many wait, or it has waited for too long.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -242,9 +244,12 @@ impl Code {
             Self::UnsupportedCoding | Self::UnsupportedMethod => 501,
             Self::UnsupportedVersion => 505,
             Self::BadRequest | Self::UploadFailed => 400,
-            Self::QueueTimeout | Self::QueueFull | Self::PoolDead | Self::EngineClosed | Self::Draining => {
-                503
-            }
+            Self::QueueTimeout
+            | Self::QueueFull
+            | Self::PoolDead
+            | Self::EngineClosed
+            | Self::Draining
+            | Self::AppBusy => 503,
             // What the origin sent can never be held in one piece here: to come again later would not help.
             Self::ObjectTooLarge => 502,
             _ => match (self.source(), self.kind()) {

@@ -3,6 +3,7 @@
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
 //! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` needs `wire` alone.
 
+pub mod app;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod error;

@@ -1,8 +1,10 @@
 //! The engine's threads: one tokio current-thread runtime each, so that what a thread owns never moves.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
+use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::sys::scheduling::{Policy, set_policy};
 
 /// A fixed set of running threads. Dropping it stops them without waiting.
@@ -109,6 +111,7 @@ impl Thread {
                     let _ = refusals.send(error);
                 }
                 drop(refusals);
+                INBOX.set(Some(Arc::clone(&tasks)));
                 runtime.block_on(async {
                     tokio::select! {
                         // An error is the dropped sender, which is the signal.
@@ -129,8 +132,8 @@ impl Thread {
 /// Starts a task, on the thread that is to run it.
 type Start = Box<dyn FnOnce() + Send>;
 
-/// What other threads have given a thread to run. Tokio's own way in makes a system call for each task; here it is one
-/// for all that come before the thread looks.
+/// What other threads have given a thread to run, and what they have woken of it. Tokio's own way in makes a system call
+/// for each task; here it is one for all that come before the thread looks.
 #[derive(Debug, Default)]
 struct Inbox {
     tasks: Mutex<Tasks>,
@@ -140,12 +143,18 @@ struct Inbox {
 #[derive(Default)]
 struct Tasks {
     waiting: Vec<Start>,
+    woken: Vec<Waker>,
+    /// The thread has been told and has not looked yet.
+    told: bool,
     closed: bool,
 }
 
 impl std::fmt::Debug for Tasks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tasks").field("waiting", &self.waiting.len()).field("closed", &self.closed).finish()
+        f.debug_struct("Tasks")
+            .field("waiting", &self.waiting.len())
+            .field("closed", &self.closed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,9 +165,24 @@ impl Inbox {
             return;
         }
         tasks.waiting.push(start);
-        // Where there was one already, the thread has been told and has not looked yet.
-        if tasks.waiting.len() == 1 {
+        self.tell(tasks);
+    }
+
+    fn wake(&self, waker: Waker) {
+        let mut tasks = lock(&self.tasks);
+        if tasks.closed {
             drop(tasks);
+            drop(waker);
+            return;
+        }
+        tasks.woken.push(waker);
+        self.tell(tasks);
+    }
+
+    fn tell(&self, mut tasks: MutexGuard<'_, Tasks>) {
+        let told = std::mem::replace(&mut tasks.told, true);
+        drop(tasks);
+        if !told {
             self.filled.notify_one();
         }
     }
@@ -167,21 +191,58 @@ impl Inbox {
     async fn serve(&self) {
         loop {
             self.filled.notified().await;
-            let waiting = std::mem::take(&mut lock(&self.tasks).waiting);
+            let (waiting, woken) = {
+                let mut tasks = lock(&self.tasks);
+                tasks.told = false;
+                (std::mem::take(&mut tasks.waiting), std::mem::take(&mut tasks.woken))
+            };
             for start in waiting {
                 start();
+            }
+            for waker in woken {
+                waker.wake();
             }
         }
     }
 
     /// Drops what is in it, and what will be put in.
     fn close(&self) {
-        let waiting = {
+        let dropped = {
             let mut tasks = lock(&self.tasks);
             tasks.closed = true;
-            std::mem::take(&mut tasks.waiting)
+            (std::mem::take(&mut tasks.waiting), std::mem::take(&mut tasks.woken))
         };
-        drop(waiting);
+        drop(dropped);
+    }
+}
+
+thread_local! {
+    /// The inbox of an engine thread.
+    static INBOX: RefCell<Option<Arc<Inbox>>> = const { RefCell::new(None) };
+}
+
+/// Wakes a task of an engine thread through its inbox.
+struct Afar {
+    inbox: Arc<Inbox>,
+    waker: Waker,
+}
+
+impl Wake for Afar {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &std::sync::Arc<Self>) {
+        self.inbox.wake(self.waker.clone());
+    }
+}
+
+/// The waker to give to another thread in place of `waker`, which wakes a task of the calling engine thread: many that
+/// are woken before the thread looks cost one system call. Not on an engine thread, it is `waker` itself.
+pub(crate) fn from_afar(waker: &Waker) -> Waker {
+    match INBOX.with_borrow(Clone::clone) {
+        Some(inbox) => Waker::from(std::sync::Arc::new(Afar { inbox, waker: waker.clone() })),
+        None => waker.clone(),
     }
 }
 
@@ -233,6 +294,30 @@ mod tests {
             });
             assert_eq!(receiver.recv().unwrap(), libc::SCHED_BATCH);
         }
+    }
+
+    #[test]
+    fn a_task_is_woken_from_another_thread() {
+        let threads = Threads::start(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let (done, is_done) = mpsc::channel();
+        threads.spawn(0, move || async move {
+            let mut polled = 0;
+            std::future::poll_fn(|context| {
+                polled += 1;
+                sender.send(from_afar(context.waker())).unwrap();
+                if polled == 3 { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+            done.send(()).unwrap();
+        });
+        receiver.recv().unwrap().wake_by_ref();
+        receiver.recv().unwrap().wake();
+        is_done.recv().unwrap();
+        threads.stop();
+        threads.join();
+        // Nobody is there any more, and nothing is kept for them.
+        receiver.recv().unwrap().wake();
     }
 
     #[test]

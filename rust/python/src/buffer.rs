@@ -8,6 +8,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::port::Returns;
+
 /// Exports `bytes` read-only through `view` on behalf of `owner`.
 ///
 /// # Safety
@@ -28,6 +30,93 @@ pub(crate) unsafe fn export(
     // export is read-only, never writes through the pointer.
     let result = unsafe { ffi::PyBuffer_FillInfo(view, owner.as_ptr(), start, length, 1, flags) };
     if result == 0 { Ok(()) } else { Err(PyErr::fetch(owner.py())) }
+}
+
+/// A contiguous, read-only export of an object's bytes, which stay where they are for as long as it lives. May be read
+/// and dropped on any thread: the export itself is given back where Python can be entered.
+pub(crate) struct Pinned {
+    export: Option<Released>,
+    returns: Returns,
+}
+
+/// An export that waits to be given back.
+pub(crate) struct Released(Box<ffi::Py_buffer>);
+
+// SAFETY: the structure is plain data. What it points to is read-only memory that the export keeps in place, and the
+// one call that enters Python, `release`, asks for proof of being attached.
+unsafe impl Send for Released {}
+// SAFETY: as above; through a shared reference only the bytes are read.
+unsafe impl Sync for Released {}
+
+impl std::fmt::Debug for Released {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Released").field("length", &self.0.len).finish()
+    }
+}
+
+impl Released {
+    fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let mut view = Box::new(ffi::Py_buffer::new());
+        // SAFETY: the structure is live and writable; CPython fills it or reports an error.
+        let result = unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), &raw mut *view, ffi::PyBUF_SIMPLE) };
+        if result == 0 { Ok(Self(view)) } else { Err(PyErr::fetch(object.py())) }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        let length = usize::try_from(self.0.len).unwrap_or(0);
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: a filled view of PyBUF_SIMPLE is contiguous, and its exporter keeps it so until it is released.
+        // Whoever keeps the slice beyond this call into Python has checked that the view is read-only.
+        unsafe { std::slice::from_raw_parts(self.0.buf.cast::<u8>(), length) }
+    }
+
+    /// Gives the export back.
+    pub(crate) fn release(mut self, _py: Python<'_>) {
+        // SAFETY: attached to the interpreter; the view was filled by CPython and is released this once.
+        unsafe { ffi::PyBuffer_Release(&raw mut *self.0) };
+    }
+}
+
+/// What an object's bytes have become.
+pub(crate) enum Taken {
+    /// A copy: it is small, or could be changed.
+    Copied,
+    Pinned(Pinned),
+}
+
+/// Appends the bytes of `object` to `copy`, or pins them if there are at least `worth` and nobody can change them.
+///
+/// # Errors
+/// `TypeError`: it has no bytes. `BufferError`: they are not contiguous.
+pub(crate) fn take_bytes(
+    object: &Bound<'_, PyAny>,
+    worth: usize,
+    returns: &Returns,
+    copy: &mut Vec<u8>,
+) -> PyResult<Taken> {
+    let export = Released::of(object)?;
+    if export.0.readonly != 0 && export.bytes().len() >= worth {
+        return Ok(Taken::Pinned(Pinned { export: Some(export), returns: returns.clone() }));
+    }
+    copy.extend_from_slice(export.bytes());
+    export.release(object.py());
+    Ok(Taken::Copied)
+}
+
+impl AsRef<[u8]> for Pinned {
+    fn as_ref(&self) -> &[u8] {
+        self.export.as_ref().map_or(&[], Released::bytes)
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(export) = self.export.take() {
+            self.returns.give_back(export);
+        }
+    }
 }
 
 /// Copies `count` bytes at `offset` out of a contiguous buffer. Copied under attachment, because other Python code

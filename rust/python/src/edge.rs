@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use crate::awaitable::{Awaitable, Want};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
+use crate::lane::Lane;
 use crate::port::Slot;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
@@ -87,7 +88,7 @@ fn routes(py: Python<'_>, routes: Vec<Bound<'_, Route>>) -> PyResult<Routes> {
 impl Site {
     /// `access_log` is the path of a file, or `-` for standard error.
     #[new]
-    #[pyo3(signature = (engine, settings, natives, access_log))]
+    #[pyo3(signature = (engine, settings, natives, access_log, lane))]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
         py: Python<'_>,
@@ -95,14 +96,21 @@ impl Site {
         settings: EdgeSettings,
         natives: Vec<Bound<'_, Route>>,
         access_log: Option<PathBuf>,
+        lane: Option<&Bound<'_, Lane>>,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
         let log = access_log
             .map(|path| Log::open(Some(path).filter(|path| path.as_os_str() != "-")))
             .transpose()
             .into_python(py)?;
-        let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?, log);
-        Ok(Self { site: Arc::new(site), threads, engine: engine.clone().unbind(), options: (&settings).into() })
+        let app = lane.map(|lane| lane.get().queue());
+        let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?, log, app);
+        Ok(Self {
+            site: Arc::new(site),
+            threads,
+            engine: engine.clone().unbind(),
+            options: (&settings).into(),
+        })
     }
 
     /// Listens to an address, and returns it with the port that it got.

@@ -11,12 +11,14 @@ mod engine;
 mod errors;
 mod frame;
 mod framing;
+mod lane;
 mod port;
 mod relay;
 mod request;
 mod settings;
 mod stats;
 mod stream;
+mod transport;
 mod upload;
 
 use pyo3::prelude::*;
@@ -39,6 +41,8 @@ mod _native {
     #[pymodule_export]
     use super::framing::Framing;
     #[pymodule_export]
+    use super::lane::Lane;
+    #[pymodule_export]
     use super::port::LoopPort;
     #[pymodule_export]
     use super::relay::Forwarding;
@@ -46,6 +50,8 @@ mod _native {
     use super::request::{Endpoint, Fields, Timeouts};
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
+    #[pymodule_export]
+    use super::transport::Transport;
     #[pymodule_export]
     use super::upload::Upload;
 

@@ -2,7 +2,8 @@
 //!
 //! A stream that waits keeps an `asyncio.Future` in its slot here and gives the engine a plain waker that knows the
 //! slot's number. Waking pushes the number to the mailbox and makes the eventfd readable, unless it already is. The
-//! loop's reader callback then completes all futures of the burst. Nothing that an engine thread can drop holds a
+//! loop's reader callback then completes all futures of the burst. What has a slot for good, such as a transport, is
+//! called instead ([`Receive`]). Nothing that an engine thread can drop holds a
 //! Python object.
 
 use std::os::fd::AsRawFd;
@@ -17,6 +18,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::{PyTraverseError, intern};
 
+use crate::buffer::Released;
 use crate::lock;
 
 /// The half that engine threads see.
@@ -26,12 +28,30 @@ struct Mailbox {
     /// The eventfd is readable, or about to be; whoever adds a slot need not write to it.
     signalled: AtomicBool,
     slots: Mutex<Vec<usize>>,
+    /// Exports of Python's buffers that nobody reads any more.
+    released: Mutex<Vec<Released>>,
     wakeups: AtomicU64,
 }
 
 impl Mailbox {
     fn put(&self, slot: usize) {
         lock(&self.slots).push(slot);
+        self.signal();
+    }
+
+    /// Has the loop give an export back: whoever is done with it may not enter the interpreter.
+    fn give_back(&self, export: Released) {
+        let first = {
+            let mut released = lock(&self.released);
+            released.push(export);
+            released.len() == 1
+        };
+        if first {
+            self.signal();
+        }
+    }
+
+    fn signal(&self) {
         // AcqRel pairs with the Release store in `take`: who sees `false` pushed after the loop's last look.
         if !self.signalled.swap(true, Ordering::AcqRel) {
             self.event.signal();
@@ -45,6 +65,16 @@ impl Mailbox {
         // at the next call. The other order would lose it. The lock of `slots` orders the two.
         self.signalled.store(false, Ordering::Release);
         std::mem::take(&mut *lock(&self.slots))
+    }
+}
+
+/// Gives exports of Python's buffers back from whatever thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Returns(Arc<Mailbox>);
+
+impl Returns {
+    pub(crate) fn give_back(&self, export: Released) {
+        self.0.give_back(export);
     }
 }
 
@@ -63,10 +93,45 @@ impl Wake for SlotWaker {
     }
 }
 
+/// Something on the loop's thread that is called when an engine thread has woken it. It deals with its own failures:
+/// others of the same burst wait behind it.
+pub(crate) trait Receive: Send + Sync {
+    fn receive(&self, py: Python<'_>);
+}
+
+/// Who waits in a slot.
+#[derive(Default)]
+enum Waiting {
+    #[default]
+    Nobody,
+    /// Until the next wake-up.
+    Future(Py<PyAny>),
+    /// For every wake-up.
+    Receiver(Arc<dyn Receive>),
+}
+
 #[derive(Default)]
 struct Slots {
-    futures: Vec<Option<Py<PyAny>>>,
+    waiting: Vec<Waiting>,
     free: Vec<usize>,
+}
+
+impl Slots {
+    fn take_place(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.waiting.push(Waiting::Nobody);
+            self.waiting.len() - 1
+        })
+    }
+
+    /// Whom a wake-up of the slot is for.
+    fn woken(&mut self, slot: usize) -> Waiting {
+        match self.waiting.get_mut(slot) {
+            Some(Waiting::Receiver(receiver)) => Waiting::Receiver(Arc::clone(receiver)),
+            Some(waiting) => std::mem::take(waiting),
+            None => Waiting::Nobody,
+        }
+    }
 }
 
 /// The half that the event loop's thread sees. One per loop, shared by all engines used on it.
@@ -113,6 +178,7 @@ impl LoopPort {
                     event,
                     signalled: AtomicBool::new(false),
                     slots: Mutex::new(Vec::new()),
+                    released: Mutex::new(Vec::new()),
                     wakeups: AtomicU64::new(0),
                 }),
                 slots: Mutex::new(Slots::default()),
@@ -148,6 +214,21 @@ impl LoopPort {
         Ok(())
     }
 
+    /// The loop.
+    pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.event_loop.bind(py)
+    }
+
+    /// A future of the loop.
+    pub(crate) fn future<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.create_future.bind(py).call0()
+    }
+
+    /// What takes exports of Python's buffers back from other threads.
+    pub(crate) fn returns(&self) -> Returns {
+        Returns(Arc::clone(&self.mailbox))
+    }
+
     /// Times the loop was woken.
     pub(crate) fn wakeups(&self) -> u64 {
         self.mailbox.wakeups.load(Ordering::Relaxed)
@@ -159,13 +240,21 @@ impl LoopPort {
     /// Completes what the engine has woken. The loop calls it when the eventfd is readable.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         for slot in self.mailbox.take() {
-            let future = lock(&self.slots).futures.get_mut(slot).and_then(Option::take);
-            if let Some(future) = future {
-                let future = future.bind(py);
-                if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
-                    future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+            let waiting = lock(&self.slots).woken(slot);
+            match waiting {
+                Waiting::Nobody => {}
+                Waiting::Future(future) => {
+                    let future = future.bind(py);
+                    if !future.call_method0(intern!(py, "done"))?.is_truthy()? {
+                        future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+                    }
                 }
+                Waiting::Receiver(receiver) => receiver.receive(py),
             }
+        }
+        let released = std::mem::take(&mut *lock(&self.mailbox.released));
+        for export in released {
+            export.release(py);
         }
         Ok(())
     }
@@ -187,15 +276,16 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(port: Py<LoopPort>) -> Self {
-        let number = {
-            let mut slots = lock(&port.get().slots);
-            slots.free.pop().unwrap_or_else(|| {
-                slots.futures.push(None);
-                slots.futures.len() - 1
-            })
-        };
+        let number = lock(&port.get().slots).take_place();
         let waker = Arc::new(SlotWaker { mailbox: Arc::clone(&port.get().mailbox), slot: number }).into();
         Self { port, number, parked: AtomicBool::new(false), waker }
+    }
+
+    /// A place whose wake-ups call `receiver`, which is kept alive until the place is freed.
+    pub(crate) fn receiving(port: Py<LoopPort>, receiver: Arc<dyn Receive>) -> Self {
+        let slot = Self::new(port);
+        lock(&slot.port.get().slots).waiting[slot.number] = Waiting::Receiver(receiver);
+        slot
     }
 
     /// What the engine wakes.
@@ -211,7 +301,7 @@ impl Slot {
         }
         let future = {
             let slots = lock(&self.port.get().slots);
-            let Some(future) = &slots.futures[self.number] else {
+            let Waiting::Future(future) = &slots.waiting[self.number] else {
                 // Relaxed: under the lock that `wait` takes before it parks anew.
                 self.parked.store(false, Ordering::Relaxed);
                 return Ok(false);
@@ -224,14 +314,14 @@ impl Slot {
     /// A future to yield to the task; completed by the next wake-up.
     pub(crate) fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let port = self.port.get();
-        let future = port.create_future.bind(py).call0()?;
+        let future = port.future(py)?;
         // What `Future.__iter__` sets before it yields itself, so that the task accepts the future.
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
         let previous = {
             let mut slots = lock(&port.slots);
             // Release, with the Acquire of `is_waiting`.
             self.parked.store(true, Ordering::Release);
-            slots.futures[self.number].replace(future.clone().unbind())
+            std::mem::replace(&mut slots.waiting[self.number], Waiting::Future(future.clone().unbind()))
         };
         drop(previous);
         Ok(future)
@@ -240,11 +330,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let future = {
+        let waiting = {
             let mut slots = lock(&self.port.get().slots);
             slots.free.push(self.number);
-            slots.futures[self.number].take()
+            std::mem::take(&mut slots.waiting[self.number])
         };
-        drop(future);
+        drop(waiting);
     }
 }

@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::awaitable::{Awaitable, Want};
 use crate::buffer::warn_unclosed;
-use crate::errors::exception;
+use crate::errors::{IntoPython, exception};
 use crate::frame::Frame;
 use crate::framing::Framing;
 use crate::lock;
@@ -43,6 +43,11 @@ pub(crate) struct FrameStream {
 }
 
 impl FrameStream {
+    /// The stream, for somebody else to consume.
+    pub(crate) fn hand_over(&self, py: Python<'_>) -> PyResult<Stream> {
+        self.stream.hand_over().into_python(py)
+    }
+
     /// The one in `place`, made at the first call: a relay never asks for single frames, a file has no head.
     fn awaitable(
         &self,

@@ -12,6 +12,7 @@ use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
 use super::inbound::{Inbound, too_large};
+use super::lane;
 use super::log::Entry;
 use super::native::{self, Task, fault};
 use super::progress::Progress;
@@ -57,7 +58,7 @@ pub(super) async fn serve(load: Load, client: Client) {
 }
 
 /// Ready when everything is to end.
-async fn closed(phase: &mut watch::Receiver<Phase>) {
+pub(super) async fn closed(phase: &mut watch::Receiver<Phase>) {
     // An error means that the site is gone.
     let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
 }
@@ -125,8 +126,10 @@ async fn exchange(
     let routes = site.routes();
     let route = routes.find(incoming.authority(), &incoming.origin_form());
     let result = attempt(site, thread, client, inbound, incoming, route, &progress).await;
-    if let Some(log) = &site.log {
-        let error = result.as_ref().err();
+    let error = result.as_ref().err();
+    // What the application has answered is in its own log.
+    let is_ours = route.is_some() || site.app.is_none() || progress.status().is_none() && error.is_some();
+    if let Some(log) = site.log.as_ref().filter(|_| is_ours) {
         log.put(&Entry {
             client: client.addresses.host.as_deref(),
             incoming,
@@ -156,7 +159,7 @@ fn status_of(error: &Error) -> u16 {
 }
 
 fn may_answer(error: &Error) -> bool {
-    !matches!(error.code(), Code::ClientGone | Code::RequestTruncated)
+    !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
 }
 
 async fn attempt(
@@ -177,9 +180,13 @@ async fn attempt(
     }
     let draining = site.is_draining();
     progress.close(draining || !incoming.keeps_alive());
-    let route = route.ok_or_else(|| {
-        Code::NoRoute.error(format!("no route for {} {}", incoming.method(), incoming.path()))
-    })?;
+    let Some(route) = route else {
+        let Some(queue) = &site.app else {
+            let detail = format!("no route for {} {}", incoming.method(), incoming.path());
+            return Err(Code::NoRoute.error(detail));
+        };
+        return lane::answer(site, client, inbound, incoming, progress, queue, &life).await;
+    };
     let most = route.native.limits.body.or(site.config.max_body);
     if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
         return Err(too_large(most));

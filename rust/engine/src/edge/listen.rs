@@ -135,6 +135,8 @@ async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
             Bound::Tcp(listener) => listener.accept().await.map(|(stream, remote)| {
                 // Events and small answers leave at once; what belongs together is written at once anyway.
                 let _ = stream.set_nodelay(true);
+                // A client that has vanished without a word is found out even if nothing is sent to it.
+                let _ = socket2::SockRef::from(&stream).set_keepalive(true);
                 let addresses = Addresses::new(Some(remote), stream.local_addr().ok());
                 (Socket::Tcp(stream), addresses)
             }),

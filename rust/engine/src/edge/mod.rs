@@ -9,6 +9,7 @@
 //!   listen ─ connection ─ inbound (heads, bodies)
 //!                │
 //!                ├─ native (route, head) ─ origin::fetch
+//!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
 //!                └─ answer (refusals), log
 //! ```
 
@@ -19,6 +20,7 @@ mod connection;
 mod date;
 mod head;
 mod inbound;
+mod lane;
 mod listen;
 mod log;
 mod native;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{EdgeConfig, Log, Routes};
+use crate::app::Queue;
 use crate::net::Clock;
 use crate::origin::Origins;
 use crate::pool::{Pool, PoolState};
@@ -49,6 +50,8 @@ pub struct Site {
     pub(super) config: EdgeConfig,
     pub(super) supplies: Supplies,
     routes: Mutex<Arc<Routes>>,
+    /// Where requests go that no route matches.
+    pub(super) app: Option<Queue>,
     phase: watch::Sender<Phase>,
     pub(super) log: Option<Log>,
     pub(super) clock: Plain<Clock>,
@@ -77,12 +80,19 @@ pub struct SiteCounts {
 
 impl Site {
     /// A site that listens to nothing yet.
-    pub fn new(config: EdgeConfig, supplies: Supplies, routes: Routes, log: Option<Log>) -> Self {
+    pub fn new(
+        config: EdgeConfig,
+        supplies: Supplies,
+        routes: Routes,
+        log: Option<Log>,
+        app: Option<Queue>,
+    ) -> Self {
         let loads = supplies.origins.iter().map(|_| AtomicUsize::new(0)).collect();
         Self {
             config,
             supplies,
             routes: Mutex::new(Arc::new(routes)),
+            app,
             phase: watch::Sender::new(Phase::Open),
             log,
             clock: Plain::new(Clock::new()),
@@ -202,7 +212,11 @@ impl Drop for Load {
         self.site.loads[self.thread].fetch_sub(1, Ordering::Relaxed);
         let emptied = {
             let mut emptied = lock(&self.site.emptied);
-            if emptied.is_empty() || self.site.connections() > 0 { Vec::new() } else { std::mem::take(&mut *emptied) }
+            if emptied.is_empty() || self.site.connections() > 0 {
+                Vec::new()
+            } else {
+                std::mem::take(&mut *emptied)
+            }
         };
         for waker in emptied {
             waker.wake();

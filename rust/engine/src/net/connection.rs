@@ -103,6 +103,11 @@ impl Connection {
         }
     }
 
+    /// Calls `work` with what is underneath.
+    pub(crate) fn with_socket<T>(&self, work: impl FnOnce(&Socket) -> T) -> T {
+        work(lock(&self.inner).transport.socket())
+    }
+
     /// Says that nothing more will be sent, over TLS by a `close_notify` as far as the socket takes it now. Whether the
     /// connection has ended already, a read will tell.
     pub(crate) fn end_writing(&self) {

@@ -6,6 +6,7 @@
 
 mod connection;
 mod failure;
+mod filing;
 mod outbox;
 mod outgoing;
 mod reader;
@@ -15,8 +16,9 @@ mod watch;
 
 pub(crate) use connection::{Connection, Transport, Unrest};
 pub(crate) use failure::Peer;
+pub(crate) use filing::Filing;
 pub(crate) use outbox::{Outbox, Piece, Stop};
-pub(crate) use outgoing::{Body, Fault, Outgoing};
+pub(crate) use outgoing::{Body, Fault, Outgoing, Part};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use socket::Socket;
 pub(crate) use vital::{Clock, Life, Vital};

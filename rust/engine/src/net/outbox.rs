@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{Clock, Connection, Life, Vital, Watch};
-use crate::pool::Slice;
 use crate::stream::Delivery;
 use crate::sync::Arc as Shared;
 use crate::wire::ChunkHead;
@@ -26,8 +25,6 @@ pub(crate) enum Piece {
     Chunk(ChunkHead),
     /// Constant.
     Mark(&'static [u8]),
-    /// Of the pool.
-    Slice(Slice),
     /// Of the pool, and charged to a stream.
     Delivery(Delivery),
     /// Of somebody who is told by its drop that it is no longer needed.
@@ -42,7 +39,6 @@ impl Piece {
             Self::Shared(bytes) => bytes,
             Self::Chunk(head) => head,
             Self::Mark(bytes) => bytes,
-            Self::Slice(slice) => slice,
             Self::Delivery(delivery) => delivery,
             Self::Foreign(bytes) => (**bytes).as_ref(),
         }
@@ -94,8 +90,13 @@ impl Outbox {
 
     /// Gives signs of `life`, by which it may then be cut.
     pub(crate) fn live_by(mut self, life: &Life) -> Self {
-        self.life = Some(life.share());
+        self.begin_life(life);
         self
+    }
+
+    /// As [`Outbox::live_by`], from now on.
+    pub(crate) fn begin_life(&mut self, life: &Life) {
+        self.life = Some(life.share());
     }
 
     /// Appends. Pieces without bytes are passed over.

@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Connection, Outbox, Piece, Stop};
+use super::{Connection, Life, Outbox, Piece, Stop};
 use crate::error::{Code, Error, Result};
 use crate::stream::{Delivery, Stream};
 use crate::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
@@ -23,6 +23,18 @@ pub(crate) enum Body {
     Chunked(Stream),
     /// As they are, to the end of the connection.
     Raw(Stream),
+    /// A part of a body, which somebody else goes on with.
+    Part(Part),
+}
+
+/// A part of a body.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) stream: Stream,
+    /// Bytes that it may have at most, where the head has announced how many there are.
+    pub(crate) most: Option<u64>,
+    /// Whether it goes in chunks.
+    pub(crate) chunked: bool,
 }
 
 /// Why sending ended early.
@@ -40,6 +52,8 @@ pub(crate) struct Outgoing {
     outbox: Outbox,
     body: Body,
     payload: u64,
+    /// How the body has failed, behind what came of it before.
+    failure: Option<Error>,
     /// Bytes that the kernel took since somebody asked.
     written: usize,
 }
@@ -52,7 +66,12 @@ impl Outgoing {
 
     /// As [`Outgoing::new`], through an outbox that is made already.
     pub(crate) fn through(outbox: Outbox) -> Self {
-        Self { outbox, body: Body::Ended, payload: 0, written: 0 }
+        Self { outbox, body: Body::Ended, payload: 0, failure: None, written: 0 }
+    }
+
+    /// Gives signs of `life` from now on.
+    pub(crate) fn begin_life(&mut self, life: &Life) {
+        self.outbox.begin_life(life);
     }
 
     /// Appends what stands before the body.
@@ -98,6 +117,7 @@ impl Outgoing {
         match std::mem::replace(&mut self.body, Body::Ended) {
             Body::Ended => None,
             Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => Some(stream),
+            Body::Part(part) => Some(part.stream),
         }
     }
 
@@ -107,7 +127,8 @@ impl Outgoing {
         self.outbox.clear();
     }
 
-    /// Sends what there is. Ready when the body has ended and all of it is with the kernel.
+    /// Sends what there is. Ready when the body has ended and all of it is with the kernel; one that has failed, when
+    /// all that came of it before is.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -115,8 +136,13 @@ impl Outgoing {
     ) -> Poll<std::result::Result<(), Fault>> {
         loop {
             // Before the write, so that the head and the first piece of the body leave together.
-            self.fill(context).map_err(Fault::Source)?;
+            if self.failure.is_none() {
+                self.failure = self.fill(context).err();
+            }
             if self.outbox.is_empty() {
+                if let Some(error) = self.failure.clone() {
+                    return Poll::Ready(Err(Fault::Source(error)));
+                }
                 ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
                 return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
@@ -129,6 +155,7 @@ impl Outgoing {
             let stream = match &self.body {
                 Body::Ended => return Ok(()),
                 Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => stream,
+                Body::Part(part) => &part.stream,
             };
             let Poll::Ready(next) = stream.poll_next(context) else { return Ok(()) };
             match next {
@@ -153,12 +180,16 @@ impl Outgoing {
                     announced.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
                 self.outbox.push(Piece::Delivery(delivery));
             }
-            Body::Chunked(_) => {
+            Body::Part(Part { most: Some(most), .. }) => {
+                *most = most.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
+                self.outbox.push(Piece::Delivery(delivery));
+            }
+            Body::Chunked(_) | Body::Part(Part { chunked: true, .. }) => {
                 self.outbox.push(Piece::Chunk(encode_chunk_head(length)));
                 self.outbox.push(Piece::Delivery(delivery));
                 self.outbox.push(Piece::Mark(CHUNK_END));
             }
-            Body::Raw(_) | Body::Ended => self.outbox.push(Piece::Delivery(delivery)),
+            Body::Raw(_) | Body::Part(_) | Body::Ended => self.outbox.push(Piece::Delivery(delivery)),
         }
         Ok(())
     }
@@ -167,7 +198,7 @@ impl Outgoing {
         match std::mem::replace(&mut self.body, Body::Ended) {
             Body::Counted(_, 1..) => return Err(wrong_length("shorter")),
             Body::Chunked(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
-            Body::Counted(_, 0) | Body::Raw(_) | Body::Ended => {}
+            Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::sys::descriptor;
@@ -22,6 +23,30 @@ impl Socket {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(context),
             Self::Unix(stream) => stream.poll_read_ready(context),
+        }
+    }
+
+    pub(crate) fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_write_ready(context),
+            Self::Unix(stream) => stream.poll_write_ready(context),
+        }
+    }
+
+    /// Says that the socket takes nothing now, which the runtime has not seen itself.
+    pub(crate) fn is_full(&self) {
+        let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = match self {
+            Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, full),
+            Self::Unix(stream) => stream.try_io(Interest::WRITABLE, full),
+        };
+    }
+
+    /// The same socket under another descriptor.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        match self {
+            Self::Tcp(stream) => stream.as_fd().try_clone_to_owned(),
+            Self::Unix(stream) => stream.as_fd().try_clone_to_owned(),
         }
     }
 

@@ -20,6 +20,11 @@ impl Watch {
         self.due = limit.map(|limit| Instant::now() + limit);
     }
 
+    /// Whether there is something to expire.
+    pub(crate) fn is_running(&self) -> bool {
+        self.due.is_some()
+    }
+
     /// Ready when the limit has passed since the last [`Watch::start`].
     pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.due else { return Poll::Pending };

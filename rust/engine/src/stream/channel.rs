@@ -31,13 +31,14 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
             interim: Vec::new(),
             end: None,
             closed: false,
+            holder: 0,
             producer: None,
             consumer: None,
             watcher: None,
             counted: true,
         }),
     });
-    (Feed::new(Arc::clone(&channel)), Stream { channel })
+    (Feed::new(Arc::clone(&channel)), Stream { channel, holder: 0 })
 }
 
 /// What [`Stream::poll_next`] answers.
@@ -67,6 +68,8 @@ pub(super) struct Queue {
     pub(super) end: Option<Result<Ending>>,
     /// The consumer has left.
     pub(super) closed: bool,
+    /// Which handle is the consumer's; earlier ones have been handed over.
+    holder: u32,
     /// Waits for room.
     pub(super) producer: Option<Waker>,
     /// Waits for the head, a frame or the end.
@@ -277,6 +280,7 @@ impl fmt::Debug for Delivery {
 /// The consumer's side. Dropping it closes the stream.
 pub struct Stream {
     channel: Arc<Channel>,
+    holder: u32,
 }
 
 impl Stream {
@@ -291,7 +295,7 @@ impl Stream {
         if let Some(head) = self.channel.head.get() {
             return Poll::Ready(Ok(head));
         }
-        if queue.closed {
+        if self.is_out(&queue) {
             return Poll::Ready(Err(closed()));
         }
         match &queue.end {
@@ -320,7 +324,7 @@ impl Stream {
         loop {
             {
                 let mut queue = lock(&self.channel.queue);
-                if queue.closed {
+                if self.is_out(&queue) {
                     return Poll::Ready(Some(Err(closed())));
                 }
                 if let Some(delivery) = self.take_from(&mut queue, true) {
@@ -421,10 +425,36 @@ impl Stream {
         }
     }
 
+    /// Makes another handle the consumer's. To this one the stream is closed from now on; it still knows the head and,
+    /// in time, the ending.
+    ///
+    /// # Errors
+    /// `STREAM_CLOSED`: it was closed or handed over before.
+    pub fn hand_over(&self) -> Result<Self> {
+        let mut queue = lock(&self.channel.queue);
+        if self.is_out(&queue) {
+            return Err(closed());
+        }
+        queue.holder += 1;
+        let consumer = queue.consumer.take();
+        let holder = queue.holder;
+        drop(queue);
+        wake(consumer);
+        Ok(Self { channel: Arc::clone(&self.channel), holder })
+    }
+
+    /// Whether this handle is no consumer, or the consumer has left.
+    fn is_out(&self, queue: &Queue) -> bool {
+        queue.closed || queue.holder != self.holder
+    }
+
     /// Ends the stream from this side: the source is cancelled, queued frames are freed. Idempotent.
     pub fn close(&self) {
         let (producer, watcher, frames) = {
             let mut queue = lock(&self.channel.queue);
+            if queue.holder != self.holder {
+                return;
+            }
             queue.closed = true;
             self.channel.retire(&mut queue);
             queue.consumer = None;
@@ -443,7 +473,8 @@ impl Stream {
 
     /// A frame, if one is queued: what a consumer takes along after [`Stream::poll_next`] gave it one.
     pub fn take_ready(&self) -> Option<Delivery> {
-        self.take_from(&mut lock(&self.channel.queue), false)
+        let mut queue = lock(&self.channel.queue);
+        if self.is_out(&queue) { None } else { self.take_from(&mut queue, false) }
     }
 
     fn take_from(&self, queue: &mut Queue, first: bool) -> Option<Delivery> {
@@ -451,6 +482,11 @@ impl Stream {
         queue.window.hand_over(first);
         let charge = charge(slice.len());
         Some(Delivery { slice, charge, channel: Arc::clone(&self.channel) })
+    }
+
+    /// Whether the body is cut into frames, each of which is whole.
+    pub fn is_framed(&self) -> bool {
+        lock(&self.channel.queue).framing != Framing::Raw
     }
 
     /// Whether the body has ended and every frame of it was taken.
@@ -465,9 +501,9 @@ impl Stream {
         matches!(queue.end, Some(Ok(_))) && queue.frames.is_empty() && !queue.backlog
     }
 
-    /// Whether [`Stream::close`] was called.
+    /// Whether [`Stream::close`] was called, or [`Stream::hand_over`].
     pub fn is_closed(&self) -> bool {
-        lock(&self.channel.queue).closed
+        self.is_out(&lock(&self.channel.queue))
     }
 
     /// Bytes queued for or held by this consumer, and the window they are held against.

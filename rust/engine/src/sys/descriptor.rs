@@ -43,3 +43,27 @@ pub(crate) fn watch(file: File) -> Result<AsyncFd<File>, (File, io::Error)> {
     // SAFETY: a File owns its descriptor, returns the same one for as long as it lives, and is moved in whole.
     unsafe { AsyncFd::register(file) }.map_err(AsyncFdRegisterError::into_parts)
 }
+
+/// Sends up to `count` bytes of `file` from `offset` on to `socket`, which must not block: 0 is the end of the file.
+pub(crate) fn send_file(
+    socket: &impl AsFd,
+    file: &impl AsFd,
+    offset: u64,
+    count: usize,
+) -> io::Result<usize> {
+    let mut position = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let (socket, file) = (socket.as_fd().as_raw_fd(), file.as_fd().as_raw_fd());
+    // SAFETY: both descriptors are open (they are borrowed), and the pointer is that of a live local.
+    let sent = unsafe { libc::sendfile(socket, file, &raw mut position, count) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Sets an option of a socket that is a number.
+pub(crate) fn set_option(socket: &impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+    let socket = socket.as_fd().as_raw_fd();
+    // Of an i32.
+    let size: libc::socklen_t = 4;
+    // SAFETY: the descriptor is open (it is borrowed); pointer and size are those of a live local.
+    let result = unsafe { libc::setsockopt(socket, level, name, (&raw const value).cast(), size) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

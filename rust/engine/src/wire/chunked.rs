@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::body::{BodyLimits, Kind};
+use super::body::{self, BodyLimits, Kind};
 use super::section::{self, Scanner, bare};
 use super::text::{is_one_of, is_text, quoted};
 use crate::error::{Error, Result};
@@ -75,7 +75,7 @@ pub(super) type Trailer = (Vec<u8>, Vec<u8>);
 
 /// The state of one chunked body.
 #[derive(Debug)]
-pub(super) struct Chunked {
+pub(crate) struct Chunked {
     kind: &'static Kind,
     state: State,
     /// What chunk extensions may still take.
@@ -88,6 +88,11 @@ pub(super) struct Chunked {
 }
 
 impl Chunked {
+    /// The body of a response, for somebody who only wants to know where it ends.
+    pub(crate) fn of_response(limits: BodyLimits) -> Self {
+        Self::new(body::RESPONSE, limits)
+    }
+
     pub(super) fn new(kind: &'static Kind, limits: BodyLimits) -> Self {
         // The empty line is not charged to the limit.
         let trailer_limit = limits.trailer_bytes.saturating_add(2);
@@ -103,8 +108,13 @@ impl Chunked {
         }
     }
 
-    pub(super) fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.state == State::End
+    }
+
+    /// Whether the next byte begins a chunk, or the last one.
+    pub(crate) fn is_between_chunks(&self) -> bool {
+        self.state == State::Size { digits: 0, size: 0 }
     }
 
     pub(super) fn trailers(&self) -> &[Trailer] {
@@ -113,7 +123,7 @@ impl Chunked {
 
     /// Goes on from `*at` in `bytes` and returns the next range of payload; `None` when the bytes are used up or the
     /// body has ended, which then leaves `*at` behind its last byte.
-    pub(super) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Range<usize>>> {
+    pub(crate) fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Range<usize>>> {
         while *at < bytes.len() {
             match self.state {
                 State::Data { remaining } => {
@@ -209,7 +219,7 @@ impl Chunked {
     }
 
     /// What is missing, for the error of a connection that ends here.
-    pub(super) fn missing(&self) -> Cow<'static, str> {
+    pub(crate) fn missing(&self) -> Cow<'static, str> {
         match self.state {
             State::Data { remaining } => format!("{remaining} bytes of a chunk are missing").into(),
             State::DataReturn | State::DataLineFeed => "the line end of a chunk is missing".into(),

@@ -16,6 +16,7 @@ mod section;
 mod text;
 
 pub use body::{Body, BodyLimits, body_of, keeps_alive};
+pub(crate) use chunked::Chunked;
 pub use decoder::Decoder;
 pub use fields::Fields;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};

@@ -1,0 +1,141 @@
+"""Leaving a body to the engine: once the head is written, frames go from the engine's memory to the client without
+Python.
+
+It works where the client's socket is the engine's (`penstock.web.Site`). The handler is done when it has handed
+over; `RelayEnd` says, later and once, what became of it. Elsewhere Python sends the frames (`body`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from penstock import _native
+from penstock.exceptions import PenstockError
+from penstock.stats import Timings
+from penstock.stream import FrameStream, Response
+
+__all__ = [
+    "HANDED_OVER",
+    "Handover",
+    "OnComplete",
+    "RelayEnd",
+    "can_hand_over",
+    "hand_over",
+    "pipe_part",
+    "timings_of",
+]
+
+_log: Final = logging.getLogger("penstock.web")
+
+
+@dataclass(frozen=True, slots=True)
+class RelayEnd:
+    """What became of a relay."""
+
+    status: int | None
+    """The status that was relayed, or None if there was no head to relay."""
+    bytes: int
+    """Payload that was sent to the client."""
+    timings: Timings | None
+    """How long each stage took at the origin; None without a head."""
+    error: BaseException | None
+    """Why it ended before its end: what the origin did, CLIENT_GONE, or what was raised in the handler."""
+
+
+OnComplete = Callable[[RelayEnd], object]
+
+
+class Handover:
+    """A body that the engine is sending."""
+
+    __slots__ = ("_line", "_on_end", "_status", "_upstream", "end")
+
+    def __init__(self, line: str, status: int) -> None:
+        # Neither the request nor the upstream: for hours there may be thousands that nobody asks about.
+        self._line = line
+        self._status = status
+        self._upstream: Response | None = None
+        self._on_end: list[OnComplete] = []
+        self.end: RelayEnd | None = None
+
+    def when_over(self, callback: OnComplete, upstream: Response | None = None) -> None:
+        """Have `callback` called with the end. With `upstream`, it is told the timings."""
+        if upstream is not None:
+            self._upstream = upstream
+        self._on_end.append(callback)
+
+    async def over(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for the end."""
+        ended: asyncio.Future[None] = loop.create_future()
+
+        def end(_: RelayEnd) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self.when_over(end)
+        await ended
+
+    def finished(self, sent: int, error: PenstockError | None) -> None:
+        """Take the end from the engine."""
+        if error is not None:
+            level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
+            _log.log(level, "%s: %s", self._line, error)
+        self.end = RelayEnd(self._status, sent, timings_of(self._upstream), error)
+        for callback in self._on_end:
+            callback(self.end)
+
+
+def timings_of(upstream: Response | None) -> Timings | None:
+    """The timings of a response that has a head."""
+    row = None if upstream is None else upstream._timings()  # noqa: SLF001
+    return None if row is None else Timings(*row)
+
+
+HANDED_OVER: Final = web.RequestKey("handed_over", Handover)
+"""Where a relay leaves its handover on the request, for an access log that is written in the meantime."""
+
+
+def can_hand_over(
+    writer: AbstractStreamWriter, transport: asyncio.BaseTransport | None
+) -> TypeGuard[Any]:
+    """Whether the engine can send the rest of what `writer` has begun, to the client of `transport`."""
+    return (
+        isinstance(transport, _native.Transport)
+        and hasattr(writer, "_eof")
+        and getattr(writer, "_compress", writer) is None
+    )
+
+
+def hand_over(
+    stream: FrameStream, writer: Any, transport: _native.Transport, handover: Handover
+) -> None:
+    """Let the engine send all of `stream` behind the head that `writer` holds back.
+
+    Raises:
+        ConnectionResetError: the client left.
+        StateError: the stream is closed.
+    """
+    writer.send_headers()
+    transport._attach_rest(stream, handover.finished)  # noqa: SLF001
+    # aiohttp ends the response when the handler returns: there is nothing left for it to write.
+    writer._eof = True  # noqa: SLF001
+
+
+async def pipe_part(stream: FrameStream, writer: Any, transport: _native.Transport) -> int:
+    """Have the engine send all of `stream` as the next part of a body; how many bytes that was.
+
+    Raises:
+        PenstockError: the stream failed, or is longer than the Content-Length; the client is cut off.
+        ConnectionResetError: the client left.
+    """
+    writer.send_headers()
+    sent: int = await transport._attach_part(stream)  # noqa: SLF001
+    if writer.length is not None:
+        writer.length -= sent
+    writer.output_size += sent
+    return sent

@@ -1,0 +1,133 @@
+"""`run_app`: aiohttp's own, with the engine's sockets."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
+from aiohttp.log import access_logger
+
+from penstock.config import Edge
+from penstock.engine import Engine
+from penstock.exceptions import make_error
+
+from .site import Site
+
+__all__ = ["run_app"]
+
+
+def run_app(
+    app: web.Application | Awaitable[web.Application],
+    *,
+    host: str | Iterable[str] | None = None,
+    port: int | None = None,
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None = None,
+    sock: socket.socket | Iterable[socket.socket] | None = None,
+    shutdown_timeout: float = 60.0,
+    keepalive_timeout: float | None = None,
+    print: Callable[..., None] | None = print,  # noqa: A002 (aiohttp's name)
+    backlog: int | None = None,
+    access_log_class: type[AbstractAccessLogger] = web.AccessLogger,
+    access_log_format: str = web.AccessLogger.LOG_FORMAT,
+    access_log: logging.Logger | None = access_logger,
+    handle_signals: bool = True,
+    reuse_port: bool | None = None,
+    handler_cancellation: bool = False,
+    loop: asyncio.AbstractEventLoop | None = None,
+    engine: Engine | None = None,
+    edge: Edge | None = None,
+    **kwargs: Any,
+) -> None:
+    """Serve `app` until SIGINT or SIGTERM, as `aiohttp.web.run_app` does, with its arguments.
+
+    Args:
+        app: the application, or a coroutine that makes it on the loop.
+        host: names or addresses to listen to; None, with neither `path` nor `sock`, for all interfaces.
+        port: 8080 by default.
+        path: of one or several Unix sockets.
+        sock: one or several sockets that are bound.
+        shutdown_timeout: seconds that requests under way get to finish.
+        keepalive_timeout: seconds that a connection may be idle, in place of `edge`'s.
+        print: told where it listens; None for nobody.
+        backlog: connections that may wait to be accepted, in place of `edge`'s.
+        access_log_class: aiohttp's, or one of your own.
+        access_log_format: for `access_log_class`.
+        access_log: None logs no requests.
+        handle_signals: whether SIGINT and SIGTERM end it.
+        reuse_port: whether other processes may listen to the same address, in place of `edge`'s.
+        handler_cancellation: whether a handler is cancelled when its client leaves.
+        loop: a new one by default.
+        engine: what serves; by default the one that the process shares.
+        edge: what clients may take.
+        kwargs: for aiohttp's handlers of requests, such as `max_line_size`.
+
+    Raises:
+        ConfigurationError: `ssl_context` is given: the engine does not speak TLS to clients.
+    """
+    if kwargs.pop("ssl_context", None) is not None:
+        raise make_error("BAD_CONFIGURATION", "ssl_context: the engine does not speak TLS to clients")
+    kwargs.pop("reuse_address", None)  # It always is.
+    settings = edge or Edge()
+    if keepalive_timeout is not None:
+        settings = replace(settings, idle_timeout=keepalive_timeout)
+    if backlog is not None:
+        settings = replace(settings, backlog=backlog)
+    if reuse_port is not None:
+        settings = replace(settings, reuse_port=reuse_port)
+
+    async def serve() -> None:
+        made = app if isinstance(app, web.Application) else await app
+        runner = web.AppRunner(
+            made,
+            handle_signals=handle_signals,
+            shutdown_timeout=shutdown_timeout,
+            access_log_class=access_log_class,
+            access_log_format=access_log_format,
+            access_log=access_log,
+            handler_cancellation=handler_cancellation,
+            **kwargs,
+        )
+        await runner.setup()
+        try:
+            sites = [
+                Site(runner, **where, engine=engine, edge=settings) for where in _places(host, port, path, sock)
+            ]
+            for site in sites:
+                await site.start()
+            if print is not None:
+                names = ", ".join(sorted(site.name for site in sites))
+                print(f"======== Running on {names} ========\n(Press CTRL+C to quit)")
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
+
+    with asyncio.Runner(loop_factory=None if loop is None else lambda: loop) as runner:
+        try:
+            runner.run(serve())
+        except (web.GracefulExit, KeyboardInterrupt):
+            return
+
+
+def _places(
+    host: str | Iterable[str] | None,
+    port: int | None,
+    path: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | None,
+    sock: socket.socket | Iterable[socket.socket] | None,
+) -> list[dict[str, Any]]:
+    """Where to listen, as arguments of `Site`."""
+    places: list[dict[str, Any]] = []
+    if host is not None:
+        places += [{"host": name, "port": port} for name in ([host] if isinstance(host, str) else host)]
+    elif (path is None and sock is None) or port is not None:
+        places.append({"port": port})
+    if path is not None:
+        paths = [path] if isinstance(path, str | os.PathLike) else path
+        places += [{"path": one} for one in paths]
+    if sock is not None:
+        places += [{"sock": one} for one in ([sock] if isinstance(sock, socket.socket) else sock)]
+    return places

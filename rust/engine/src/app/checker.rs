@@ -1,0 +1,276 @@
+//! What an application writes, checked against itself: where its response ends, and that it ends there.
+//!
+//! [`Checker`] sees every byte that the application writes, in order, and keeps none but those of heads. It neither
+//! waits nor sends. The invariant: bytes that were let through, up to a complete response, are exactly one response
+//! to the request, so that whatever follows on the connection is read as what it is (RFC 9112, section 11.1).
+
+use crate::error::{Code, Error, Result};
+use crate::wire::{
+    Body, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, keeps_alive, members,
+    parse_head,
+};
+
+/// What an application may write as one head. It is trusted; this keeps an endless head from filling the memory.
+/// Arbitrary.
+const HEAD: HeadLimits = HeadLimits { bytes: 256 * 1024, fields: 4096, interim: usize::MAX };
+
+/// An application's own chunk extensions and trailers pass as they are.
+const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: usize::MAX, trailer_bytes: HEAD.bytes };
+
+/// How much of a head is taken over at a time where it comes in pieces, so that a body in the same piece is not copied.
+const STEP: usize = 4096;
+
+#[derive(Debug)]
+enum State {
+    /// Within a head, or before it.
+    Head(Box<HeadScanner>),
+    Length {
+        remaining: u64,
+    },
+    Chunked(Box<Chunked>),
+    UntilClose,
+    /// After 101: bytes of another protocol, both ways.
+    Switched,
+    Complete,
+}
+
+/// How the rest of a response's body is framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// That many bytes.
+    Length(u64),
+    /// Chunks; the next byte begins one.
+    Chunked,
+    /// Whatever comes before the connection is closed.
+    UntilClose,
+}
+
+/// Checks one response, with the interim ones before it.
+#[derive(Debug)]
+pub struct Checker {
+    state: State,
+    /// Of a head that has come in part.
+    head: Vec<u8>,
+    is_head_request: bool,
+    may_switch: bool,
+    /// The final status, and whether the connection may be used again behind it.
+    end: Option<(u16, bool)>,
+    continued: bool,
+}
+
+impl Checker {
+    /// For the response to a request of that method; `may_switch` if it has asked for another protocol.
+    pub fn new(method: &str, may_switch: bool) -> Self {
+        Self {
+            state: State::Head(Box::new(HeadScanner::new(&HEAD))),
+            head: Vec::new(),
+            is_head_request: method == "HEAD",
+            may_switch,
+            end: None,
+            continued: false,
+        }
+    }
+
+    /// Looks at bytes that the application has written.
+    ///
+    /// # Errors
+    /// `BAD_RESPONSE`, in the words of what is wrong: a head that is none, more bytes than the framing has, a 101 that
+    /// nobody has asked for. The response cannot be saved then, and nothing more may be fed.
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let used = match &mut self.state {
+                State::Head(_) => self.feed_head(bytes)?,
+                State::Length { remaining } => {
+                    let used = usize::try_from(*remaining).map_or(bytes.len(), |most| most.min(bytes.len()));
+                    *remaining -= used as u64;
+                    if *remaining == 0 {
+                        self.state = State::Complete;
+                    }
+                    used
+                }
+                State::Chunked(chunks) => {
+                    let mut used = 0;
+                    while chunks.next(bytes, &mut used).map_err(|error| bad(error.detail()))?.is_some() {}
+                    if chunks.is_done() {
+                        self.state = State::Complete;
+                    }
+                    used
+                }
+                State::UntilClose | State::Switched => bytes.len(),
+                State::Complete => {
+                    return Err(bad(format!("{} bytes behind the end of the response", bytes.len())));
+                }
+            };
+            bytes = &bytes[used..];
+        }
+        Ok(())
+    }
+
+    /// Takes in bytes of a head; how many belong to it.
+    fn feed_head(&mut self, bytes: &[u8]) -> Result<usize> {
+        let State::Head(scanner) = &mut self.state else { return Ok(0) };
+        if self.head.is_empty() {
+            // Nearly always the whole head is here.
+            if let Some(end) = scanner.scan(bytes).map_err(|error| bad(error.detail()))? {
+                self.begin(&parse(&bytes[..end])?)?;
+                return Ok(end);
+            }
+            self.head.extend_from_slice(bytes);
+            return Ok(bytes.len());
+        }
+        let before = self.head.len();
+        let step = bytes.len().min(STEP);
+        self.head.extend_from_slice(&bytes[..step]);
+        match scanner.scan(&self.head).map_err(|error| bad(error.detail()))? {
+            None => Ok(step),
+            Some(end) => {
+                let head = std::mem::take(&mut self.head);
+                self.begin(&parse(&head[..end])?)?;
+                Ok(end - before)
+            }
+        }
+    }
+
+    /// Goes on behind `head`.
+    fn begin(&mut self, head: &Head) -> Result<()> {
+        if head.status == 101 {
+            if !self.may_switch {
+                return Err(bad("101 to a request that has not asked for another protocol"));
+            }
+            self.end = Some((101, false));
+            self.state = State::Switched;
+            return Ok(());
+        }
+        if head.status < 200 {
+            self.continued |= head.status == 100;
+            self.state = State::Head(Box::new(HeadScanner::new(&HEAD)));
+            return Ok(());
+        }
+        let method = if self.is_head_request { "HEAD" } else { "GET" };
+        let body = body_of(head, method).map_err(|error| bad(error.detail()))?;
+        self.end = Some((head.status, keeps_alive(head) && body != Body::UntilClose));
+        self.state = match body {
+            Body::Empty | Body::Length(0) => State::Complete,
+            Body::Length(remaining) => State::Length { remaining },
+            Body::Chunked => State::Chunked(Box::new(Chunked::of_response(BODY))),
+            Body::UntilClose => State::UntilClose,
+        };
+        Ok(())
+    }
+
+    /// The application says that its response has ended.
+    ///
+    /// # Errors
+    /// `BAD_RESPONSE`: bytes are missing, and the client must not take what it has for the whole.
+    pub fn finish(&mut self) -> Result<()> {
+        let missing = match &self.state {
+            State::Complete | State::Switched => return Ok(()),
+            State::UntilClose => {
+                self.state = State::Complete;
+                return Ok(());
+            }
+            State::Head(_) if self.head.is_empty() => "there is no response".into(),
+            State::Head(_) => "the end of the head is missing".into(),
+            State::Length { remaining } => format!("{remaining} bytes of the body are missing").into(),
+            State::Chunked(chunks) => chunks.missing(),
+        };
+        Err(Code::BadResponse.error(missing))
+    }
+
+    /// Whether what was fed ends within a head: nothing of it may be sent, because it may turn out to be none.
+    pub fn is_within_head(&self) -> bool {
+        matches!(self.state, State::Head(_)) && !self.head.is_empty()
+    }
+
+    /// Whether the response is whole. One that ends with its connection is after [`Checker::finish`].
+    pub fn is_complete(&self) -> bool {
+        matches!(self.state, State::Complete)
+    }
+
+    /// Whether the connection belongs to another protocol now.
+    pub fn has_switched(&self) -> bool {
+        matches!(self.state, State::Switched)
+    }
+
+    /// The final status, or 101, once its head has been fed.
+    pub fn status(&self) -> Option<u16> {
+        self.end.map(|(status, _)| status)
+    }
+
+    /// Whether the client was told to send its body.
+    pub fn has_continued(&self) -> bool {
+        self.continued
+    }
+
+    /// Whether the connection may carry another request once the response is complete.
+    pub fn keeps_alive(&self) -> bool {
+        self.end.is_some_and(|(_, reusable)| reusable) && self.is_complete()
+    }
+
+    /// How what is left of the body is framed, for somebody else to send it; `None` where nothing may follow.
+    ///
+    /// # Errors
+    /// `BAD_RESPONSE`: there is no head yet, or a chunk has begun.
+    pub fn rest(&self) -> Result<Option<Rest>> {
+        match &self.state {
+            State::Length { remaining } => Ok(Some(Rest::Length(*remaining))),
+            State::Chunked(chunks) if chunks.is_between_chunks() => Ok(Some(Rest::Chunked)),
+            State::UntilClose => Ok(Some(Rest::UntilClose)),
+            State::Complete => Ok(None),
+            State::Chunked(_) => Err(bad("a body was attached within a chunk")),
+            State::Head(_) => Err(bad("a body was attached before the head")),
+            State::Switched => Err(bad("a body was attached behind 101")),
+        }
+    }
+
+    /// Counts payload that somebody else sends in place of the application, without its framing.
+    ///
+    /// # Errors
+    /// `BAD_RESPONSE`: it is more than the head has announced.
+    pub fn pass(&mut self, count: u64) -> Result<()> {
+        match &mut self.state {
+            State::Length { remaining } => {
+                let Some(rest) = remaining.checked_sub(count) else {
+                    return Err(bad(format!("{} bytes more than Content-Length", count - *remaining)));
+                };
+                *remaining = rest;
+                if rest == 0 {
+                    self.state = State::Complete;
+                }
+                Ok(())
+            }
+            State::Chunked(_) | State::UntilClose => Ok(()),
+            _ if count == 0 => Ok(()),
+            _ => Err(bad(format!("{count} bytes behind the end of the response"))),
+        }
+    }
+
+    /// Ends what somebody else has sent: with the last chunk, or by closing.
+    ///
+    /// # Errors
+    /// As [`Checker::finish`].
+    pub fn finish_rest(&mut self) -> Result<()> {
+        if matches!(self.state, State::Chunked(_)) {
+            self.state = State::Complete;
+        }
+        self.finish()
+    }
+}
+
+/// Whether a request asks to switch protocols (RFC 9110, section 7.8).
+pub fn asks_to_switch<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone) -> bool {
+    let has_upgrade = fields.clone().any(|(name, _)| is_one_of(name, &["upgrade"]));
+    has_upgrade
+        && fields
+            .filter(|(name, _)| is_one_of(name, &["connection"]))
+            .flat_map(|(_, value)| members(value))
+            .any(|option| is_one_of(option, &["upgrade"]))
+}
+
+fn parse(bytes: &[u8]) -> Result<Head> {
+    parse_head(bytes, &HEAD).map_err(|error| bad(error.detail()))
+}
+
+fn bad(what: impl Into<String>) -> Error {
+    Code::BadResponse.error(what.into())
+}

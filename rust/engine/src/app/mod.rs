@@ -1,0 +1,23 @@
+//! The application's lane: requests that somebody other than the engine answers, and what is written to them.
+//!
+//! The engine is a reverse proxy to the application over an exchange in memory ([`link`]). A request is offered to
+//! the [`Queue`] of its site; whoever speaks for the application takes it there and answers on its [`Far`] half. The
+//! engine checks what is written against its own framing ([`Checker`]): a response that breaks it costs the
+//! connection, and never shifts the responses behind it.
+
+mod checker;
+#[cfg(not(loom))]
+mod head;
+mod link;
+mod queue;
+
+pub use checker::{Checker, Rest, asks_to_switch};
+#[cfg(not(loom))]
+pub(crate) use head::serialise;
+pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Outcome, Over, link};
+pub use queue::{Completion, Ends, Fault, Place, Queue, Request};
+
+#[cfg(all(test, loom))]
+mod loom_models;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,120 @@
+//! Requests that wait for the application.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Wake, Waker};
+
+use crate::app::{Ends, Fault, Near, Queue, Request, link};
+use crate::error::Code;
+
+fn request(name: &str) -> (Near, Request) {
+    let (near, far) = link();
+    let ends = Ends { remote: None, local: None };
+    (near, Request { head: name.as_bytes().to_vec(), body: None, chunked: false, ends, far })
+}
+
+fn taken(queue: &Queue) -> Option<Vec<u8>> {
+    queue.take().map(|request| {
+        request.far.finish();
+        request.head
+    })
+}
+
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn requests_are_taken_in_their_order_with_one_wake_up() {
+    let queue = Queue::new(8, None);
+    let bell = Arc::new(Bell::default());
+    queue.listen(&Waker::from(Arc::clone(&bell)));
+    let mut nears = Vec::new();
+    for name in ["a", "b", "c"] {
+        let (near, request) = request(name);
+        queue.offer(request).unwrap();
+        nears.push(near);
+    }
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+    assert_eq!([taken(&queue), taken(&queue), taken(&queue), taken(&queue)].concat_some(), b"abc");
+    let (_near, request) = request("d");
+    queue.offer(request).unwrap();
+    assert_eq!(bell.0.load(Ordering::Relaxed), 2);
+}
+
+trait ConcatSome {
+    fn concat_some(self) -> Vec<u8>;
+}
+
+impl<const COUNT: usize> ConcatSome for [Option<Vec<u8>>; COUNT] {
+    fn concat_some(self) -> Vec<u8> {
+        self.into_iter().flatten().flatten().collect()
+    }
+}
+
+#[test]
+fn one_more_than_the_bound_is_refused_at_once() {
+    let queue = Queue::new(2, None);
+    let (_first, request_first) = request("a");
+    let (_second, request_second) = request("b");
+    let (_third, request_third) = request("c");
+    let place = queue.offer(request_first).unwrap();
+    queue.offer(request_second).unwrap();
+    assert_eq!(queue.offer(request_third).unwrap_err().code(), Code::AppBusy);
+    assert!(queue.withdraw(place));
+    assert!(!queue.withdraw(place), "it is gone");
+    let (_fourth, request_fourth) = request("d");
+    queue.offer(request_fourth).unwrap();
+    assert_eq!([taken(&queue), taken(&queue)].concat_some(), b"bd");
+}
+
+#[test]
+fn a_request_that_was_taken_cannot_be_withdrawn() {
+    let queue = Queue::new(2, None);
+    let (_near, request) = request("a");
+    let place = queue.offer(request).unwrap();
+    assert!(queue.waits(place));
+    let request = queue.take().unwrap();
+    assert!(!queue.waits(place) && !queue.withdraw(place));
+    request.far.finish();
+}
+
+#[test]
+fn a_closed_queue_gives_out_what_it_has() {
+    let queue = Queue::new(2, None);
+    let (_near, waiting) = request("a");
+    queue.offer(waiting).unwrap();
+    queue.close();
+    let (_other, late) = request("b");
+    assert_eq!(queue.offer(late).unwrap_err().code(), Code::Draining);
+    assert_eq!(taken(&queue).unwrap(), b"a");
+}
+
+#[test]
+fn requests_of_an_abandoned_queue_are_broken_off() {
+    let queue = Queue::new(2, None);
+    let (near, waiting) = request("a");
+    queue.offer(waiting).unwrap();
+    queue.abandon();
+    let mut commands = std::collections::VecDeque::new();
+    let polled = near.poll_commands(&mut std::task::Context::from_waker(Waker::noop()), &mut commands);
+    assert!(matches!(polled, std::task::Poll::Ready(Err(_))));
+}
+
+#[test]
+fn faults_are_told_once_and_bounded() {
+    let queue = Queue::new(2, None);
+    let bell = Arc::new(Bell::default());
+    queue.listen(&Waker::from(Arc::clone(&bell)));
+    for _ in 0..100 {
+        queue.report(Fault { request: "GET /".to_owned(), error: Code::BadResponse.error("short") });
+    }
+    assert!(bell.0.load(Ordering::Relaxed) > 0);
+    assert_eq!(queue.take_faults().len(), 64);
+    assert_eq!(queue.take_faults().len(), 0);
+}

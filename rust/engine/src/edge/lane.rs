@@ -1,0 +1,430 @@
+//! Answers a request from the application: offers it, checks what is written, and sends it.
+//!
+//! The connection's task does both ways of an exchange. What the application writes is sent once the
+//! [`Checker`] has seen it, and what breaks the response's own framing ends the connection. An exchange is over when
+//! the application has left it: a response may be sent whole while its handler still reads the request's body.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+
+use super::client::Client;
+use super::inbound::{Inbound, too_large};
+use super::native::fault;
+use super::progress::Progress;
+use super::site::Site;
+use crate::app::{
+    Attachment, Checker, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome, Over, Place,
+    Queue, Request, Rest, asks_to_switch, link, serialise,
+};
+use crate::error::{Code, Error, Result};
+use crate::framing::Framing as Cut;
+use crate::net::{Body as Attached, Fault as SendFault, Filing, Life, Outgoing, Part, Piece, Socket, Watch};
+use crate::runtime::from_afar;
+use crate::stream::{Feed, Stream, channel};
+use crate::sys::descriptor::set_option;
+use crate::wire::{Body, Incoming};
+
+/// Has the application answer, over `queue`. The future ends when all of the response is with the kernel.
+///
+/// # Errors
+/// What went wrong. If `progress` has no status then, nothing was sent.
+pub(super) async fn answer(
+    site: &Site,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    progress: &Progress,
+    queue: &Queue,
+    life: &Life,
+) -> Result<()> {
+    let body = incoming.body()?;
+    let most = site.config.max_body;
+    if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
+        return Err(too_large(most));
+    }
+    let (feed, stream) = if has_bytes(body) { Some(pipe(site)).unzip() } else { (None, None) };
+    let (near, far) = link();
+    let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
+    let chunked = body == Body::Chunked;
+    let place = queue.offer(Request { head: serialise(incoming, body), body: stream, chunked, ends, far })?;
+    let mut patience = Watch::default();
+    patience.start(queue.limit());
+    let mut lane = Lane {
+        client,
+        incoming,
+        progress,
+        site,
+        queue,
+        life,
+        place,
+        patience: Some(patience),
+        near,
+        waker: None,
+        commands: VecDeque::new(),
+        checker: Checker::new(incoming.method(), asks_to_switch(incoming.headers())),
+        held: Vec::new(),
+        outgoing: Outgoing::new(site.config.write_timeout),
+        owed: 0,
+        sending: Sending::Nothing,
+        done: false,
+        closing: false,
+        over: None,
+        tunnels: false,
+        source_failed: false,
+        stop: Watch::default(),
+    };
+    let result = {
+        let listen = pin!(inbound.listen(body, most, feed));
+        lane.run(listen).await
+    };
+    let result = match result {
+        Ok(()) if lane.checker.has_switched() => {
+            let (feed, stream) = pipe(site);
+            lane.near.tunnel(stream);
+            lane.tunnels = true;
+            let listen = pin!(inbound.listen(Body::UntilClose, None, Some(feed)));
+            lane.run(listen).await
+        }
+        result => result,
+    };
+    lane.end(&result);
+    if result.is_err() && lane.ends_visibly() {
+        // A reset could overtake what was sent before, such as the last events of a stream.
+        progress.close(true);
+        return Ok(());
+    }
+    result
+}
+
+/// Whether there may be something between the head and the end.
+fn has_bytes(body: Body) -> bool {
+    !matches!(body, Body::Empty | Body::Length(0))
+}
+
+/// The two ends of what the client sends.
+fn pipe(site: &Site) -> (Feed, Stream) {
+    let supplies = &site.supplies;
+    channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter)
+}
+
+/// What the engine sends in the application's place.
+#[derive(Debug)]
+enum Sending {
+    Nothing,
+    /// A stream, behind so many bytes of earlier ones; who hears of its end if it is all that is left of the body.
+    Stream {
+        before: u64,
+        rest: Option<Completion>,
+        /// It can be ended behind any of its frames: nobody was told how long it is.
+        framed: bool,
+    },
+    File(Filing),
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "things that happen in any order")]
+struct Lane<'a> {
+    client: &'a Client,
+    incoming: &'a Incoming,
+    progress: &'a Progress,
+    site: &'a Site,
+    queue: &'a Queue,
+    life: &'a Life,
+    place: Place,
+    /// Until the request has been taken.
+    patience: Option<Watch>,
+    near: Near,
+    /// The task's waker, and its form for other threads.
+    waker: Option<(Waker, Waker)>,
+    commands: VecDeque<Command>,
+    checker: Checker,
+    /// Written, and not to be sent before the head is whole.
+    held: Vec<Content>,
+    outgoing: Outgoing,
+    /// Bytes given to `outgoing` that the application has not been told are sent.
+    owed: usize,
+    sending: Sending,
+    done: bool,
+    closing: bool,
+    over: Option<Over>,
+    tunnels: bool,
+    /// What the engine was sending has failed, and all that came of it before is with the kernel.
+    source_failed: bool,
+    /// Runs when everything is to end and the last frames are on their way.
+    stop: Watch,
+}
+
+impl Lane<'_> {
+    /// Goes on until the exchange is over, or changes to another protocol.
+    async fn run(&mut self, mut listen: Pin<&mut impl Future<Output = Error>>) -> Result<()> {
+        let mut trouble: Option<Error> = None;
+        poll_fn(|context| {
+            self.check_stop(context)?;
+            if trouble.is_none() {
+                if let Poll::Ready(error) = listen.as_mut().poll(context) {
+                    trouble = Some(error);
+                }
+            }
+            match &trouble {
+                Some(error) => Poll::Ready(Err(error.clone())),
+                None => self.poll(context),
+            }
+        })
+        .await
+    }
+
+    /// When everything is to end, a body of frames ends behind the last one that was taken, and anything else at once.
+    fn check_stop(&mut self, context: &mut Context<'_>) -> Result<()> {
+        if self.stop.is_running() {
+            if self.stop.poll_expired(context).is_ready() {
+                return Err(Code::Draining.error("the client took its last bytes too slowly"));
+            }
+            return Ok(());
+        }
+        if !self.life.is_stopped(context) {
+            return Ok(());
+        }
+        if !matches!(self.sending, Sending::Stream { rest: Some(_), framed: true, .. }) {
+            return Err(Code::Draining.error("the time for requests to finish is over"));
+        }
+        self.outgoing.end_early();
+        self.progress.close(true);
+        self.stop.start(Some(self.site.config.linger));
+        Ok(())
+    }
+
+    /// Whether the client sees by the framing that what it has is not the whole, however the connection ends.
+    fn ends_visibly(&self) -> bool {
+        self.source_failed && matches!(self.checker.rest(), Ok(Some(Rest::Length(_) | Rest::Chunked)))
+    }
+
+    /// Tells the application how it ended.
+    fn end(&mut self, result: &Result<()>) {
+        let reason = result.as_ref().err();
+        if let Some(error) = reason {
+            let outcome = |bytes| Outcome { bytes, failure: Some(error.clone()) };
+            match std::mem::replace(&mut self.sending, Sending::Nothing) {
+                Sending::Nothing => {}
+                Sending::Stream { before, rest, .. } => {
+                    let outcome = outcome(self.outgoing.payload() - before);
+                    match rest {
+                        Some(completion) => completion.tell(outcome),
+                        None => self.near.report(outcome),
+                    }
+                }
+                Sending::File(filing) => self.near.report(outcome(filing.sent())),
+            }
+        }
+        self.queue.withdraw(self.place);
+        self.near.lose(reason.map_or(Loss::Closed, |error| Loss::Failed(error.clone())));
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        loop {
+            if self.poll_commands(context)? == Some(Over::Aborted) {
+                return Poll::Ready(self.break_off(context));
+            }
+            self.obey()?;
+            let sent = self.outgoing.poll_send(context, &self.client.connection).map_err(|error| {
+                self.source_failed = matches!(error, SendFault::Source(_));
+                fault(error)
+            })?;
+            let count = self.outgoing.take_written().min(self.owed);
+            if count > 0 {
+                self.owed -= count;
+                self.near.sent(count);
+            }
+            if self.checker.has_switched() && !self.tunnels {
+                return Poll::Ready(Ok(()));
+            }
+            if sent.is_pending() {
+                return Poll::Pending;
+            }
+            match &mut self.sending {
+                Sending::Stream { before, rest, .. } => {
+                    let (bytes, rest) = (self.outgoing.payload() - *before, rest.take());
+                    self.finish_sending(bytes, rest)?;
+                }
+                Sending::File(filing) => {
+                    ready!(filing.poll_send(context, &self.client.connection)).map_err(fault)?;
+                    let bytes = filing.sent();
+                    // One that was shorter than promised is found out where the response ends.
+                    self.finish_sending(bytes, None)?;
+                }
+                Sending::Nothing => {
+                    return if self.is_over()? { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
+            }
+        }
+    }
+
+    /// What can be sent at once of an exchange that the application has broken off, and then its end.
+    fn break_off(&mut self, context: &mut Context<'_>) -> Result<()> {
+        self.obey()?;
+        let sent = self.outgoing.poll_send(context, &self.client.connection).map_err(fault)?;
+        let is_whole = self.checker.is_complete() || self.checker.has_switched();
+        let is_nothing = self.progress.status().is_none();
+        if is_nothing || (is_whole && sent.is_ready() && matches!(self.sending, Sending::Nothing)) {
+            self.progress.close(true);
+            return Ok(());
+        }
+        Err(Code::BadResponse.error("the application has broken the exchange off"))
+    }
+
+    /// Takes in commands; says when there will be no more.
+    fn poll_commands(&mut self, context: &mut Context<'_>) -> Result<Option<Over>> {
+        let own = context.waker();
+        let (_, afar) = match &mut self.waker {
+            Some(known) if known.0.will_wake(own) => known,
+            place => place.insert((own.clone(), from_afar(own))),
+        };
+        let mut afar = Context::from_waker(afar);
+        while self.over.is_none() {
+            match self.near.poll_commands(&mut afar, &mut self.commands) {
+                Poll::Ready(Ok(())) => self.patience = None,
+                Poll::Ready(Err(over)) => self.over = Some(over),
+                Poll::Pending => break,
+            }
+        }
+        if self.patience.as_mut().is_some_and(|patience| patience.poll_expired(context).is_ready()) {
+            self.patience = None;
+            if self.queue.withdraw(self.place) {
+                let limit = self.queue.limit().unwrap_or_default();
+                let detail = format!("the application has not taken the request for {limit:?}");
+                return Err(Code::AppBusy.error(detail));
+            }
+        }
+        Ok(self.over)
+    }
+
+    /// Carries out commands up to one that takes time.
+    fn obey(&mut self) -> Result<()> {
+        while matches!(self.sending, Sending::Nothing) {
+            let Some(command) = self.commands.pop_front() else { break };
+            match command {
+                Command::Write(content) => self.write(content)?,
+                Command::Attach(stream) => self.attach(stream)?,
+                Command::File(file) => self.attach_file(file)?,
+                Command::Option(level, name, value) => {
+                    // The application cannot be told; what it may ask for is chosen so that it succeeds.
+                    let _ = self.client.connection.with_socket(|socket| {
+                        socket.option(|socket| set_option(&*socket, level, name, value))
+                    });
+                }
+                Command::Done => {
+                    self.checker.finish().map_err(|error| self.blame(error))?;
+                    self.done = true;
+                }
+                Command::Close => self.closing = true,
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, content: Content) -> Result<()> {
+        self.checker.feed(content.bytes()).map_err(|error| self.blame(error))?;
+        self.held.push(content);
+        if self.checker.is_within_head() {
+            return Ok(());
+        }
+        if let Some(status) = self.checker.status() {
+            self.progress.begin(status);
+        }
+        for content in self.held.drain(..) {
+            self.owed += content.bytes().len();
+            self.outgoing.push(match content {
+                Content::Bytes(bytes) => Piece::Bytes(bytes),
+                Content::Foreign(bytes) => Piece::Foreign(bytes),
+            });
+        }
+        Ok(())
+    }
+
+    /// From here on the engine frames the body.
+    fn attach(&mut self, attachment: Attachment) -> Result<()> {
+        let Attachment { stream, rest: completion } = attachment;
+        let framing = self.checker.rest().map_err(|error| self.blame(error))?;
+        let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
+        self.outgoing.attach(match (framing, &completion) {
+            (None, _) => Attached::Counted(stream, 0),
+            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(stream, length),
+            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(stream),
+            (Some(Rest::UntilClose), _) => Attached::Raw(stream),
+            (Some(Rest::Length(length)), None) => {
+                Attached::Part(Part { stream, most: Some(length), chunked: false })
+            }
+            (Some(Rest::Chunked), None) => Attached::Part(Part { stream, most: None, chunked: true }),
+        });
+        self.sending = Sending::Stream { before: self.outgoing.payload(), rest: completion, framed };
+        // Only now does the response hold memory of the pool that others may need more.
+        self.outgoing.begin_life(self.life);
+        Ok(())
+    }
+
+    /// From here on a file is sent, whose bytes nobody looks at: only a framing that needs no look will do.
+    fn attach_file(&mut self, file: File) -> Result<()> {
+        match self.checker.rest().map_err(|error| self.blame(error))? {
+            Some(Rest::Length(length)) if file.count <= length => {}
+            Some(Rest::UntilClose) => {}
+            _ => {
+                return Err(
+                    self.blame(Code::BadResponse.error("a file does not fit the framing of its response"))
+                );
+            }
+        }
+        let limit = self.site.config.write_timeout;
+        let duplicate = self.client.connection.with_socket(Socket::duplicate);
+        let socket = duplicate.map_err(|error| {
+            Code::FileFailed.error(format!("the client's socket could not be duplicated: {error}"))
+        })?;
+        self.sending = Sending::File(Filing::new(file.descriptor, file.offset, file.count, socket, limit));
+        Ok(())
+    }
+
+    /// All of it is with the kernel.
+    fn finish_sending(&mut self, bytes: u64, rest: Option<Completion>) -> Result<()> {
+        self.sending = Sending::Nothing;
+        self.checker.pass(bytes).map_err(|error| self.blame(error))?;
+        let outcome = Outcome { bytes, failure: None };
+        match rest {
+            None => self.near.report(outcome),
+            Some(completion) => {
+                self.checker.finish_rest().map_err(|error| self.blame(error))?;
+                self.progress.set_payload(bytes);
+                completion.tell(outcome);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is nothing left to do. Everything that was written is with the kernel.
+    fn is_over(&self) -> Result<bool> {
+        if self.closing {
+            self.progress.close(true);
+            // An end that is the connection's must be told from this one.
+            return match self.checker.rest() {
+                Ok(Some(Rest::UntilClose)) => {
+                    Err(Code::BadResponse.error("the application has closed before the end of its response"))
+                }
+                _ => Ok(true),
+            };
+        }
+        // A client that was not told to send its body does not send it.
+        let unasked = self.incoming.expects_continue()? && !self.checker.has_continued();
+        if !self.done || !(self.over.is_some() || unasked) {
+            return Ok(false);
+        }
+        if unasked || !self.checker.keeps_alive() {
+            self.progress.close(true);
+        }
+        Ok(true)
+    }
+
+    /// Has the application hear of its mistake.
+    fn blame(&self, error: Error) -> Error {
+        let request = format!("{} {}", self.incoming.method(), self.incoming.target());
+        self.queue.report(Fault { request, error: error.clone() });
+        error
+    }
+}

@@ -1,0 +1,303 @@
+//! `Lane`: the application's side of a site: takes requests from the engine's queue and gives each to a protocol.
+//!
+//! Protocols are kept like a proxy's connections to its upstream: a request takes one that is idle, or makes one. So a
+//! client that is connected and asks for nothing costs Python nothing. Everything here runs on the event loop's
+//! thread, in the call by which a [`LoopPort`] delivers a burst.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use penstock_engine::app::{Completion, Outcome, Queue, Request};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, intern};
+
+use crate::engine::Engine;
+use crate::errors::exception;
+use crate::lock;
+use crate::port::{LoopPort, Receive, Returns, Slot};
+use crate::transport::{Transport, address_tuple};
+
+#[derive(Default)]
+struct Endings {
+    next: u64,
+    callbacks: HashMap<u64, Py<PyAny>>,
+}
+
+/// What a lane and its transports share.
+pub(crate) struct Shared {
+    pub(crate) port: Py<LoopPort>,
+    pub(crate) returns: Returns,
+    thread: ThreadId,
+    queue: Queue,
+    /// Makes a protocol.
+    pub(crate) factory: Py<PyAny>,
+    /// Makes what `get_extra_info("socket")` returns for a transport.
+    pub(crate) socket: Py<PyAny>,
+    /// Called with each fault of a response: the request, the code's name, and what was wrong.
+    fault: Py<PyAny>,
+    /// Of the Unix socket that is listened to.
+    path: Option<String>,
+    idle: Mutex<Vec<Py<Transport>>>,
+    /// Transports that were written to in this turn of the loop.
+    dirty: Mutex<Vec<Py<Transport>>>,
+    /// Has them flushed.
+    flush: OnceLock<Py<PyAny>>,
+    /// Who is called with the end of each stream that the engine sends.
+    endings: Mutex<Endings>,
+    closed: OnceLock<()>,
+}
+
+impl Shared {
+    /// asyncio's transports are not safe for threads either; this one says so.
+    pub(crate) fn check_thread(&self) -> PyResult<()> {
+        if std::thread::current().id() == self.thread {
+            return Ok(());
+        }
+        Err(PyRuntimeError::new_err(
+            "Non-thread-safe operation invoked on an event loop other than the current one",
+        ))
+    }
+
+    /// Flushes a transport at the loop's next turn.
+    pub(crate) fn flush_soon(&self, py: Python<'_>, transport: Py<Transport>) {
+        let first = {
+            let mut dirty = lock(&self.dirty);
+            dirty.push(transport);
+            dirty.len() == 1
+        };
+        if !first {
+            return;
+        }
+        let scheduled = self
+            .flush
+            .get()
+            .map(|flush| self.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (flush,)));
+        if !matches!(scheduled, Some(Ok(_))) {
+            self.flush_all();
+        }
+    }
+
+    fn flush_all(&self) {
+        let dirty = std::mem::take(&mut *lock(&self.dirty));
+        for transport in dirty {
+            transport.get().core().flush();
+        }
+    }
+
+    /// A protocol that has no request. The latest is the first to be used again, so that others can grow old.
+    pub(crate) fn put_idle(&self, transport: Py<Transport>) {
+        lock(&self.idle).push(transport);
+    }
+
+    /// A transport is not to be used again.
+    pub(crate) fn forget(&self, transport: &Py<Transport>) {
+        lock(&self.idle).retain(|other| !other.is(transport));
+    }
+
+    pub(crate) fn address<'py>(
+        &self,
+        py: Python<'py>,
+        address: Option<SocketAddr>,
+        local: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match address {
+            Some(address) => Ok(address_tuple(py, address)?.into_any()),
+            // As the `socket` module has it of a Unix socket.
+            None if local => Ok(self.path.as_deref().unwrap_or("").into_pyobject(py)?.into_any()),
+            None => Ok("".into_pyobject(py)?.into_any()),
+        }
+    }
+
+    /// Tells the loop of an error that nobody can be raised to.
+    pub(crate) fn report(&self, py: Python<'_>, error: PyErr, message: &str) {
+        let context = PyDict::new(py);
+        let told = context
+            .set_item("message", message)
+            .and_then(|()| context.set_item("exception", error.clone_ref(py).into_value(py)))
+            .and_then(|()| {
+                let event_loop = self.port.get().event_loop(py);
+                event_loop.call_method1(intern!(py, "call_exception_handler"), (&context,))
+            });
+        if told.is_err() {
+            error.write_unraisable(py, None);
+        }
+    }
+
+    /// What calls `on_end` in the end.
+    pub(crate) fn completion(&self, on_end: Py<PyAny>) -> Completion {
+        let mut endings = lock(&self.endings);
+        let ticket = endings.next;
+        endings.next += 1;
+        endings.callbacks.insert(ticket, on_end);
+        self.queue.completion(ticket)
+    }
+
+    fn complete(&self, py: Python<'_>, ticket: u64, outcome: &Outcome) {
+        let Some(callback) = lock(&self.endings).callbacks.remove(&ticket) else { return };
+        let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
+        if let Err(error) = callback.bind(py).call1((outcome.bytes, error)) {
+            self.report(py, error, "a callback of the end of a response failed");
+        }
+    }
+
+    fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
+        let idle = lock(&self.idle).pop();
+        let transport = match idle {
+            Some(transport) => transport,
+            None => match Transport::connect(py, self, request.ends) {
+                Ok(transport) => transport,
+                // The request is dropped, which ends its connection.
+                Err(error) => return self.report(py, error, "no protocol could be made for a request"),
+            },
+        };
+        transport.get().core().begin(py, request);
+    }
+
+    fn receive(self: &Arc<Self>, py: Python<'_>) {
+        while let Some(request) = self.queue.take() {
+            self.begin(py, request);
+        }
+        for (ticket, outcome) in self.queue.take_completed() {
+            self.complete(py, ticket, &outcome);
+        }
+        for fault in self.queue.take_faults() {
+            let (name, detail) = (fault.error.code().name(), fault.error.detail().to_owned());
+            if let Err(error) = self.fault.bind(py).call1((fault.request, name, detail)) {
+                self.report(py, error, "a fault could not be logged");
+            }
+        }
+    }
+}
+
+/// What the loop calls to flush. Weak: the loop may keep it for longer than the lane lives.
+#[pyclass(frozen, module = "penstock._native")]
+struct Flush(Weak<Shared>);
+
+#[pymethods]
+impl Flush {
+    fn __call__(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.flush_all();
+        }
+    }
+}
+
+struct Listener(Weak<Shared>);
+
+impl Receive for Listener {
+    fn receive(&self, py: Python<'_>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.receive(py);
+        }
+    }
+}
+
+/// The application's side of a site.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Lane {
+    shared: Arc<Shared>,
+    slot: Mutex<Option<Slot>>,
+}
+
+impl Lane {
+    pub(crate) fn queue(&self) -> Queue {
+        self.shared.queue.clone()
+    }
+}
+
+#[pymethods]
+impl Lane {
+    /// Of the running loop.
+    #[new]
+    #[pyo3(signature = (engine, factory, socket, fault, waiting, limit, path))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a lane, each once")]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        factory: Py<PyAny>,
+        socket: Py<PyAny>,
+        fault: Py<PyAny>,
+        waiting: usize,
+        limit: Option<f64>,
+        path: Option<String>,
+    ) -> PyResult<Self> {
+        let port = engine.get().port(py)?;
+        let queue = Queue::new(waiting, limit.map(Duration::from_secs_f64));
+        let shared = Arc::new(Shared {
+            returns: port.get().returns(),
+            port: port.clone_ref(py),
+            thread: std::thread::current().id(),
+            queue: queue.clone(),
+            factory,
+            socket,
+            fault,
+            path,
+            idle: Mutex::new(Vec::new()),
+            dirty: Mutex::new(Vec::new()),
+            flush: OnceLock::new(),
+            endings: Mutex::new(Endings::default()),
+            closed: OnceLock::new(),
+        });
+        let flush = Py::new(py, Flush(Arc::downgrade(&shared)))?;
+        // Set once, here.
+        let _ = shared.flush.set(flush.into_any());
+        let slot = Slot::receiving(port, Arc::new(Listener(Arc::downgrade(&shared))));
+        queue.listen(slot.waker());
+        Ok(Self { shared, slot: Mutex::new(Some(slot)) })
+    }
+
+    /// Takes no more requests; those that wait go to the application now.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.check_thread()?;
+        self.shared.queue.close();
+        self.shared.receive(py);
+        Ok(())
+    }
+
+    /// Lets go of everything: requests that wait are broken off, and protocols that are idle are closed. Idempotent.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.check_thread()?;
+        if self.shared.closed.set(()).is_err() {
+            return Ok(());
+        }
+        self.shared.queue.abandon();
+        let idle = std::mem::take(&mut *lock(&self.shared.idle));
+        for transport in idle {
+            transport.get().core().abort(py);
+        }
+        let slot = lock(&self.slot).take();
+        drop(slot);
+        Ok(())
+    }
+
+    /// Requests that wait for the application, protocols that wait for requests, and streams that the engine sends for
+    /// handlers that are done.
+    fn counts(&self) -> (usize, usize, usize) {
+        let shared = &self.shared;
+        (shared.queue.len(), lock(&shared.idle).len(), lock(&shared.endings).callbacks.len())
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.shared.factory)?;
+        visit.call(&self.shared.socket)?;
+        visit.call(&self.shared.fault)?;
+        if let Ok(idle) = self.shared.idle.try_lock() {
+            for transport in idle.iter() {
+                visit.call(transport)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.shared.queue.abandon();
+    }
+}

@@ -1,0 +1,848 @@
+//! `Transport`: what aiohttp's protocol takes for a connection, and what is one exchange after the other with the
+//! engine.
+//!
+//! A transport belongs to one protocol for life and to a client for one request: it is bound to an exchange, hands
+//! the request to the protocol, and writes what comes back. When the protocol says that its response has ended it is
+//! free for the next request, of whatever client. The invariants: all of it happens on the event loop's thread; no
+//! lock is held while Python is called; a transport whose exchange did not end well is never used again.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
+
+use penstock_engine::app::{Attachment, Content, Ends, Far, File, Loss, Outcome, Request};
+use penstock_engine::pool::CopyReason;
+use penstock_engine::stream::{Delivery, Stream};
+use penstock_engine::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
+use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
+use pyo3::{PyTraverseError, intern};
+
+use crate::buffer::{Taken, own_descriptor, take_bytes};
+use crate::errors::exception;
+use crate::lane::Shared;
+use crate::lock;
+use crate::port::{Receive, Slot};
+use crate::stream::FrameStream;
+
+/// asyncio's own default, in bytes.
+const HIGH: usize = 64 * 1024;
+
+/// From this size on an object's memory is borrowed, and below it copied: to lend it costs about as much as to copy
+/// that many bytes. Arbitrary within a factor of two.
+const WORTH_PINNING: usize = 16 * 1024;
+
+/// A write of this size leaves at once, and does not wait for others of the same turn of the loop. Arbitrary.
+const WORTH_FLUSHING: usize = 16 * 1024;
+
+/// Bytes of a request body that are handed over in one call.
+const PIECE: usize = 256 * 1024;
+
+/// The protocol, and its methods that are called for every request.
+struct Protocol {
+    object: Py<PyAny>,
+    data_received: Py<PyAny>,
+}
+
+/// What a transport is bound to for one request.
+struct Exchange {
+    far: Far,
+    /// What the client sends, until it has ended.
+    body: Option<Stream>,
+    /// The protocol is to see chunks.
+    chunked: bool,
+    /// What the client sends belongs to another protocol.
+    tunnel: bool,
+    /// The protocol has said that its response has ended.
+    ended: bool,
+}
+
+#[expect(clippy::struct_excessive_bools, reason = "things that a protocol sets each by itself")]
+struct State {
+    exchange: Option<Exchange>,
+    protocol: Option<Protocol>,
+    /// What the protocol remembers of its connection (`under_cached_property`).
+    memory: Option<Py<PyDict>>,
+    ends: Ends,
+    reading: bool,
+    paused: bool,
+    high: usize,
+    low: usize,
+    closing: bool,
+    /// Will be flushed.
+    dirty: bool,
+    slot: Option<Slot>,
+    /// Awaits what the engine has been given to send.
+    sending: Option<Py<PyAny>>,
+}
+
+/// The state of a transport, which its slot calls when there is news.
+pub(crate) struct Core {
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    /// The Python object, for as long as it may be called.
+    transport: Mutex<Option<Py<Transport>>>,
+}
+
+/// A duck type of `asyncio.Transport`.
+#[pyclass(frozen, weakref, dict, module = "penstock._native")]
+pub(crate) struct Transport(Arc<Core>);
+
+/// Calls a transport when the engine has news for it. Weak: the slot belongs to the transport.
+struct Listener(Weak<Core>);
+
+impl Receive for Listener {
+    fn receive(&self, py: Python<'_>) {
+        if let Some(core) = self.0.upgrade() {
+            core.hear(py);
+        }
+    }
+}
+
+impl Transport {
+    /// Makes a transport for a protocol of `shared`, and connects the two for the client at `ends`.
+    pub(crate) fn connect(py: Python<'_>, shared: &Arc<Shared>, ends: Ends) -> PyResult<Py<Self>> {
+        let protocol = shared.factory.bind(py).call0()?;
+        let state = State {
+            exchange: None,
+            protocol: None,
+            memory: None,
+            ends,
+            reading: true,
+            paused: false,
+            high: HIGH,
+            low: HIGH / 4,
+            closing: false,
+            dirty: false,
+            slot: None,
+            sending: None,
+        };
+        let core = Arc::new(Core {
+            shared: Arc::clone(shared),
+            state: Mutex::new(state),
+            transport: Mutex::new(None),
+        });
+        let slot = Slot::receiving(shared.port.clone_ref(py), Arc::new(Listener(Arc::downgrade(&core))));
+        {
+            let mut state = lock(&core.state);
+            state.slot = Some(slot);
+            state.memory = match protocol.getattr(intern!(py, "_cache")) {
+                Ok(memory) => memory.cast_into::<PyDict>().ok().map(Bound::unbind),
+                Err(_) => None,
+            };
+        }
+        let transport = Py::new(py, Self(Arc::clone(&core)))?;
+        *lock(&core.transport) = Some(transport.clone_ref(py));
+        core.set_protocol(py, &protocol)?;
+        protocol.call_method1(intern!(py, "connection_made"), (&transport,))?;
+        Ok(transport)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.0
+    }
+}
+
+impl Core {
+    fn set_protocol(&self, py: Python<'_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let data_received = protocol.getattr(intern!(py, "data_received"))?.unbind();
+        let protocol = Protocol { object: protocol.clone().unbind(), data_received };
+        let previous = lock(&self.state).protocol.replace(protocol);
+        drop(previous);
+        Ok(())
+    }
+
+    /// Hands a request to the protocol. The transport is free.
+    pub(crate) fn begin(&self, py: Python<'_>, request: Request) {
+        let Request { head, body, chunked, ends, far } = request;
+        let has_body = body.is_some();
+        let memory = {
+            let mut state = lock(&self.state);
+            if let Some(slot) = &state.slot {
+                far.listen(slot.waker());
+            }
+            state.exchange = Some(Exchange { far, body, chunked, tunnel: false, ended: false });
+            state.reading = true;
+            if state.ends == ends {
+                None
+            } else {
+                state.ends = ends;
+                state.memory.as_ref().map(|memory| memory.clone_ref(py))
+            }
+        };
+        if let Some(memory) = memory {
+            memory.bind(py).clear();
+        }
+        if has_body {
+            self.hand_over(py, Some(head));
+        } else {
+            self.receive_data(py, &PyBytes::new(py, &head));
+        }
+    }
+
+    /// What the engine has to say.
+    fn hear(&self, py: Python<'_>) {
+        let (news, resumed) = {
+            let mut state = lock(&self.state);
+            let low = state.low;
+            let Some(exchange) = &mut state.exchange else { return };
+            let mut news = exchange.far.take();
+            if let Some(stream) = news.tunnel.take() {
+                exchange.body = Some(stream);
+                exchange.tunnel = true;
+            }
+            let resumed = state.paused && news.unsent <= low && news.lost.is_none();
+            if resumed {
+                state.paused = false;
+            }
+            (news, resumed)
+        };
+        if resumed {
+            self.call(py, intern!(py, "resume_writing"));
+        }
+        if let Some(outcome) = news.outcome {
+            self.settle(py, Ok(outcome));
+        }
+        if let Some(loss) = news.lost {
+            let error = match loss {
+                Loss::Closed => None,
+                Loss::Failed(error) => Some(PyConnectionResetError::new_err(error.to_string())),
+            };
+            return self.lose(py, error);
+        }
+        self.hand_over(py, None);
+    }
+
+    /// Starts something that the engine sends, and returns the future of its outcome.
+    fn send<'py>(
+        &self,
+        py: Python<'py>,
+        start: impl FnOnce(&Far) -> PyResult<()>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.shared.port.get().future(py)?;
+        let mut state = lock(&self.state);
+        if state.sending.is_some() {
+            return Err(PyRuntimeError::new_err("the engine is sending something on this transport already"));
+        }
+        let exchange = state.exchange.as_ref().filter(|_| !state.closing).ok_or_else(closing)?;
+        start(&exchange.far)?;
+        state.sending = Some(future.clone().unbind());
+        Ok(future)
+    }
+
+    /// Completes the future of what the engine was given to send.
+    fn settle(&self, py: Python<'_>, outcome: Result<Outcome, PyErr>) {
+        let Some(future) = lock(&self.state).sending.take() else { return };
+        let future = future.bind(py);
+        let settled = future.call_method0(intern!(py, "done")).and_then(|done| {
+            if done.is_truthy()? {
+                return Ok(());
+            }
+            let error = match outcome {
+                Ok(Outcome { bytes, failure: None }) => {
+                    return future.call_method1(intern!(py, "set_result"), (bytes,)).map(drop);
+                }
+                Ok(Outcome { failure: Some(error), .. }) => exception(py, &error),
+                Err(error) => error,
+            };
+            future.call_method1(intern!(py, "set_exception"), (error.into_value(py),)).map(drop)
+        });
+        if let Err(error) = settled {
+            self.shared.report(py, error, "a future of a transport could not be completed");
+        }
+    }
+
+    /// Hands on what there is of the body, behind `before`.
+    fn hand_over(&self, py: Python<'_>, mut before: Option<Vec<u8>>) {
+        loop {
+            let (pieces, ended, chunked, tunnel) = {
+                let mut state = lock(&self.state);
+                let state = &mut *state;
+                let mut pieces = Vec::new();
+                let mut ended = false;
+                let (mut chunked, mut tunnel) = (false, false);
+                if let (true, Some(exchange), Some(slot)) = (state.reading, &mut state.exchange, &state.slot)
+                {
+                    let mut context = Context::from_waker(slot.waker());
+                    let mut size = 0;
+                    (chunked, tunnel) = (exchange.chunked && !exchange.tunnel, exchange.tunnel);
+                    while let Some(stream) = exchange.body.as_ref().filter(|_| size < PIECE) {
+                        match stream.poll_next(&mut context) {
+                            Poll::Ready(Some(Ok(piece))) => {
+                                size += piece.len();
+                                pieces.push(piece);
+                            }
+                            Poll::Ready(None) => {
+                                ended = true;
+                                exchange.body = None;
+                            }
+                            // Why, and that nothing more comes, is the exchange's to say. A window that we hold
+                            // ourselves is let go of below.
+                            Poll::Ready(Some(Err(_))) | Poll::Pending => break,
+                        }
+                    }
+                }
+                (pieces, ended, chunked, tunnel)
+            };
+            let before = before.take();
+            if before.is_none() && pieces.is_empty() && !ended {
+                return;
+            }
+            match join(py, before.as_deref(), &pieces, ended && chunked, chunked) {
+                Ok(data) => {
+                    if !data.as_bytes().is_empty() {
+                        self.receive_data(py, &data);
+                    }
+                }
+                Err(error) => return self.fail(py, error, "a request body could not be handed over"),
+            }
+            if ended {
+                return self.end_of_body(py, tunnel);
+            }
+        }
+    }
+
+    fn end_of_body(&self, py: Python<'_>, tunnel: bool) {
+        if tunnel {
+            // As asyncio has it: a protocol that does not ask to keep its side open has it closed.
+            let keeps = self.call(py, intern!(py, "eof_received"));
+            if !keeps.is_some_and(|keeps| keeps.bind(py).is_truthy().unwrap_or(false)) {
+                self.close(py);
+            }
+            return;
+        }
+        let is_over = lock(&self.state).exchange.as_ref().is_some_and(|exchange| exchange.ended);
+        if is_over {
+            self.leave(py);
+        }
+    }
+
+    fn receive_data(&self, py: Python<'_>, data: &Bound<'_, PyBytes>) {
+        let receiver =
+            lock(&self.state).protocol.as_ref().map(|protocol| protocol.data_received.clone_ref(py));
+        if let Some(receiver) = receiver {
+            if let Err(error) = receiver.bind(py).call1((data,)) {
+                self.fail(py, error, "protocol.data_received() failed");
+            }
+        }
+    }
+
+    /// Calls a method of the protocol.
+    fn call(&self, py: Python<'_>, name: &Bound<'_, pyo3::types::PyString>) -> Option<Py<PyAny>> {
+        let protocol = lock(&self.state).protocol.as_ref().map(|protocol| protocol.object.clone_ref(py))?;
+        match protocol.bind(py).call_method0(name) {
+            Ok(result) => Some(result.unbind()),
+            Err(error) => {
+                self.fail(py, error, "a method of the protocol failed");
+                None
+            }
+        }
+    }
+
+    /// As asyncio's `_fatal_error`: the loop is told, and the connection goes.
+    fn fail(&self, py: Python<'_>, error: PyErr, message: &str) {
+        self.shared.report(py, error, message);
+        self.abort(py);
+    }
+
+    fn write(&self, py: Python<'_>, contents: Vec<Content>) {
+        let mut flushes = false;
+        let pausing = {
+            let mut state = lock(&self.state);
+            let state = &mut *state;
+            let (high, low) = (state.high, state.low);
+            // Behind a close, and without a client, there is nobody to write to; asyncio's transports drop it too.
+            let Some(exchange) = state.exchange.as_ref().filter(|_| !state.closing) else { return };
+            let mut unsent = 0;
+            let mut size = 0;
+            for content in contents {
+                size += content.bytes().len();
+                unsent = exchange.far.write(content);
+            }
+            if size >= WORTH_FLUSHING {
+                exchange.far.flush();
+            } else if !std::mem::replace(&mut state.dirty, true) {
+                flushes = true;
+            }
+            let pausing = unsent > high && !state.paused && exchange.far.await_below(low);
+            if pausing {
+                state.paused = true;
+            }
+            pausing
+        };
+        if flushes {
+            if let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) {
+                self.shared.flush_soon(py, transport);
+            }
+        }
+        if pausing {
+            self.call(py, intern!(py, "pause_writing"));
+        }
+    }
+
+    /// Sends what was written in this turn of the loop.
+    pub(crate) fn flush(&self) {
+        let mut state = lock(&self.state);
+        state.dirty = false;
+        if let Some(exchange) = &state.exchange {
+            exchange.far.flush();
+        }
+    }
+
+    /// The protocol's response has ended; `free` if it takes another request then.
+    fn end_response(&self, py: Python<'_>, free: bool) {
+        let leaves = {
+            let mut state = lock(&self.state);
+            let Some(exchange) = state.exchange.as_mut().filter(|exchange| !exchange.tunnel) else { return };
+            if free && exchange.body.is_none() {
+                true
+            } else {
+                // What is left of the body is the protocol's to read, or it closes.
+                exchange.far.done();
+                exchange.ended = free;
+                false
+            }
+        };
+        if leaves {
+            self.leave(py);
+        }
+    }
+
+    /// Ends an exchange that went well, and waits for the next.
+    fn leave(&self, py: Python<'_>) {
+        let (exchange, resumed) = {
+            let mut state = lock(&self.state);
+            if state.closing {
+                return;
+            }
+            state.reading = true;
+            (state.exchange.take(), std::mem::take(&mut state.paused))
+        };
+        let Some(Exchange { far, ended, .. }) = exchange else { return };
+        if ended {
+            drop(far);
+        } else {
+            far.finish();
+        }
+        if resumed {
+            // What is unsent is the engine's business now, and no reason to keep the next response back.
+            self.call(py, intern!(py, "resume_writing"));
+        }
+        let transport = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py));
+        if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
+            self.shared.put_idle(transport);
+        }
+    }
+
+    fn close(&self, py: Python<'_>) {
+        let idle = {
+            let mut state = lock(&self.state);
+            if std::mem::replace(&mut state.closing, true) || state.slot.is_none() {
+                return;
+            }
+            match &mut state.exchange {
+                // It is lost once everything is sent; nothing more is read.
+                Some(exchange) => {
+                    exchange.far.close();
+                    exchange.body = None;
+                    false
+                }
+                None => true,
+            }
+        };
+        if idle {
+            self.lose_soon(py);
+        }
+    }
+
+    pub(crate) fn abort(&self, py: Python<'_>) {
+        let exchange = {
+            let mut state = lock(&self.state);
+            state.closing = true;
+            if state.slot.is_none() {
+                return;
+            }
+            state.exchange.take()
+        };
+        if let Some(exchange) = &exchange {
+            exchange.far.abort();
+        }
+        self.lose_soon(py);
+    }
+
+    /// As asyncio does: a protocol hears of its own close at the loop's next turn.
+    fn lose_soon(&self, py: Python<'_>) {
+        let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) else {
+            return;
+        };
+        let scheduled = transport.bind(py).getattr(intern!(py, "_lose")).and_then(|lose| {
+            self.shared.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (lose,))
+        });
+        if scheduled.is_err() {
+            // The loop is closed, and nobody is there to hear of it.
+            self.lose(py, None);
+        }
+    }
+
+    /// The connection is over: the protocol is told, once, and let go of.
+    fn lose(&self, py: Python<'_>, reason: Option<PyErr>) {
+        let (protocol, slot, exchange) = {
+            let mut state = lock(&self.state);
+            state.closing = true;
+            state.memory = None;
+            (state.protocol.take(), state.slot.take(), state.exchange.take())
+        };
+        let transport = lock(&self.transport).take();
+        if slot.is_none() {
+            return;
+        }
+        drop((slot, exchange));
+        self.settle(py, Err(PyConnectionResetError::new_err("the connection was lost")));
+        if let Some(transport) = &transport {
+            self.shared.forget(transport);
+        }
+        if let Some(protocol) = protocol {
+            let reason = reason.map(|error| error.into_value(py));
+            if let Err(error) =
+                protocol.object.bind(py).call_method1(intern!(py, "connection_lost"), (reason,))
+            {
+                self.shared.report(py, error, "protocol.connection_lost() failed");
+            }
+        }
+    }
+
+    fn unsent(&self) -> usize {
+        lock(&self.state).exchange.as_ref().map_or(0, |exchange| exchange.far.unsent())
+    }
+
+    /// Pauses the protocol if more is unsent than the limits, which have changed, allow.
+    fn check_limits(&self, py: Python<'_>) {
+        let pausing = {
+            let mut state = lock(&self.state);
+            let (high, low, paused) = (state.high, state.low, state.paused);
+            let Some(exchange) = &state.exchange else { return };
+            let waits = (paused || exchange.far.unsent() > high) && exchange.far.await_below(low);
+            let pausing = waits && !paused;
+            if pausing {
+                state.paused = true;
+            }
+            // One that is paused and need not wait hears of it as of any other news.
+            if paused && !waits {
+                if let (Some(exchange), Some(slot)) = (&state.exchange, &state.slot) {
+                    exchange.far.listen(slot.waker());
+                    slot.waker().wake_by_ref();
+                }
+            }
+            pausing
+        };
+        if pausing {
+            self.call(py, intern!(py, "pause_writing"));
+        }
+    }
+}
+
+/// One object of `before` and the pieces, in one chunk if the protocol is to see chunks.
+fn join<'py>(
+    py: Python<'py>,
+    before: Option<&[u8]>,
+    pieces: &[Delivery],
+    last: bool,
+    chunked: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let size: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if let Some(piece) = pieces.first() {
+        piece.pool().count_copy(CopyReason::PythonBytes, size);
+    }
+    let chunk = std::num::NonZeroUsize::new(size).filter(|_| chunked).map(encode_chunk_head);
+    let mut parts: Vec<&[u8]> = Vec::with_capacity(pieces.len() + 4);
+    parts.extend(before);
+    if let Some(head) = &chunk {
+        parts.push(head);
+    }
+    parts.extend(pieces.iter().map(|piece| &piece[..]));
+    if chunk.is_some() {
+        parts.push(CHUNK_END);
+    }
+    if last {
+        parts.push(LAST_CHUNK);
+    }
+    let length = parts.iter().map(|part| part.len()).sum();
+    PyBytes::new_with(py, length, |mut target| {
+        for part in &parts {
+            let (front, rest) = target.split_at_mut(part.len());
+            front.copy_from_slice(part);
+            target = rest;
+        }
+        Ok(())
+    })
+}
+
+fn closing() -> PyErr {
+    PyConnectionResetError::new_err("the connection is closing")
+}
+
+/// The contents that a write of `data` makes, behind those that are there.
+fn append(
+    shared: &Shared,
+    data: &Bound<'_, PyAny>,
+    small: &mut Vec<u8>,
+    all: &mut Vec<Content>,
+) -> PyResult<()> {
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        let bytes = bytes.as_bytes();
+        if bytes.len() < WORTH_PINNING {
+            small.extend_from_slice(bytes);
+            return Ok(());
+        }
+    } else if !data.is_instance_of::<PyMemoryView>() && !data.is_instance_of::<PyByteArray>() {
+        let kind = data.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "data argument must be a bytes-like object, not {}",
+            kind.to_str()?
+        )));
+    }
+    if let Taken::Pinned(pinned) = take_bytes(data, WORTH_PINNING, &shared.returns, small)? {
+        if !small.is_empty() {
+            all.push(Content::Bytes(std::mem::take(small)));
+        }
+        all.push(Content::Foreign(Box::new(pinned)));
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl Transport {
+    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        let (mut small, mut all) = (Vec::new(), Vec::new());
+        append(&self.0.shared, data, &mut small, &mut all)?;
+        if !small.is_empty() {
+            all.push(Content::Bytes(small));
+        }
+        if !all.is_empty() {
+            self.0.write(py, all);
+        }
+        Ok(())
+    }
+
+    fn writelines(&self, py: Python<'_>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        let (mut small, mut all) = (Vec::new(), Vec::new());
+        for data in list_of_data.try_iter()? {
+            append(&self.0.shared, &data?, &mut small, &mut all)?;
+        }
+        if !small.is_empty() {
+            all.push(Content::Bytes(small));
+        }
+        if !all.is_empty() {
+            self.0.write(py, all);
+        }
+        Ok(())
+    }
+
+    /// HTTP/1.1 has no half-closed connections, and asyncio's TLS transports cannot either.
+    #[expect(clippy::unused_self, reason = "a method of asyncio's interface")]
+    fn write_eof(&self) -> PyResult<()> {
+        Err(PyRuntimeError::new_err("this transport cannot close its writing side alone"))
+    }
+
+    #[expect(clippy::unused_self, reason = "a method of asyncio's interface")]
+    fn can_write_eof(&self) -> bool {
+        false
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        self.0.close(py);
+        Ok(())
+    }
+
+    fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        self.0.abort(py);
+        Ok(())
+    }
+
+    fn is_closing(&self) -> bool {
+        lock(&self.0.state).closing
+    }
+
+    fn is_reading(&self) -> bool {
+        let state = lock(&self.0.state);
+        state.reading && !state.closing
+    }
+
+    fn pause_reading(&self) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        lock(&self.0.state).reading = false;
+        Ok(())
+    }
+
+    fn resume_reading(&self) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        let mut state = lock(&self.0.state);
+        if std::mem::replace(&mut state.reading, true) || state.closing {
+            return Ok(());
+        }
+        // What waits is handed over at the loop's next turn, as asyncio does.
+        if let (Some(exchange), Some(slot)) = (&state.exchange, &state.slot) {
+            if exchange.body.is_some() {
+                slot.waker().wake_by_ref();
+            }
+        }
+        Ok(())
+    }
+
+    fn get_protocol(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        lock(&self.0.state).protocol.as_ref().map(|protocol| protocol.object.clone_ref(py))
+    }
+
+    fn set_protocol(&self, py: Python<'_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        self.0.set_protocol(py, protocol)
+    }
+
+    #[pyo3(signature = (name, default=None))]
+    fn get_extra_info<'py>(
+        slf: &Bound<'py, Self>,
+        name: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = slf.py();
+        let core = &slf.get().0;
+        let ends = lock(&core.state).ends;
+        match name {
+            "peername" => core.shared.address(py, ends.remote, false).map(Some),
+            "sockname" => core.shared.address(py, ends.local, true).map(Some),
+            "socket" => core.shared.socket.bind(py).call1((slf,)).map(Some),
+            _ => Ok(default),
+        }
+    }
+
+    fn get_write_buffer_size(&self) -> usize {
+        self.0.unsent()
+    }
+
+    fn get_write_buffer_limits(&self) -> (usize, usize) {
+        let state = lock(&self.0.state);
+        (state.low, state.high)
+    }
+
+    #[pyo3(signature = (high=None, low=None))]
+    fn set_write_buffer_limits(
+        &self,
+        py: Python<'_>,
+        high: Option<usize>,
+        low: Option<usize>,
+    ) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        let high = high.unwrap_or_else(|| low.map_or(HIGH, |low| 4 * low));
+        let low = low.unwrap_or(high / 4);
+        if low > high {
+            return Err(PyValueError::new_err(format!("high ({high}) must be >= low ({low}) must be >= 0")));
+        }
+        {
+            let mut state = lock(&self.0.state);
+            (state.high, state.low) = (high, low);
+        }
+        self.0.check_limits(py);
+        Ok(())
+    }
+
+    /// Has the engine send `count` bytes of a file from `offset` on. The future becomes how many were sent, fewer only
+    /// where the file has no more. Cancelling it cancels nothing.
+    fn _send_file<'py>(
+        &self,
+        py: Python<'py>,
+        descriptor: i32,
+        offset: u64,
+        count: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.0.shared.check_thread()?;
+        let descriptor = own_descriptor(descriptor)?;
+        self.0.send(py, |far| {
+            far.send_file(File { descriptor, offset, count });
+            Ok(())
+        })
+    }
+
+    /// Has the engine send the rest of the body from `stream`, framed as the head has said. `on_end` is called once, with
+    /// how many bytes were sent and the error that ended it early, or None.
+    fn _attach_rest(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        on_end: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        let state = lock(&self.0.state);
+        let exchange = state.exchange.as_ref().filter(|_| !state.closing).ok_or_else(closing)?;
+        let stream = stream.get().hand_over(py)?;
+        let rest = Some(self.0.shared.completion(on_end));
+        exchange.far.attach(Attachment { stream, rest });
+        Ok(())
+    }
+
+    /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.
+    fn _attach_part<'py>(
+        &self,
+        py: Python<'py>,
+        stream: &Bound<'py, FrameStream>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.0.shared.check_thread()?;
+        self.0.send(py, |far| {
+            far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None });
+            Ok(())
+        })
+    }
+
+    /// Sets an option of the client's socket that is a number.
+    fn _set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
+        self.0.shared.check_thread()?;
+        if let Some(exchange) = &lock(&self.0.state).exchange {
+            exchange.far.set_option(level, name, value);
+        }
+        Ok(())
+    }
+
+    /// The protocol's response has ended; `free` if it takes another request behind it.
+    fn _end_response(&self, py: Python<'_>, free: bool) {
+        self.0.end_response(py, free);
+    }
+
+    fn _lose(&self, py: Python<'_>) {
+        self.0.lose(py, None);
+    }
+
+    fn __repr__(&self) -> String {
+        let state = lock(&self.0.state);
+        let what = match (&state.exchange, state.closing) {
+            (_, true) => "closing",
+            (Some(_), false) => "busy",
+            (None, false) => "idle",
+        };
+        format!("<penstock.Transport {what}>")
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // Locked only by code that runs now: then nothing of it is garbage.
+        if let Ok(state) = self.0.state.try_lock() {
+            if let Some(protocol) = &state.protocol {
+                visit.call(&protocol.object)?;
+                visit.call(&protocol.data_received)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An address as the `socket` module has it.
+pub(crate) fn address_tuple(py: Python<'_>, address: std::net::SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
+    match address {
+        std::net::SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
+        std::net::SocketAddr::V6(v6) => {
+            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
+        }
+    }
+}

@@ -1,0 +1,131 @@
+"""Runs aiohttp's own functional suites for servers against penstock's Site: `make test-aiohttp`.
+
+Fetches the source of the installed version of aiohttp into a temporary directory, has its test server listen through
+a Site, and compares what does not pass with EXPECTED, which must say exactly that.
+"""
+
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import Final
+
+SUITES: Final = ("functional", "sendfile_functional", "websocket_functional")
+
+# What aiohttp's tests import besides what penstock's do.
+NEEDED: Final = ("pytest-mock", "freezegun", "isal", "zlib_ng", "re_assert", "blockbuster", "forbiddenfruit")
+
+_QUEUED_IN_THE_ENGINE: Final = (
+    "looks into the protocol for requests or bytes that wait behind the one that is being answered; "
+    "they wait in the engine, which bounds them itself"
+)
+_UNASKED: Final = (
+    "answers 101 to a client that has not asked for another protocol, which the engine cuts off "
+    "(RFC 9110, section 7.8): what follows would be read as a tunnel by one side alone"
+)
+
+EXPECTED: Final = {
+    "test_http1_pipelined_requests_are_count_limited": _QUEUED_IN_THE_ENGINE,
+    "test_http1_pipelined_queue_resumes_after_drain": _QUEUED_IN_THE_ENGINE,
+    "test_upgrade_tail_is_byte_limited": _QUEUED_IN_THE_ENGINE,
+    "test_upgrade_tail_resumes_reading_after_websocket_prepare": _QUEUED_IN_THE_ENGINE,
+    "test_response_101_204_no_content_length_http11[101]": _UNASKED,
+    "test_no_body_for_1xx_204_304_responses[version0-101]": _UNASKED,
+    "test_no_body_for_1xx_204_304_responses[version1-101]": _UNASKED,
+    "test_keepalive_expires_on_time on uvloop": (
+        "replaces loop.time, which uvloop's timers do not ask; it does not pass on aiohttp's transport either"
+    ),
+}
+
+_INI: Final = """
+[pytest]
+filterwarnings =
+    error
+    ignore:Unclosed client session:ResourceWarning
+    ignore:aiohttp.pytest_plugin will be removed in v4:DeprecationWarning
+    ignore:'asyncio.AbstractEventLoopPolicy' is deprecated:DeprecationWarning:uvloop
+timeout = 30
+markers =
+    skip_blockbuster
+    dev_mode
+    internal
+    autobahn
+"""
+
+
+def fetch(target: Path) -> None:
+    """Leave the tests of the installed aiohttp in `target`, and in `target/packages` what they need."""
+    version = importlib.metadata.version("aiohttp")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
+    subprocess.run(
+        (*pip, "download", "--no-deps", "--no-binary", "aiohttp", "-d", target, f"aiohttp=={version}"), check=True
+    )
+    subprocess.run((*pip, "install", "--no-deps", "--target", target / "packages", *NEEDED), check=True)
+    with tarfile.open(target / f"aiohttp-{version}.tar.gz") as archive:
+        archive.extractall(target, filter="data")
+    source = target / f"aiohttp-{version}"
+    # One suite looks for a file outside of the directory of the tests.
+    for name in ("tests", "README.rst"):
+        (source / name).rename(target / name)
+    (target / "pytest.ini").write_text(_INI)
+
+
+def run(target: Path) -> tuple[set[str], str]:
+    """Run the suites on both loops; the names of the tests that did not pass, and pytest's last line."""
+    here = Path(__file__).parent
+    command = (
+        *(sys.executable, "-m", "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider"),
+        *("-p", "penstock_server", "--aiohttp-loop=all", "--tb=short"),
+        *(f"tests/test_web_{suite}.py" for suite in SUITES),
+    )
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{target / 'packages'}:{here}"}
+    result = subprocess.run(
+        command, cwd=target, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if result.returncode not in {0, 1}:
+        sys.exit(result.stdout[-5000:])
+    failed = re.findall(r"^DID-NOT-PASS \S+::(\S.*)$", result.stdout, re.MULTILINE)
+    (target.parent / "aiohttp_suites.log").write_text(result.stdout)
+    return set(failed), result.stdout.rstrip().rpartition("\n")[2]
+
+
+def expected(test: str) -> str | None:
+    """The reason why `test` may fail. Its loop is one of its parameters."""
+    name, _, parameters = test.rstrip("]").partition("[")
+    others = [parameter for parameter in parameters.split("-") if parameter not in {"pyloop", "uvloop"}]
+    plain = f"{name}[{'-'.join(others)}]" if others else name
+    on_uvloop = f"{plain} on uvloop" if "uvloop" in parameters.split("-") else plain
+    return EXPECTED.get(plain) or EXPECTED.get(on_uvloop)
+
+
+def main() -> None:
+    """Fetch, run, compare."""
+    with tempfile.TemporaryDirectory() as directory:
+        target = Path(directory) / "aiohttp"
+        target.mkdir()
+        fetch(target)
+        failed, summary = run(target)
+        surprises = sorted(test for test in failed if expected(test) is None)
+        reasons = {expected(test) for test in failed}
+        stale = [name for name, reason in EXPECTED.items() if reason not in reasons]
+        if surprises:
+            log = Path(tempfile.gettempdir()) / "penstock_aiohttp_suites.log"
+            log.write_text((Path(directory) / "aiohttp_suites.log").read_text())
+            print(f"output: {log}")
+    print(summary)
+    for test in surprises:
+        print(f"did not pass: {test}")
+    for name in stale:
+        print(f"passes now, take it out of EXPECTED: {name}")
+    if surprises or stale:
+        sys.exit(1)
+    print(f"all but {len(EXPECTED)} tests pass, and those are expected to fail:")
+    for name, reason in EXPECTED.items():
+        print(f"  {name}: {reason}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""What an application writes, and what a client must never take it for."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+from aiohttp import web
+
+import penstock
+from conftest import until
+
+from .conftest import Connect, Serve
+
+
+async def test_pieces_leave_as_they_are_written(serve: Serve, connect: Connect) -> None:
+    steps = asyncio.Queue[bytes]()
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while piece := await steps.get():
+            await response.write(piece)
+        return response
+
+    served = await serve(stream)
+    client = await connect(served)
+    for _ in range(2):
+        await client.get()
+        head = await client.head()
+        assert head.one("Transfer-Encoding") == "chunked"
+        for piece in (b"one", b"x" * 100_000, b"three"):
+            steps.put_nowait(piece)
+            assert await client.chunk() == piece
+        steps.put_nowait(b"")
+        assert await client.chunk() == b""
+    assert served.counts() == (0, 1, 0)
+
+
+@pytest.mark.parametrize("size", [1, 15_000, 16_384, 5_000_000])
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+async def test_bodies_of_any_size_and_kind(
+    serve: Serve, connect: Connect, size: int, kind: Callable[[bytes], object]
+) -> None:
+    body = bytes(range(256)) * (size // 256 + 1)
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(size)})
+        await response.prepare(request)
+        piece = kind(body[:size])
+        await response.write(piece)
+        if isinstance(piece, bytearray):
+            # What can be changed is copied when it is written.
+            piece[:] = b"!" * size
+        return response
+
+    client = await connect(await serve(handler))
+    assert (await client.ask()).body == body[:size]
+
+
+async def test_a_client_that_does_not_read_stops_the_application(
+    engine: penstock.Engine, serve: Serve, connect: Connect
+) -> None:
+    written = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal written
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(bytes(50_000))
+            written += 50_000
+
+    client = await connect(await serve(endless, server={"handler_cancellation": True}), 4096)
+    client.writer.transport.pause_reading()
+    await client.get()
+    previous = -1
+    while written != previous or not written:
+        previous = written
+        await asyncio.sleep(0.1)
+    assert written < 12_000_000, "sockets and the transport's buffer hold this much"
+    client.abort()
+
+
+WRONG = {
+    "fewer bytes": (b"Content-Length: 10", b"half", "6 bytes of the body are missing"),
+    "more bytes": (b"Content-Length: 3", b"three HTTP/1.1 200 OK", "behind the end"),
+    "no last chunk": (b"Transfer-Encoding: chunked", b"4\r\nhalf\r\n", "the last chunk is missing"),
+    "no chunks": (b"Transfer-Encoding: chunked", b"plain", "chunk size"),
+    "both framings": (b"Content-Length: 3\r\nTransfer-Encoding: chunked", b"0\r\n\r\n", "both"),
+    "a bad length": (b"Content-Length: three", b"abc", "Content-Length"),
+    "a bad name": (b"No Name: x\r\nContent-Length: 0", b"", "field name"),
+    "a bare line feed": (b"A: b\nC: d\r\nContent-Length: 0", b"", "LF"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+async def test_a_response_of_another_length_never_shifts_the_next(
+    serve: Serve, connect: Connect, case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields, body, why = WRONG[case]
+
+    class Raw(web.StreamResponse):
+        """Writes what aiohttp would not."""
+
+        async def prepare(self, request):  # noqa: ANN202
+            self._req = request
+            self._payload_writer = request._payload_writer
+            request.transport.write(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + body)
+            self._keep_alive = True
+            return self._payload_writer
+
+        async def write_eof(self, data: bytes = b"") -> None:
+            self._eof_sent = True
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        if request.path == "/wrong":
+            return Raw()
+        return web.Response(text="next")
+
+    served = await serve(handler)
+    client = await connect(served)
+    await client.send(b"GET /wrong HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n")
+    with pytest.raises(ConnectionResetError):
+        await client.rest()
+        pytest.fail("the connection has not been reset")
+    await until(lambda: caplog.records, "the operator is told")
+    assert "GET /wrong" in caplog.text
+    assert why in caplog.text
+    assert (await (await connect(served)).ask("/next")).body == b"next", "others do not notice"
+
+
+async def test_a_head_response_with_a_body_is_cut_off(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.Response(text="four")
+        await response.prepare(request)
+        request.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfour")
+        return response
+
+    client = await connect(await serve(handler))
+    await client.get(method="HEAD")
+    with pytest.raises(ConnectionResetError):
+        await client.rest()
+        pytest.fail("the connection has not been reset")
+    await until(lambda: "behind the end" in caplog.text, "the operator is told")
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_a_handler_that_fails_within_its_body_has_no_clean_end(
+    serve: Serve, connect: Connect, version: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        raise RuntimeError("on purpose")
+
+    client = await connect(await serve(handler))
+    await client.get(version=version)
+    head = await client.head()
+    if version == "1.1":
+        assert await client.chunk() == b"half"
+        assert await client.rest() == b"", "there is no last chunk"
+    else:
+        assert await client.reader.readexactly(4) == b"half"
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+    assert head.status == 200
+    assert "on purpose" in caplog.text
+
+
+async def test_a_handler_that_fails_before_its_head_is_answered(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(_: web.Request) -> web.StreamResponse:
+        raise RuntimeError("on purpose")
+
+    assert (await (await connect(await serve(handler))).ask()).head.status == 500
+    assert "on purpose" in caplog.text
+
+
+async def test_interim_responses_pass(serve: Serve, connect: Connect) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        request.transport.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n")
+        return web.Response(text="ok")
+
+    client = await connect(await serve(handler))
+    await client.get()
+    hints = await client.head()
+    assert (hints.status, hints.one("Link")) == (103, "</a>; rel=preload")
+    assert await client.body(await client.head()) == b"ok"
+
+
+async def test_the_access_log_is_aiohttps(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    caplog.set_level("INFO")
+    served = await serve(handler, server={"access_log": logging.getLogger("aiohttp.access")})
+    await (await connect(served)).ask("/logged")
+    assert '127.0.0.1' in caplog.text
+    assert '"GET /logged HTTP/1.1" 200' in caplog.text
