@@ -48,7 +48,7 @@ _TIMEOUT_HELP: Final = {
 # An application makes its own gateways: given with MODULE:APP, these would be without effect.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
-        *("memory", "threads", "connections", "forwarded", "trust_forwarded", "preserve_host"),
+        *("memory", "threads", "connections", "forwarded", "trust_forwarded", "preserve_host", "lane"),
         *(f"{name}_timeout" for name in _TIMEOUT_HELP),
     )
 )
@@ -161,6 +161,13 @@ def main() -> None:
     "--trust-forwarded", is_flag=True, help="Keep what clients say in these: for a proxy of your own only."
 )
 @click.option("--preserve-host", is_flag=True, help="Send the client's Host to the origin.")
+@click.option(
+    "--lane",
+    type=click.Choice(("native", "app")),
+    default="native",
+    show_default=True,
+    help="Who relays to the origin: the engine alone, or an aiohttp application, for comparison.",
+)
 @_uvloop_option
 @click.option(
     "--access-log/--no-access-log", default=True, show_default=True, help="Log a line for each request."
@@ -214,7 +221,8 @@ def serve(
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    make = _application(app) if app is not None else _gateway(str(origin), options)
+    lane = options.pop("lane")
+    make = _application(app) if app is not None else _gateway(str(origin), lane, options)
 
     async def run() -> None:
         application, engine = await make()
@@ -222,6 +230,7 @@ def serve(
             await serve_app(
                 application,
                 listen,
+                engine=engine,
                 drain=drain,
                 access_log=access_log,
                 decode_requests=engine is None,
@@ -248,7 +257,7 @@ def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
 _Made = tuple[web.Application, Engine | None]
 
 
-def _gateway(origin: str, options: dict[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
+def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application of a gateway; settings are checked now, memory is taken then."""
     try:
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
@@ -268,7 +277,10 @@ def _gateway(origin: str, options: dict[str, Any]) -> Callable[[], Coroutine[Any
         engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits)
         gateway = Gateway(origin, engine=engine, forwarding=forwarding)
         app = web.Application(middlewares=[settle_failures])
-        app.router.add_route("*", "/{path:.*}", gateway.relay)
+        if lane == "native":
+            app.add_routes([gateway.native("/")])
+        else:
+            app.router.add_route("*", "/{path:.*}", gateway.relay)
         return app, engine
 
     return make

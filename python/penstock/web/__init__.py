@@ -13,4 +13,14 @@ from .native import NativeRoute
 from .running import run_app
 from .site import Site
 
-__all__ = ["FAILURE", "TENANT", "Failure", "Gateway", "NativeRoute", "RelayEnd", "Site", "run_app", "settle_failures"]
+__all__ = [
+    "FAILURE",
+    "TENANT",
+    "Failure",
+    "Gateway",
+    "NativeRoute",
+    "RelayEnd",
+    "Site",
+    "run_app",
+    "settle_failures",
+]

@@ -81,9 +81,7 @@ class _Framed:
 
     __slots__ = ("_payload", "_writer")
 
-    def __init__(
-        self, writer: AbstractStreamWriter, _transport: asyncio.Transport, payload: Payload
-    ) -> None:
+    def __init__(self, writer: AbstractStreamWriter, _transport: asyncio.Transport, payload: Payload) -> None:
         self._writer = writer
         self._payload = payload
 
@@ -101,9 +99,7 @@ class _Direct:
 
     __slots__ = ("_chunked", "_head", "_payload", "_transport", "_writer")
 
-    def __init__(
-        self, writer: AbstractStreamWriter, transport: asyncio.Transport, payload: Payload
-    ) -> None:
+    def __init__(self, writer: AbstractStreamWriter, transport: asyncio.Transport, payload: Payload) -> None:
         self._writer = writer
         self._payload = payload
         self._transport = transport

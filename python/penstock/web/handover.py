@@ -100,9 +100,7 @@ HANDED_OVER: Final = web.RequestKey("handed_over", Handover)
 """Where a relay leaves its handover on the request, for an access log that is written in the meantime."""
 
 
-def can_hand_over(
-    writer: AbstractStreamWriter, transport: asyncio.BaseTransport | None
-) -> TypeGuard[Any]:
+def can_hand_over(writer: AbstractStreamWriter, transport: asyncio.BaseTransport | None) -> TypeGuard[Any]:
     """Whether the engine can send the rest of what `writer` has begun, to the client of `transport`."""
     return (
         isinstance(transport, _native.Transport)
@@ -111,9 +109,7 @@ def can_hand_over(
     )
 
 
-def hand_over(
-    stream: FrameStream, writer: Any, transport: _native.Transport, handover: Handover
-) -> None:
+def hand_over(stream: FrameStream, writer: Any, transport: _native.Transport, handover: Handover) -> None:
     """Let the engine send all of `stream` behind the head that `writer` holds back.
 
     Raises:

@@ -95,7 +95,8 @@ def run_app(
         await runner.setup()
         try:
             sites = [
-                Site(runner, **where, engine=engine, edge=settings) for where in _places(host, port, path, sock)
+                Site(runner, **where, engine=engine, edge=settings)
+                for where in _places(host, port, path, sock)
             ]
             for site in sites:
                 await site.start()

@@ -14,8 +14,10 @@ from typing import Final
 
 from aiohttp import web
 
+from penstock.engine import Engine
+
 from .access import AccessLogger
-from .disconnect import ClientLink
+from .site import Site
 
 __all__ = ["serve"]
 
@@ -25,15 +27,12 @@ _access_log: Final = logging.getLogger("penstock.access")
 # For handlers that have been cut off to end, and for the application's own cleanup.
 _GRACE_SECONDS: Final = 5.0
 
-# How long after the deadline aiohttp may give up waiting. At the same moment it would end its wait for a handler
-# that is just ending, which then fails on that with a traceback. Arbitrary, within the grace.
-_SLACK_SECONDS: Final = 1.0
-
 
 async def serve(
     app: web.Application,
     listen: tuple[str, int] | str,
     *,
+    engine: Engine | None,
     drain: float,
     access_log: bool,
     decode_requests: bool,
@@ -44,39 +43,33 @@ async def serve(
     Args:
         app: what to serve.
         listen: host and port, or the path of a Unix socket.
+        engine: what serves; None for the one that the process shares.
         drain: seconds that requests under way get to finish.
         access_log: whether to log a line for each request.
         decode_requests: whether aiohttp decodes compressed request bodies before the application sees them.
         ready: called with the URL when connections are accepted.
 
     Raises:
-        OSError: the address cannot be listened on.
+        SystemFailureError: the address cannot be listened on.
+        OSError: the host has no address.
     """
     runner = web.AppRunner(
         app,
         access_log=_access_log if access_log else None,
         access_log_class=AccessLogger,
         auto_decompress=decode_requests,
-        shutdown_timeout=drain + _SLACK_SECONDS,
+        shutdown_timeout=drain,
     )
     async with _stop_signal() as stop:
         await runner.setup()
         try:
-            site = _site(runner, listen)
+            path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
+            site = Site(runner, host, port, path=path, engine=engine, access_log="-" if access_log else None)
             await site.start()
             ready(_url(runner, listen))
             _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
         finally:
             await _end(runner, drain)
-
-
-def _site(runner: web.AppRunner, listen: tuple[str, int] | str) -> web.BaseSite:
-    # A burst of connections must not meet a full queue while the loop is busy; the kernel caps it at
-    # somaxconn.
-    backlog = 4096
-    if isinstance(listen, str):
-        return web.UnixSite(runner, listen, backlog=backlog)
-    return web.TCPSite(runner, *listen, backlog=backlog)
 
 
 def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:
@@ -109,26 +102,8 @@ async def _stop_signal() -> AsyncIterator[asyncio.Future[str]]:
 
 async def _end(runner: web.AppRunner, drain: float) -> None:
     """Stop accepting, wait for requests until the deadline, cut off the rest."""
-    deadline = asyncio.get_running_loop().call_later(drain, _cut_off_all, runner)
     try:
         async with asyncio.timeout(drain + _GRACE_SECONDS):
             await runner.cleanup()
     except TimeoutError:
         _log.warning("handlers did not end within %g s of being cut off", _GRACE_SECONDS)
-    finally:
-        deadline.cancel()
-
-
-def _cut_off_all(runner: web.AppRunner) -> None:
-    connections = [] if runner.server is None else runner.server.connections
-    _log.warning("the time to finish is over: cutting off %d connections", len(connections))
-    for connection in connections:
-        transport = connection.transport
-        if transport is None:
-            continue
-        link = transport.get_protocol()
-        if isinstance(link, ClientLink) and link.task is not None:
-            # The relay knows how to end its response so that it is not taken for whole.
-            link.task.cancel()
-        else:
-            transport.abort()
