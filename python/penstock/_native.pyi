@@ -1,12 +1,14 @@
 """The boundary between the engine and Python. Private: use the names that `penstock` exports."""
 
+import asyncio
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
 from . import config
+from .exceptions import PenstockError
 
 __all__ = [
     "BUILD_PROFILE",
@@ -18,11 +20,13 @@ __all__ = [
     "Frame",
     "FrameStream",
     "Framing",
+    "Lane",
     "LoopPort",
     "Route",
     "Site",
     "Source",
     "Timeouts",
+    "Transport",
     "Upload",
     "__version__",
     "error_table",
@@ -182,9 +186,14 @@ class Site:
     """One way in: listeners and their connections."""
 
     def __new__(
-        cls, engine: Engine, settings: config.Edge, natives: Sequence[Route], access_log: str | None
+        cls,
+        engine: Engine,
+        settings: config.Edge,
+        natives: Sequence[Route],
+        access_log: str | None,
+        lane: Lane | None,
     ) -> Self:
-        """`access_log` is the path of a file, or "-" for standard error."""
+        """`access_log` is the path of a file, or "-" for standard error. What no route matches goes to `lane`."""
 
     def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
         """Listen to an address, and return it with the port that it got."""
@@ -207,8 +216,68 @@ class Site:
     def emptied(self) -> Awaitable[None]:
         """Ready when no connection is left."""
 
+    def active(self) -> int:
+        """Requests that are being answered."""
+
     def counts(self) -> tuple[int, int, int, int]:
         """Connections, accepted, requests, refused."""
+
+@final
+class Lane:
+    """The application's side of a site: gives each request to a protocol. Of the running loop."""
+
+    def __new__(
+        cls,
+        engine: Engine,
+        factory: Callable[[], Any],
+        socket: Callable[[Transport], Any],
+        fault: Callable[[str, str, str], object],
+        waiting: int,
+        limit: float | None,
+        path: str | None,
+    ) -> Self:
+        """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
+
+        `fault` is told of a response that was cut off: the request, the code's name, and what was wrong.
+        """
+
+    def drain(self) -> None:
+        """Take no more requests; those that wait go to the application now."""
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+
+    def counts(self) -> tuple[int, int, int]:
+        """Requests that wait, protocols that are idle, streams that the engine sends for handlers that are done."""
+
+@final
+class Transport:
+    """A duck type of `asyncio.Transport`: one exchange after the other with clients of the engine."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None: ...
+    def write_eof(self) -> None: ...
+    def can_write_eof(self) -> bool: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def is_closing(self) -> bool: ...
+    def is_reading(self) -> bool: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_protocol(self) -> Any: ...
+    def set_protocol(self, protocol: Any) -> None: ...
+    def get_extra_info(self, name: str, default: Any = None) -> Any: ...
+    def get_write_buffer_size(self) -> int: ...
+    def get_write_buffer_limits(self) -> tuple[int, int]: ...
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def _send_file(self, descriptor: int, offset: int, count: int) -> asyncio.Future[int]: ...
+    def _attach_rest(
+        self, stream: FrameStream, on_end: Callable[[int, PenstockError | None], object]
+    ) -> None: ...
+    def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
+    def _set_option(self, level: int, name: int, value: int) -> None: ...
+    def _end_response(self, free: bool) -> None: ...
+    def _lose(self) -> None: ...
 
 @final
 class Source:

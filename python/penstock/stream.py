@@ -95,8 +95,9 @@ class FrameStream(_NativeStream):
             # A response of a server whose sockets the engine owns: it sends the frames itself.
             from .web.handover import can_hand_over, pipe_part  # noqa: PLC0415 (only there is there an aiohttp)
 
-            if can_hand_over(writer, writer.transport):
-                return await pipe_part(self, writer, writer.transport)
+            transport = can_hand_over(writer, getattr(writer, "transport", None))
+            if transport is not None:
+                return await pipe_part(self, writer, transport)
         written = 0
         drain = getattr(target, "drain", None)
         while True:

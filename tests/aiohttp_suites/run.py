@@ -61,7 +61,8 @@ def fetch(target: Path) -> None:
     version = importlib.metadata.version("aiohttp")
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
     subprocess.run(
-        (*pip, "download", "--no-deps", "--no-binary", "aiohttp", "-d", target, f"aiohttp=={version}"), check=True
+        (*pip, "download", "--no-deps", "--no-binary", "aiohttp", "-d", target, f"aiohttp=={version}"),
+        check=True,
     )
     subprocess.run((*pip, "install", "--no-deps", "--target", target / "packages", *NEEDED), check=True)
     with tarfile.open(target / f"aiohttp-{version}.tar.gz") as archive:
@@ -83,7 +84,13 @@ def run(target: Path) -> tuple[set[str], str]:
     )
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{target / 'packages'}:{here}"}
     result = subprocess.run(
-        command, cwd=target, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        command,
+        cwd=target,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     if result.returncode not in {0, 1}:
         sys.exit(result.stdout[-5000:])

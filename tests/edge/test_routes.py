@@ -170,7 +170,9 @@ async def test_a_claim_is_none_the_less_one_with_underscores(anywhere: Edges) ->
     """CGI and WSGI know no difference, and read such a field in place of ours."""
     async with ScriptedOrigin(Recorder()) as origin:
         client = await anywhere.connect(await anywhere.relay(origin.url))
-        await client.ask("/", "X_Forwarded_For: 192.0.2.1", "x-forwarded_PROTO: https", "X_Real_IP: x", "X_Other: y")
+        await client.ask(
+            "/", "X_Forwarded_For: 192.0.2.1", "x-forwarded_PROTO: https", "X_Real_IP: x", "X_Other: y"
+        )
         (request,) = origin.requests
         assert [name for name, _ in request.fields if "_" in name] == ["X_Other"]
         assert request.get_all("X-Forwarded-For") == ["127.0.0.1"]

@@ -81,6 +81,7 @@ async def test_a_body_that_breaks_off_is_not_taken_for_whole(
 ) -> None:
     before, after, how, name = BREAKS[case]
     go_on = asyncio.Event()
+
     async def script(peer: Peer) -> None:
         await peer.request()
         await peer.send(before)
@@ -129,9 +130,9 @@ async def test_a_failure_right_behind_the_head_is_a_problem_or_cuts_off(
             head = None
         if head is not None and head.status == 502:
             assert json.loads(await client.body(head))["name"] == "BODY_TRUNCATED"
-            assert isinstance(await served.outcomes.get(), web.Response)
-            return
-        if head is not None:
+            if serving.transport == "stock":
+                assert isinstance(await served.outcomes.get(), web.Response)
+        elif head is not None:
             with pytest.raises((EOFError, ConnectionResetError)):
                 await client.body(head)
         assert isinstance(await served.error(), penstock.BodyTruncatedError)
@@ -141,6 +142,8 @@ async def test_a_failure_right_behind_the_head_is_a_problem_or_cuts_off(
 async def test_a_cancelled_relay_is_not_taken_for_whole(
     serving: Serving, connect: Connect, version: str
 ) -> None:
+    if serving.transport == "site":
+        pytest.skip("the handler is done before its body is sent")
     tasks: list[asyncio.Task[object] | None] = []
 
     async with ScriptedOrigin(says(CHUNKED + b"4\r\nhalf\r\n", then="stall")) as origin:

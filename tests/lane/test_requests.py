@@ -57,7 +57,9 @@ async def test_a_handler_is_used_again_and_knows_each_client(serve: Serve, conne
         client = await connect(served)
         ours = client.writer.get_extra_info("sockname")
         theirs = client.writer.get_extra_info("peername")
-        assert (await client.ask()).body.decode() == f'[["{ours[0]}", {ours[1]}], ["{theirs[0]}", {theirs[1]}]]'
+        assert (
+            await client.ask()
+        ).body.decode() == f'[["{ours[0]}", {ours[1]}], ["{theirs[0]}", {theirs[1]}]]'
     assert len(protocols) == 1
     assert served.counts() == (0, 1, 0)
 

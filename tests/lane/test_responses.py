@@ -103,14 +103,14 @@ async def test_a_response_of_another_length_never_shifts_the_next(
     class Raw(web.StreamResponse):
         """Writes what aiohttp would not."""
 
-        async def prepare(self, request):  # noqa: ANN202
+        async def prepare(self, request):
             self._req = request
             self._payload_writer = request._payload_writer
             request.transport.write(b"HTTP/1.1 200 OK\r\n" + fields + b"\r\n\r\n" + body)
             self._keep_alive = True
             return self._payload_writer
 
-        async def write_eof(self, data: bytes = b"") -> None:
+        async def write_eof(self, _data: bytes = b"") -> None:
             self._eof_sent = True
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -202,5 +202,5 @@ async def test_the_access_log_is_aiohttps(
     caplog.set_level("INFO")
     served = await serve(handler, server={"access_log": logging.getLogger("aiohttp.access")})
     await (await connect(served)).ask("/logged")
-    assert '127.0.0.1' in caplog.text
+    assert "127.0.0.1" in caplog.text
     assert '"GET /logged HTTP/1.1" 200' in caplog.text

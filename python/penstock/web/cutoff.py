@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from aiohttp.abc import AbstractStreamWriter
 
-from penstock import _native
+from .handover import engines
 
 __all__ = ["cut_off", "flush"]
 
@@ -28,7 +28,7 @@ def cut_off(request: web.BaseRequest, response: web.StreamResponse) -> None:
     transport = request.transport
     if transport is None:
         return
-    if isinstance(transport, _native.Transport):
+    if engines(transport) is not None:
         # The engine knows how to end what has no end yet.
         transport.abort()
         return

@@ -286,11 +286,12 @@ class Gateway:
             # Coded events cannot be told apart, and are none of the gateway's business.
             events = _is_event_stream(content_type) and _CONTENT_ENCODING not in response.headers
             stream = upstream.frames(self._events) if events else upstream
-            if order.drain is None and can_hand_over(writer, transport):
+            direct = can_hand_over(writer, transport)
+            if direct is not None and order.drain is None:
                 handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
-                hand_over(stream, writer, transport, handover)
+                hand_over(stream, writer, direct, handover)
                 if isinstance(body, Pieces) and not body.ended:
                     # The origin answers while it is still being sent the request, which is Python's to pass on.
                     await handover.over(link.loop)

@@ -4,8 +4,7 @@ The transport gives a protocol one request after the other, of whatever clients,
 connection to its upstream. So it must know when the one before is over, which aiohttp tells nobody.
 """
 
-from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -32,9 +31,15 @@ class _SaysWhenItIsDone:
         return finished
 
 
-@cache
+_classes: Final[dict[type[web.RequestHandler], type[web.RequestHandler]]] = {}
+
+
 def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
-    return type(cls.__name__, (_SaysWhenItIsDone, cls), {"__slots__": (), "__module__": __name__})
+    known = _classes.get(cls)
+    if known is None:
+        members = {"__slots__": (), "__module__": __name__}
+        known = _classes[cls] = type(cls.__name__, (_SaysWhenItIsDone, cls), members)
+    return known
 
 
 def make_handler(server: web.Server) -> web.RequestHandler:

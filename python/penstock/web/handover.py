@@ -1,5 +1,4 @@
-"""Leaving a body to the engine: once the head is written, frames go from the engine's memory to the client without
-Python.
+"""Leaving a body to the engine: behind the head, frames go from its memory to the client without Python.
 
 It works where the client's socket is the engine's (`penstock.web.Site`). The handler is done when it has handed
 over; `RelayEnd` says, later and once, what became of it. Elsewhere Python sends the frames (`body`).
@@ -9,10 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
 
 from penstock import _native
 from penstock.exceptions import PenstockError
@@ -25,6 +23,7 @@ __all__ = [
     "OnComplete",
     "RelayEnd",
     "can_hand_over",
+    "engines",
     "hand_over",
     "pipe_part",
     "timings_of",
@@ -100,13 +99,15 @@ HANDED_OVER: Final = web.RequestKey("handed_over", Handover)
 """Where a relay leaves its handover on the request, for an access log that is written in the meantime."""
 
 
-def can_hand_over(writer: AbstractStreamWriter, transport: asyncio.BaseTransport | None) -> TypeGuard[Any]:
-    """Whether the engine can send the rest of what `writer` has begun, to the client of `transport`."""
-    return (
-        isinstance(transport, _native.Transport)
-        and hasattr(writer, "_eof")
-        and getattr(writer, "_compress", writer) is None
-    )
+def engines(transport: object) -> _native.Transport | None:
+    """`transport` if it is the engine's."""
+    return transport if isinstance(transport, _native.Transport) else None
+
+
+def can_hand_over(writer: object, transport: object) -> _native.Transport | None:
+    """The transport, if the engine can send the rest of what `writer` has begun on it."""
+    plain = hasattr(writer, "_eof") and getattr(writer, "_compress", writer) is None
+    return engines(transport) if plain else None
 
 
 def hand_over(stream: FrameStream, writer: Any, transport: _native.Transport, handover: Handover) -> None:

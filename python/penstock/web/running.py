@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 from aiohttp.log import access_logger
+from aiohttp.web_log import AccessLogger
 
 from penstock.config import Edge
 from penstock.engine import Engine
@@ -32,8 +33,8 @@ def run_app(
     keepalive_timeout: float | None = None,
     print: Callable[..., None] | None = print,  # noqa: A002 (aiohttp's name)
     backlog: int | None = None,
-    access_log_class: type[AbstractAccessLogger] = web.AccessLogger,
-    access_log_format: str = web.AccessLogger.LOG_FORMAT,
+    access_log_class: type[AbstractAccessLogger] = AccessLogger,
+    access_log_format: str = AccessLogger.LOG_FORMAT,
     access_log: logging.Logger | None = access_logger,
     handle_signals: bool = True,
     reuse_port: bool | None = None,

@@ -37,7 +37,7 @@ def take_over_sendfile(loop: asyncio.AbstractEventLoop) -> None:
         return int(await original(transport, file, offset, count, fallback=fallback))
 
     setattr(sendfile, _USERS, [None])
-    loop.sendfile = sendfile  # type: ignore[method-assign, assignment]
+    loop.sendfile = sendfile  # type: ignore[method-assign]
 
 
 async def _send(transport: _native.Transport, file: IO[bytes], offset: int, count: int | None) -> int:
@@ -53,7 +53,7 @@ async def _send(transport: _native.Transport, file: IO[bytes], offset: int, coun
         message = f"{file!r} is not a regular file"
         raise NotImplementedError(message) from error
     try:
-        sent = await transport._send_file(os.dup(number), offset, count)  # noqa: SLF001
+        sent: int = await transport._send_file(os.dup(number), offset, count)  # noqa: SLF001
     except asyncio.CancelledError:
         # The engine would send on, and what follows would come behind the whole file.
         transport.abort()
@@ -70,4 +70,4 @@ def restore_sendfile(loop: asyncio.AbstractEventLoop) -> None:
         return
     users.pop()
     if not users:
-        del loop.sendfile  # type: ignore[method-assign]
+        del loop.sendfile

@@ -28,7 +28,7 @@ from .sending import restore_sendfile, take_over_sendfile
 
 __all__ = ["Site"]
 
-# How often it is looked whether a site that is being stopped has connections left. Arbitrary.
+# How often it is looked whether a site that is being stopped has responses left. Arbitrary.
 _FINISH_SECONDS: Final = 0.01
 
 _log: Final = logging.getLogger("penstock.web")
@@ -166,7 +166,11 @@ def _finish_with(server: web.Server, listening: "_Listening") -> None:
     wait_for_handlers = server.shutdown
 
     async def shutdown(timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
-        await asyncio.gather(wait_for_handlers(timeout), listening.finish(timeout))
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        # Handlers first: aiohttp cancels those that are late, unless their clients have been cut off before.
+        await wait_for_handlers(timeout)
+        await listening.finish(deadline)
 
     server.shutdown = shutdown  # type: ignore[method-assign]
 
@@ -219,12 +223,11 @@ class _Listening:
         self.lane.drain()
         self._release()
 
-    async def finish(self, timeout: float | None) -> None:  # noqa: ASYNC109 (a deadline, not a cancellation)
-        """Wait for the connections that are left, and cut them off after `timeout`."""
+    async def finish(self, deadline: float | None) -> None:
+        """Wait for the responses that are left, and cut them off at `deadline`."""
         loop = asyncio.get_running_loop()
-        deadline = None if timeout is None else loop.time() + timeout
         cut_off = False
-        while self.site.counts()[0]:
+        while self.site.active():
             if deadline is not None and not cut_off and loop.time() >= deadline:
                 cut_off = True
                 self.site.close()

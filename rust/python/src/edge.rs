@@ -163,6 +163,11 @@ impl Site {
         Ok(Awaitable::new(Want::Empty(Arc::clone(&self.site)), slot))
     }
 
+    /// Requests that are being answered.
+    fn active(&self) -> usize {
+        self.site.active()
+    }
+
     /// Connections, accepted, requests, refused.
     fn counts(&self) -> (usize, u64, u64, u64) {
         let counts = self.site.counts();

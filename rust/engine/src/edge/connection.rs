@@ -121,6 +121,7 @@ async fn exchange(
 ) -> Next {
     // Relaxed: a count.
     site.requests.fetch_add(1, Ordering::Relaxed);
+    let _active = site.begin_exchange();
     let started = Instant::now();
     let progress = Progress::default();
     let routes = site.routes();

@@ -196,7 +196,9 @@ impl Lane<'_> {
 
     /// Whether the client sees by the framing that what it has is not the whole, however the connection ends.
     fn ends_visibly(&self) -> bool {
-        self.source_failed && matches!(self.checker.rest(), Ok(Some(Rest::Length(_) | Rest::Chunked)))
+        self.source_failed
+            && self.progress.status().is_some()
+            && matches!(self.checker.rest(), Ok(Some(Rest::Length(_) | Rest::Chunked)))
     }
 
     /// Tells the application how it ended.
@@ -226,15 +228,12 @@ impl Lane<'_> {
                 return Poll::Ready(self.break_off(context));
             }
             self.obey()?;
-            let sent = self.outgoing.poll_send(context, &self.client.connection).map_err(|error| {
+            let sent = self.outgoing.poll_send(context, &self.client.connection);
+            self.note_written();
+            let sent = sent.map_err(|error| {
                 self.source_failed = matches!(error, SendFault::Source(_));
                 fault(error)
             })?;
-            let count = self.outgoing.take_written().min(self.owed);
-            if count > 0 {
-                self.owed -= count;
-                self.near.sent(count);
-            }
             if self.checker.has_switched() && !self.tunnels {
                 return Poll::Ready(Ok(()));
             }
@@ -259,10 +258,28 @@ impl Lane<'_> {
         }
     }
 
+    /// Tells the application of what the kernel has taken, and the log of a response that has begun.
+    fn note_written(&mut self) {
+        let written = self.outgoing.take_written();
+        if written == 0 {
+            return;
+        }
+        if let Some(status) = self.checker.status() {
+            self.progress.begin(status);
+        }
+        let count = written.min(self.owed);
+        if count > 0 {
+            self.owed -= count;
+            self.near.sent(count);
+        }
+    }
+
     /// What can be sent at once of an exchange that the application has broken off, and then its end.
     fn break_off(&mut self, context: &mut Context<'_>) -> Result<()> {
         self.obey()?;
-        let sent = self.outgoing.poll_send(context, &self.client.connection).map_err(fault)?;
+        let sent = self.outgoing.poll_send(context, &self.client.connection);
+        self.note_written();
+        let sent = sent.map_err(fault)?;
         let is_whole = self.checker.is_complete() || self.checker.has_switched();
         let is_nothing = self.progress.status().is_none();
         if is_nothing || (is_whole && sent.is_ready() && matches!(self.sending, Sending::Nothing)) {
@@ -327,9 +344,6 @@ impl Lane<'_> {
         self.held.push(content);
         if self.checker.is_within_head() {
             return Ok(());
-        }
-        if let Some(status) = self.checker.status() {
-            self.progress.begin(status);
         }
         for content in self.held.drain(..) {
             self.owed += content.bytes().len();

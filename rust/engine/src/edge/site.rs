@@ -62,6 +62,8 @@ pub struct Site {
     emptied: Mutex<Vec<Waker>>,
     accepted: AtomicU64,
     pub(super) requests: AtomicU64,
+    /// Requests that are being answered.
+    active: AtomicUsize,
     pub(super) refused: AtomicU64,
 }
 
@@ -101,6 +103,7 @@ impl Site {
             emptied: Mutex::default(),
             accepted: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            active: AtomicUsize::new(0),
             refused: AtomicU64::new(0),
         }
     }
@@ -190,6 +193,18 @@ impl Site {
         }
     }
 
+    /// Requests that are being answered. A connection that only waits for its client to close is none.
+    pub fn active(&self) -> usize {
+        // Relaxed: a count.
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request, until the guard is dropped.
+    pub(super) fn begin_exchange(&self) -> Active<'_> {
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Active(self)
+    }
+
     /// Counts a connection on the thread that has the fewest, until the guard is dropped.
     pub(super) fn admit(self: &Arc<Self>) -> Load {
         self.accepted.fetch_add(1, Ordering::Relaxed);
@@ -197,6 +212,15 @@ impl Site {
         let thread = (0..self.loads.len()).min_by_key(load).unwrap_or(0);
         self.loads[thread].fetch_add(1, Ordering::Relaxed);
         Load { site: Arc::clone(self), thread }
+    }
+}
+
+/// A request that is being answered.
+pub(super) struct Active<'a>(&'a Site);
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

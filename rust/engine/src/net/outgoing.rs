@@ -54,6 +54,8 @@ pub(crate) struct Outgoing {
     payload: u64,
     /// How the body has failed, behind what came of it before.
     failure: Option<Error>,
+    /// Somebody may have seen the beginning.
+    begun: bool,
     /// Bytes that the kernel took since somebody asked.
     written: usize,
 }
@@ -66,7 +68,7 @@ impl Outgoing {
 
     /// As [`Outgoing::new`], through an outbox that is made already.
     pub(crate) fn through(outbox: Outbox) -> Self {
-        Self { outbox, body: Body::Ended, payload: 0, failure: None, written: 0 }
+        Self { outbox, body: Body::Ended, payload: 0, failure: None, begun: false, written: 0 }
     }
 
     /// Gives signs of `life` from now on.
@@ -128,7 +130,7 @@ impl Outgoing {
     }
 
     /// Sends what there is. Ready when the body has ended and all of it is with the kernel; one that has failed, when
-    /// all that came of it before is.
+    /// all that came of it before is, or at once if nobody has seen anything yet.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -139,6 +141,9 @@ impl Outgoing {
             if self.failure.is_none() {
                 self.failure = self.fill(context).err();
             }
+            if let Some(error) = self.failure.as_ref().filter(|_| self.outbox.is_empty() || !self.begun) {
+                return Poll::Ready(Err(Fault::Source(error.clone())));
+            }
             if self.outbox.is_empty() {
                 if let Some(error) = self.failure.clone() {
                     return Poll::Ready(Err(Fault::Source(error)));
@@ -147,6 +152,7 @@ impl Outgoing {
                 return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
             self.written += ready!(self.outbox.poll_write(context, connection)).map_err(Fault::Socket)?;
+            self.begun = true;
         }
     }
 

@@ -1,0 +1,212 @@
+"""Clients that leave, applications that stall, servers that stop."""
+
+import asyncio
+import contextlib
+import socket
+import time
+from functools import partial
+
+import pytest
+from aiohttp import web
+
+import penstock
+from conftest import until
+from gateway.client import RawClient, answer
+from gateway.origins import says
+from penstock.config import Edge
+from penstock.testing import Peer, ScriptedOrigin
+from penstock.web import Gateway, RelayEnd
+
+from .conftest import Connect, Serve
+
+
+@pytest.mark.parametrize("how", [RawClient.abort, RawClient.reset], ids=["closing", "resetting"])
+async def test_handlers_hear_of_it_as_on_aiohttps_own(serve: Serve, connect: Connect, how) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            assert request.transport is None
+            ended.set()
+        return web.Response()
+
+    served = await serve(wait, server={"handler_cancellation": True})
+    client = await connect(served)
+    await client.get()
+    await begun.wait()
+    how(client)
+    await ended.wait()
+    await until(lambda: not served.runner.server.connections, "the handler is gone")
+    assert served.counts() == (0, 0, 0), "it is not used again"
+
+
+async def test_without_cancellation_a_handler_goes_on(serve: Serve, connect: Connect) -> None:
+    begun, go_on, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        begun.set()
+        await go_on.wait()
+        ended.set()
+        return web.Response(text="for nobody")
+
+    served = await serve(wait)
+    client = await connect(served)
+    await client.get()
+    await begun.wait()
+    client.abort()
+    await until(lambda: not served.connections(), "the engine has seen it")
+    go_on.set()
+    await ended.wait()
+
+
+async def test_a_request_whose_client_left_is_not_handled(serve: Serve, connect: Connect) -> None:
+    handled: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        handled.append(request.path)
+        return web.Response()
+
+    served = await serve(handler)
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(b"GET /left HTTP/1.1\r\nHost: a\r\n\r\n")
+        # Nothing of Python's runs meanwhile: the engine takes the request, and then takes it back.
+        time.sleep(0.2)
+    time.sleep(0.2)
+    await (await connect(served)).ask("/stayed")
+    assert handled == ["/stayed"]
+
+
+async def test_a_stalled_application_is_waited_for_by_so_many(serve: Serve, connect: Connect) -> None:
+    async def ok(_: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    served = await serve(ok, edge=Edge(app_waiting=2))
+    clients = [await connect(served) for _ in range(4)]
+    for client in clients:
+        await client.ask()
+    for client in clients:
+        client.writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    time.sleep(0.2)
+    statuses = []
+    for client in clients:
+        head = await client.head()
+        statuses.append(head.status)
+        if head.status == 503:
+            assert head.one("Retry-After") == "1"
+            assert b"APP_BUSY" in await client.body(head)
+        else:
+            assert await client.body(head) == b"ok"
+    assert sorted(statuses) == [200, 200, 503, 503]
+
+
+async def test_a_stalled_application_is_waited_for_so_long(serve: Serve, connect: Connect) -> None:
+    handled = 0
+
+    async def ok(_: web.Request) -> web.Response:
+        nonlocal handled
+        handled += 1
+        return web.Response(text="ok")
+
+    served = await serve(ok, edge=Edge(app_wait=0.1))
+    client = await connect(served)
+    client.writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    time.sleep(0.5)
+    assert (await client.head()).status == 503
+    assert not handled
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionError:
+        return True
+    return False
+
+
+async def test_cleanup_lets_requests_finish(serve: Serve, connect: Connect) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.Request) -> web.Response:
+        begun.set()
+        await go_on.wait()
+        return web.Response(text="finished")
+
+    served = await serve(wait, server={"shutdown_timeout": 5})
+    idle, busy = await connect(served), await connect(served)
+    await busy.get()
+    await begun.wait()
+    cleanup = asyncio.create_task(served.runner.cleanup())
+    assert await idle.rest() == b"", "one that is idle is closed at once"
+    await until(lambda: refuses(served.port), "nobody listens")
+    assert not cleanup.done()
+    go_on.set()
+    assert await busy.body(await busy.head()) == b"finished"
+    assert await busy.rest() == b""
+    await cleanup
+    assert served.counts() == (0, 0, 0)
+
+
+async def test_cleanup_cuts_off_what_does_not_finish(serve: Serve, connect: Connect) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"half")
+        await asyncio.sleep(60)
+        return response
+
+    served = await serve(endless, server={"shutdown_timeout": 0.1})
+    client = await connect(served)
+    await client.get()
+    await client.head()
+    assert await client.chunk() == b"half"
+    await served.runner.cleanup()
+    with contextlib.suppress(ConnectionResetError):
+        assert await client.rest() == b"", "there is no last chunk"
+
+
+async def test_cleanup_waits_for_what_was_handed_over(
+    engine: penstock.Engine, serve: Serve, connect: Connect
+) -> None:
+    go_on = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer("Content-Length: 8", body=b"half"))
+        await go_on.wait()
+        await peer.send(b"half")
+        await peer.stall()
+
+    async with ScriptedOrigin(script) as origin:
+        served = await serve(Gateway(origin.url, engine=engine).relay, server={"shutdown_timeout": 5})
+        client = await connect(served)
+        await client.get()
+        head = await client.head()
+        assert await client.reader.readexactly(4) == b"half"
+        await until(lambda: served.counts() == (0, 1, 1), "the handler is done and the engine goes on")
+        cleanup = asyncio.create_task(served.runner.cleanup())
+        await until(lambda: not served.runner.sites, "the site is stopped")
+        go_on.set()
+        assert (head.status, await client.rest()) == (200, b"half")
+        await cleanup
+
+
+async def test_events_end_whole_when_the_server_stops(
+    engine: penstock.Engine, serve: Serve, connect: Connect
+) -> None:
+    events = (
+        answer("Content-Type: text/event-stream", "Transfer-Encoding: chunked") + b"d\r\ndata: whole\n\n\r\n"
+    )
+    async with ScriptedOrigin(says(events + b"9\r\ndata: hal\r\n", then="stall")) as origin:
+        ends: list[RelayEnd] = []
+        gateway = Gateway(origin.url, engine=engine)
+        served = await serve(partial(gateway.relay, on_complete=ends.append))
+        client = await connect(served)
+        await client.get()
+        await client.head()
+        assert await client.chunk() == b"data: whole\n\n"
+        await served.runner.cleanup()
+        assert await client.chunk() == b"", "it ends well, behind a whole event"
+        assert [(end.status, end.bytes, end.error) for end in ends] == [(200, 13, None)]

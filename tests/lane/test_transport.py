@@ -1,0 +1,131 @@
+"""The transport as a duck of asyncio's."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+from aiohttp import web
+
+from conftest import until
+
+from .conftest import Connect, Serve
+
+
+async def test_it_looks_like_asyncios(serve: Serve, connect: Connect) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        transport = request.transport
+        # asyncio.Transport is no abstract base class: a native one can only have all that it has.
+        assert {name for name in dir(asyncio.Transport) if name[0] != "_"} <= set(dir(transport))
+        assert transport.get_protocol() is request.protocol
+        assert (transport.is_closing(), transport.is_reading()) == (False, True)
+        assert transport.get_write_buffer_limits() == (16 * 1024, 64 * 1024)
+        transport.set_write_buffer_limits(high=100)
+        assert transport.get_write_buffer_limits() == (25, 100)
+        transport.set_write_buffer_limits(low=10)
+        assert transport.get_write_buffer_limits() == (10, 40)
+        with pytest.raises(ValueError, match="must be >="):
+            transport.set_write_buffer_limits(high=1, low=2)
+        transport.set_write_buffer_limits()
+        assert transport.get_write_buffer_limits() == (16 * 1024, 64 * 1024)
+        assert (transport.can_write_eof(), transport.get_extra_info("nothing", 7)) == (False, 7)
+        assert transport.get_extra_info("sslcontext") is None
+        with pytest.raises(TypeError):
+            transport.write("text")
+        with pytest.raises(TypeError):
+            transport.writelines([b"", 7])
+        transport.pause_reading()
+        assert not transport.is_reading()
+        transport.resume_reading()
+        return web.Response(text="well")
+
+    assert (await (await connect(await serve(handler))).ask()).body == b"well"
+
+
+async def test_its_socket_shows_and_does_nothing_that_could_be_written_to(
+    serve: Serve, connect: Connect
+) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        shown = request.transport.get_extra_info("socket")
+        assert (shown.family, shown.type, shown.proto) == (
+            socket.AF_INET,
+            socket.SOCK_STREAM,
+            socket.IPPROTO_TCP,
+        )
+        assert shown.getpeername() == request.transport.get_extra_info("peername")
+        assert shown.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        shown.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+        with pytest.raises(OSError, match="engine"):
+            shown.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 1)
+        assert not {"fileno", "send", "sendall", "detach", "close", "dup"} & set(dir(shown))
+        return web.Response(text="well")
+
+    assert (await (await connect(await serve(handler))).ask()).body == b"well"
+
+
+async def test_other_threads_are_refused(serve: Serve, connect: Connect) -> None:
+    raised: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        transport = request.transport
+
+        def elsewhere() -> None:
+            for call in (
+                lambda: transport.write(b"x"),
+                transport.close,
+                transport.abort,
+                transport.pause_reading,
+            ):
+                try:
+                    call()
+                except RuntimeError as error:
+                    raised.append(str(error))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        return web.Response(text="well")
+
+    assert (await (await connect(await serve(handler))).ask()).body == b"well"
+    assert len(raised) == 4
+    assert all("Non-thread-safe" in text for text in raised)
+
+
+async def test_a_full_buffer_pauses_and_an_empty_one_resumes(serve: Serve, connect: Connect) -> None:
+    sizes: list[tuple[int, bool]] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "30000000"})
+        await response.prepare(request)
+        transport = request.transport
+        transport.write(bytes(30_000_000))
+        sizes.append((transport.get_write_buffer_size(), request.protocol.writing_paused))
+        await response._payload_writer.drain()
+        sizes.append((transport.get_write_buffer_size(), request.protocol.writing_paused))
+        return response
+
+    client = await connect(await serve(handler), 4096)
+    await client.get()
+    assert len(await client.body(await client.head())) == 30_000_000
+    await until(lambda: len(sizes) == 2, "the handler goes on")
+    (full, paused), (empty, resumed) = sizes
+    assert (full > 1_000_000, paused) == (True, True)
+    assert (empty <= 16 * 1024, resumed) == (True, False)
+
+
+async def test_what_is_written_to_a_transport_that_is_free_goes_nowhere(
+    serve: Serve, connect: Connect
+) -> None:
+    kept: list[asyncio.Transport] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        kept.append(request.transport)
+        return web.Response(text="ok")
+
+    served = await serve(handler)
+    client = await connect(served)
+    await client.ask()
+    kept[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
+    assert (await client.ask()).body == b"ok"
+    assert (await (await connect(served)).ask()).body == b"ok"
+    assert len(set(kept)) == 1
