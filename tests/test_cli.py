@@ -145,7 +145,7 @@ async def test_what_has_not_finished_by_the_deadline_is_cut_off(lane: str) -> No
             await client.rest()
         assert await running.ended() == 0
         client.abort()
-    assert "the time to finish is over: cutting off 1 connections" in running.log()
+    assert "the time to finish is over: cutting off 1 responses" in running.log()
     assert "Traceback" not in running.log()
 
 

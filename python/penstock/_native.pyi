@@ -213,9 +213,6 @@ class Site:
     def close(self) -> None:
         """Cut off every connection."""
 
-    def emptied(self) -> Awaitable[None]:
-        """Ready when no connection is left."""
-
     def active(self) -> int:
         """Requests that are being answered."""
 

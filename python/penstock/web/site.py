@@ -230,6 +230,8 @@ class _Listening:
         while self.site.active():
             if deadline is not None and not cut_off and loop.time() >= deadline:
                 cut_off = True
+                active = self.site.active()
+                _log.warning("the time to finish is over: cutting off %d responses", active)
                 self.site.close()
             # Only while a server is being stopped; the engine has no other way to say it.
             await asyncio.sleep(_FINISH_SECONDS)

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use penstock_engine::Code;
-use penstock_engine::edge::Site;
 use penstock_engine::pool::Purpose;
 use penstock_engine::stream::{Delivery, Feed, Stream};
 use pyo3::exceptions::PyStopAsyncIteration;
@@ -36,8 +35,6 @@ pub(crate) enum Want {
     Frame(Arc<Stream>),
     /// A list of what is ready, at least one frame and at most so many.
     Batch(Arc<Stream>, usize),
-    /// A site without connections; produces `None`.
-    Empty(Arc<Site>),
     /// Room for so many bytes of a request body; produces `None`.
     Room(Arc<std::sync::Mutex<Option<Feed>>>, penstock_engine::pool::Pool, usize),
 }
@@ -105,7 +102,6 @@ impl Awaitable {
                 Poll::Pending => Ok(Poll::Pending),
                 Poll::Ready(head) => head.map(|_| Poll::Ready(())).into_python(py),
             },
-            Want::Empty(site) => Ok(site.poll_empty(context)),
             Want::Room(feed, pool, size) => {
                 let feed = lock(feed);
                 let Some(feed) = feed.as_ref() else {

@@ -11,11 +11,9 @@ use penstock_engine::edge::{
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
 
-use crate::awaitable::{Awaitable, Want};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lane::Lane;
-use crate::port::Slot;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
 use crate::settings::{EdgeSettings, RouteLimitSettings};
@@ -73,7 +71,7 @@ impl Route {
 /// One way in. Closed with its engine, if not before.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Site {
-    site: Arc<EdgeSite>,
+    shared: Arc<EdgeSite>,
     threads: Arc<Threads>,
     engine: Py<Engine>,
     options: ListenOptions,
@@ -106,7 +104,7 @@ impl Site {
         let app = lane.map(|lane| lane.get().queue());
         let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?, log, app);
         Ok(Self {
-            site: Arc::new(site),
+            shared: Arc::new(site),
             threads,
             engine: engine.clone().unbind(),
             options: (&settings).into(),
@@ -124,13 +122,14 @@ impl Site {
         let bound = listener
             .address()
             .map_or((address.to_owned(), port), |bound| (bound.ip().to_string(), bound.port()));
-        listener.serve(&self.site, &self.threads);
+        listener.serve(&self.shared, &self.threads);
         Ok(bound)
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn listen_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         self.engine.get().check(py)?;
-        Listener::unix(&path, self.options).into_python(py)?.serve(&self.site, &self.threads);
+        Listener::unix(&path, self.options).into_python(py)?.serve(&self.shared, &self.threads);
         Ok(())
     }
 
@@ -138,39 +137,33 @@ impl Site {
     fn listen_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
         let descriptor = crate::buffer::own_descriptor(descriptor)?;
         self.engine.get().check(py)?;
-        Listener::adopt(descriptor, self.options).into_python(py)?.serve(&self.site, &self.threads);
+        Listener::adopt(descriptor, self.options).into_python(py)?.serve(&self.shared, &self.threads);
         Ok(())
     }
 
     fn set_routes(&self, py: Python<'_>, natives: Vec<Bound<'_, Route>>) -> PyResult<()> {
-        self.site.set_routes(routes(py, natives)?);
+        self.shared.set_routes(routes(py, natives)?);
         Ok(())
     }
 
     /// Takes no new connection; those that are open end with the response that is under way.
     fn drain(&self) {
-        self.site.drain();
+        self.shared.drain();
     }
 
     /// Cuts off every connection.
     fn close(&self) {
-        self.site.close();
-    }
-
-    /// An awaitable of there being no connection. Of the running loop.
-    fn emptied(&self, py: Python<'_>) -> PyResult<Awaitable> {
-        let slot = Arc::new(Slot::new(self.engine.get().port(py)?));
-        Ok(Awaitable::new(Want::Empty(Arc::clone(&self.site)), slot))
+        self.shared.close();
     }
 
     /// Requests that are being answered.
     fn active(&self) -> usize {
-        self.site.active()
+        self.shared.active()
     }
 
     /// Connections, accepted, requests, refused.
     fn counts(&self) -> (usize, u64, u64, u64) {
-        let counts = self.site.counts();
+        let counts = self.shared.counts();
         (counts.connections, counts.accepted, counts.requests, counts.refused)
     }
 }

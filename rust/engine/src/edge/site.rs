@@ -2,7 +2,6 @@
 
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -58,8 +57,6 @@ pub struct Site {
     begun: AtomicBool,
     /// Open connections, by engine thread.
     loads: Vec<AtomicUsize>,
-    /// Who waits for there to be no connection.
-    emptied: Mutex<Vec<Waker>>,
     accepted: AtomicU64,
     pub(super) requests: AtomicU64,
     /// Requests that are being answered.
@@ -100,7 +97,6 @@ impl Site {
             clock: Plain::new(Clock::new()),
             begun: AtomicBool::new(false),
             loads,
-            emptied: Mutex::default(),
             accepted: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             active: AtomicUsize::new(0),
@@ -165,21 +161,8 @@ impl Site {
         self.phase.subscribe()
     }
 
-    /// Ready when no connection is left. Meant for a site that is being drained or closed: others come and go.
-    pub fn poll_empty(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut emptied = lock(&self.emptied);
-        if self.connections() == 0 {
-            return Poll::Ready(());
-        }
-        if !emptied.iter().any(|waker| waker.will_wake(context.waker())) {
-            emptied.push(context.waker().clone());
-        }
-        Poll::Pending
-    }
-
     fn connections(&self) -> usize {
-        // Relaxed, here and below: counts. Whoever waits for none holds the lock that the last one takes after it has
-        // counted itself out.
+        // Relaxed, here and below: counts, which order nothing.
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
 
@@ -234,16 +217,5 @@ pub(super) struct Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.site.loads[self.thread].fetch_sub(1, Ordering::Relaxed);
-        let emptied = {
-            let mut emptied = lock(&self.site.emptied);
-            if emptied.is_empty() || self.site.connections() > 0 {
-                Vec::new()
-            } else {
-                std::mem::take(&mut *emptied)
-            }
-        };
-        for waker in emptied {
-            waker.wake();
-        }
     }
 }
