@@ -12,7 +12,7 @@ use super::head::{Framing, Persistence, encode, encode_interim};
 use super::progress::Progress;
 use super::route::{Edit, Leave, Route};
 use super::site::{Phase, Site};
-use crate::error::{Code, Error, Result, Source};
+use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop};
 use crate::origin::{self, Request, RequestBody};
@@ -68,7 +68,15 @@ pub(super) async fn answer(
     })
     .await?;
     let is_events = task.begin(route, stream, outgoing)?;
-    outgoing.take_written();
+    let primed = poll_fn(|context| {
+        drive(context);
+        Poll::Ready(outgoing.prime(context))
+    });
+    if let Err(error) = primed.await {
+        // Nobody has seen the head: the client can still be told what went wrong.
+        task.progress.begin(0);
+        return Err(error);
+    }
     let mut ended = false;
     let sent = poll_fn(|context| {
         drive(context);
@@ -84,13 +92,6 @@ pub(super) async fn answer(
     })
     .await;
     task.progress.set_payload(outgoing.payload());
-    if outgoing.take_written() == 0
-        && sent.as_ref().is_err_and(|error| error.code().source() != Source::Client)
-    {
-        // Nobody has seen the head: the client can still be told what went wrong.
-        task.progress.begin(0);
-        task.progress.set_payload(0);
-    }
     if let (Leave::Drain(most), Err(error)) = (leave, &sent) {
         if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
             drain(outgoing.detach(), most, drive).await;

@@ -129,6 +129,14 @@ impl Outgoing {
         self.outbox.clear();
     }
 
+    /// Takes what there is of the body, and sends nothing yet.
+    ///
+    /// # Errors
+    /// The body has failed already, or is not what was announced.
+    pub(crate) fn prime(&mut self, context: &mut Context<'_>) -> Result<()> {
+        self.fill(context)
+    }
+
     /// Sends what there is. Ready when the body has ended and all of it is with the kernel; one that has failed, when
     /// all that came of it before is, or at once if nobody has seen anything yet.
     pub(crate) fn poll_send(
