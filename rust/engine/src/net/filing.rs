@@ -111,10 +111,7 @@ impl Filing {
             match end {
                 End::Done => {}
                 End::Exhausted => return Poll::Ready(Ok(())),
-                End::Full => {
-                    self.is_full = true;
-                    connection.with_socket(Socket::is_full);
-                }
+                End::Full => self.is_full = connection.with_socket(Socket::is_full),
                 End::Failed(error) => return Poll::Ready(Err(blame(error))),
             }
         }

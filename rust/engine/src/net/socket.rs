@@ -10,6 +10,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::sys::descriptor::is_writable;
+
 use crate::sys::descriptor;
 
 #[derive(Debug)]
@@ -33,13 +35,20 @@ impl Socket {
         }
     }
 
-    /// Says that the socket takes nothing now, which the runtime has not seen itself.
-    pub(crate) fn is_full(&self) {
+    /// Somebody else was told that the socket takes nothing: whether it still does not, and the runtime waits for it.
+    ///
+    /// The runtime's view is cleared first and the kernel asked then. It may have announced room meanwhile, once, and
+    /// what was cleared was that: to wait then would be for ever.
+    pub(crate) fn is_full(&self) -> bool {
         let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = match self {
             Self::Tcp(stream) => stream.try_io(Interest::WRITABLE, full),
             Self::Unix(stream) => stream.try_io(Interest::WRITABLE, full),
         };
+        match self {
+            Self::Tcp(stream) => !is_writable(stream),
+            Self::Unix(stream) => !is_writable(stream),
+        }
     }
 
     /// The same socket under another descriptor.

@@ -67,3 +67,10 @@ pub(crate) fn set_option(socket: &impl AsFd, level: i32, name: i32, value: i32) 
     let result = unsafe { libc::setsockopt(socket, level, name, (&raw const value).cast(), size) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
+
+/// Asks the kernel whether a write would be taken, or would fail, at once.
+pub(crate) fn is_writable(socket: &impl AsFd) -> bool {
+    let mut poll = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one live pollfd is passed with a count of one; the descriptor is open (it is borrowed).
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}
