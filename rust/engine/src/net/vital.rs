@@ -179,4 +179,20 @@ mod tests {
         clock.leave(&gone);
         assert!(!clock.cut_longest(1));
     }
+
+    #[test]
+    fn whoever_is_spared_begins_to_wait_anew() {
+        let clock = Clock::new();
+        let context = Context::from_waker(Waker::noop());
+        let slow = clock.enter();
+        slow.wait(&context, &clock);
+        clock.advance();
+        assert!(clock.cut_longest(1));
+        slow.spare(&clock);
+        assert!(!slow.wait(&context, &clock));
+        assert!(!clock.cut_longest(1), "it waits since now");
+        clock.advance();
+        assert!(clock.cut_longest(1));
+        assert!(slow.wait(&context, &clock));
+    }
 }
