@@ -18,7 +18,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
 # What needs a browser or ffmpeg shows nothing about the interpreter.
-TESTS = ["tests", "--ignore=tests/demo", "--ignore=tests/media"]
+# What the engine does alone (tests/edge) is the same on every interpreter.
+TESTS = ["tests", "--ignore=tests/demo", "--ignore=tests/media", "--ignore=tests/edge"]
 ASK = (
     "import json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:3], "
     "bool(sysconfig.get_config_var('Py_GIL_DISABLED')), platform.python_implementation()]))"
