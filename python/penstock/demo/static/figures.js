@@ -71,7 +71,7 @@ function draw(name, figure) {
   points.push(figure);
   if (points.length > KEPT) points.shift();
   const top = Math.max(...points, Number.MIN_VALUE);
-  const at = points.map((each, index) => `${KEPT - points.length + index},${30 - (28 * each) / top}`);
+  const at = points.map((each, index) => `${KEPT - points.length + index},${30 - (28 * Math.max(each, 0)) / top}`);
   const area = document.createElementNS(SVG, "path");
   area.setAttribute("d", `M${KEPT - points.length},30 L${at.join(" L")} L${KEPT - 1},30 Z`);
   const line = document.createElementNS(SVG, "polyline");

@@ -98,6 +98,17 @@ pub(super) async fn answer(
     result
 }
 
+/// As [`fault`], of a response that is the application's: that it has another length than was said is no fault of what
+/// it was taken from.
+fn fault_of_app(reason: SendFault) -> Error {
+    let error = fault(reason);
+    if error.code() == Code::UploadFailed {
+        Code::BadResponse.error(error.detail().to_owned())
+    } else {
+        error
+    }
+}
+
 /// Whether there may be something between the head and the end.
 fn has_bytes(body: Body) -> bool {
     !matches!(body, Body::Empty | Body::Length(0))
@@ -232,7 +243,7 @@ impl Lane<'_> {
             self.note_written();
             let sent = sent.map_err(|error| {
                 self.source_failed = matches!(error, SendFault::Source(_));
-                fault(error)
+                fault_of_app(error)
             })?;
             if self.checker.has_switched() && !self.tunnels {
                 return Poll::Ready(Ok(()));
@@ -279,7 +290,7 @@ impl Lane<'_> {
         self.obey()?;
         let sent = self.outgoing.poll_send(context, &self.client.connection);
         self.note_written();
-        let sent = sent.map_err(fault)?;
+        let sent = sent.map_err(fault_of_app)?;
         let is_whole = self.checker.is_complete() || self.checker.has_switched();
         let is_nothing = self.progress.status().is_none();
         if is_nothing || (is_whole && sent.is_ready() && matches!(self.sending, Sending::Nothing)) {
