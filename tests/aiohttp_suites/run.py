@@ -100,12 +100,12 @@ def run(target: Path) -> tuple[set[str], str]:
 
 
 def expected(test: str) -> str | None:
-    """The reason why `test` may fail. Its loop is one of its parameters."""
+    """The name in EXPECTED of a test that may fail. Its loop is one of its parameters."""
     name, _, parameters = test.rstrip("]").partition("[")
     others = [parameter for parameter in parameters.split("-") if parameter not in {"pyloop", "uvloop"}]
     plain = f"{name}[{'-'.join(others)}]" if others else name
     on_uvloop = f"{plain} on uvloop" if "uvloop" in parameters.split("-") else plain
-    return EXPECTED.get(plain) or EXPECTED.get(on_uvloop)
+    return next((known for known in (plain, on_uvloop) if known in EXPECTED), None)
 
 
 def main() -> None:
@@ -116,8 +116,7 @@ def main() -> None:
         fetch(target)
         failed, summary = run(target)
         surprises = sorted(test for test in failed if expected(test) is None)
-        reasons = {expected(test) for test in failed}
-        stale = [name for name, reason in EXPECTED.items() if reason not in reasons]
+        stale = sorted(EXPECTED.keys() - {expected(test) for test in failed})
         if surprises:
             log = Path(tempfile.gettempdir()) / "penstock_aiohttp_suites.log"
             log.write_text((Path(directory) / "aiohttp_suites.log").read_text())
