@@ -6,32 +6,27 @@
 //! free for the next request, of whatever client. The invariants: all of it happens on the event loop's thread; no
 //! lock is held while Python is called; a transport whose exchange did not end well is never used again.
 
+mod methods;
+
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
-use penstock_engine::app::{Attachment, Content, Ends, Far, File, Loss, Outcome, Request};
+use penstock_engine::app::{Content, Ends, Far, Loss, Outcome, Request};
 use penstock_engine::pool::CopyReason;
 use penstock_engine::stream::{Delivery, Stream};
 use penstock_engine::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
-use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError, PyTypeError, PyValueError};
-use pyo3::gc::PyVisit;
+use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
-use pyo3::{PyTraverseError, intern};
+use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::buffer::{Taken, own_descriptor, take_bytes};
 use crate::errors::exception;
 use crate::lane::Shared;
 use crate::lock;
 use crate::port::{Receive, Slot};
-use crate::stream::FrameStream;
 
 /// asyncio's own default, in bytes.
 const HIGH: usize = 64 * 1024;
-
-/// From this size on an object's memory is borrowed, and below it copied: to lend it costs about as much as to copy
-/// that many bytes. Arbitrary within a factor of two.
-const WORTH_PINNING: usize = 16 * 1024;
 
 /// A write of this size leaves at once, and does not wait for others of the same turn of the loop. Arbitrary.
 const WORTH_FLUSHING: usize = 16 * 1024;
@@ -580,261 +575,6 @@ fn join<'py>(
 
 fn closing() -> PyErr {
     PyConnectionResetError::new_err("the connection is closing")
-}
-
-/// The contents that a write of `data` makes, behind those that are there.
-fn append(
-    shared: &Shared,
-    data: &Bound<'_, PyAny>,
-    small: &mut Vec<u8>,
-    all: &mut Vec<Content>,
-) -> PyResult<()> {
-    if let Ok(bytes) = data.cast::<PyBytes>() {
-        let bytes = bytes.as_bytes();
-        if bytes.len() < WORTH_PINNING {
-            small.extend_from_slice(bytes);
-            return Ok(());
-        }
-    } else if !data.is_instance_of::<PyMemoryView>() && !data.is_instance_of::<PyByteArray>() {
-        let kind = data.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "data argument must be a bytes-like object, not {}",
-            kind.to_str()?
-        )));
-    }
-    if let Taken::Pinned(pinned) = take_bytes(data, WORTH_PINNING, &shared.returns, small)? {
-        if !small.is_empty() {
-            all.push(Content::Bytes(std::mem::take(small)));
-        }
-        all.push(Content::Foreign(Box::new(pinned)));
-    }
-    Ok(())
-}
-
-#[pymethods]
-impl Transport {
-    fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let (mut small, mut all) = (Vec::new(), Vec::new());
-        append(&self.0.shared, data, &mut small, &mut all)?;
-        if !small.is_empty() {
-            all.push(Content::Bytes(small));
-        }
-        if !all.is_empty() {
-            self.0.write(py, all);
-        }
-        Ok(())
-    }
-
-    fn writelines(&self, py: Python<'_>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let (mut small, mut all) = (Vec::new(), Vec::new());
-        for data in list_of_data.try_iter()? {
-            append(&self.0.shared, &data?, &mut small, &mut all)?;
-        }
-        if !small.is_empty() {
-            all.push(Content::Bytes(small));
-        }
-        if !all.is_empty() {
-            self.0.write(py, all);
-        }
-        Ok(())
-    }
-
-    /// HTTP/1.1 has no half-closed connections, and asyncio's TLS transports cannot either.
-    #[expect(clippy::unused_self, reason = "a method of asyncio's interface")]
-    fn write_eof(&self) -> PyResult<()> {
-        Err(PyRuntimeError::new_err("this transport cannot close its writing side alone"))
-    }
-
-    #[expect(clippy::unused_self, reason = "a method of asyncio's interface")]
-    fn can_write_eof(&self) -> bool {
-        false
-    }
-
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        self.0.close(py);
-        Ok(())
-    }
-
-    fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        self.0.abort(py);
-        Ok(())
-    }
-
-    fn is_closing(&self) -> bool {
-        lock(&self.0.state).closing
-    }
-
-    fn is_reading(&self) -> bool {
-        let state = lock(&self.0.state);
-        state.reading && !state.closing
-    }
-
-    fn pause_reading(&self) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        lock(&self.0.state).reading = false;
-        Ok(())
-    }
-
-    fn resume_reading(&self) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let mut state = lock(&self.0.state);
-        if std::mem::replace(&mut state.reading, true) || state.closing {
-            return Ok(());
-        }
-        // What waits is handed over at the loop's next turn, as asyncio does.
-        if let (Some(exchange), Some(slot)) = (&state.exchange, &state.slot) {
-            if exchange.body.is_some() {
-                slot.waker().wake_by_ref();
-            }
-        }
-        Ok(())
-    }
-
-    fn get_protocol(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        lock(&self.0.state).protocol.as_ref().map(|protocol| protocol.object.clone_ref(py))
-    }
-
-    fn set_protocol(&self, py: Python<'_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        self.0.set_protocol(py, protocol)
-    }
-
-    #[pyo3(signature = (name, default=None))]
-    fn get_extra_info<'py>(
-        slf: &Bound<'py, Self>,
-        name: &str,
-        default: Option<Bound<'py, PyAny>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = slf.py();
-        let core = &slf.get().0;
-        let ends = lock(&core.state).ends;
-        match name {
-            "peername" => core.shared.address(py, ends.remote, false).map(Some),
-            "sockname" => core.shared.address(py, ends.local, true).map(Some),
-            "socket" => core.shared.socket.bind(py).call1((slf,)).map(Some),
-            _ => Ok(default),
-        }
-    }
-
-    fn get_write_buffer_size(&self) -> usize {
-        self.0.unsent()
-    }
-
-    fn get_write_buffer_limits(&self) -> (usize, usize) {
-        let state = lock(&self.0.state);
-        (state.low, state.high)
-    }
-
-    #[pyo3(signature = (high=None, low=None))]
-    fn set_write_buffer_limits(
-        &self,
-        py: Python<'_>,
-        high: Option<usize>,
-        low: Option<usize>,
-    ) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let high = high.unwrap_or_else(|| low.map_or(HIGH, |low| 4 * low));
-        let low = low.unwrap_or(high / 4);
-        if low > high {
-            return Err(PyValueError::new_err(format!("high ({high}) must be >= low ({low}) must be >= 0")));
-        }
-        {
-            let mut state = lock(&self.0.state);
-            (state.high, state.low) = (high, low);
-        }
-        self.0.check_limits(py);
-        Ok(())
-    }
-
-    /// Has the engine send `count` bytes of a file from `offset` on. The future becomes how many were sent, fewer only
-    /// where the file has no more. Cancelling it cancels nothing.
-    fn _send_file<'py>(
-        &self,
-        py: Python<'py>,
-        descriptor: i32,
-        offset: u64,
-        count: u64,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.shared.check_thread()?;
-        let descriptor = own_descriptor(descriptor)?;
-        self.0.send(py, |far| {
-            far.send_file(File { descriptor, offset, count });
-            Ok(())
-        })
-    }
-
-    /// Has the engine send the rest of the body from `stream`, framed as the head has said. `on_end` is called once, with
-    /// how many bytes were sent and the error that ended it early, or None.
-    fn _attach_rest(
-        &self,
-        py: Python<'_>,
-        stream: &Bound<'_, FrameStream>,
-        on_end: Py<PyAny>,
-    ) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let state = lock(&self.0.state);
-        let exchange = state.exchange.as_ref().filter(|_| !state.closing).ok_or_else(closing)?;
-        let stream = stream.get().hand_over(py)?;
-        let rest = Some(self.0.shared.completion(on_end));
-        exchange.far.attach(Attachment { stream, rest });
-        Ok(())
-    }
-
-    /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.
-    fn _attach_part<'py>(
-        &self,
-        py: Python<'py>,
-        stream: &Bound<'py, FrameStream>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.shared.check_thread()?;
-        self.0.send(py, |far| {
-            far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None });
-            Ok(())
-        })
-    }
-
-    /// Sets an option of the client's socket that is a number.
-    fn _set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        if let Some(exchange) = &lock(&self.0.state).exchange {
-            exchange.far.set_option(level, name, value);
-        }
-        Ok(())
-    }
-
-    /// The protocol's response has ended; `free` if it takes another request behind it.
-    fn _end_response(&self, py: Python<'_>, free: bool) {
-        self.0.end_response(py, free);
-    }
-
-    fn _lose(&self, py: Python<'_>) {
-        self.0.lose(py, None);
-    }
-
-    fn __repr__(&self) -> String {
-        let state = lock(&self.0.state);
-        let what = match (&state.exchange, state.closing) {
-            (_, true) => "closing",
-            (Some(_), false) => "busy",
-            (None, false) => "idle",
-        };
-        format!("<penstock.Transport {what}>")
-    }
-
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // Locked only by code that runs now: then nothing of it is garbage.
-        if let Ok(state) = self.0.state.try_lock() {
-            if let Some(protocol) = &state.protocol {
-                visit.call(&protocol.object)?;
-                visit.call(&protocol.data_received)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// An address as the `socket` module has it.
