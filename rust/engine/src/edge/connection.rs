@@ -4,6 +4,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -69,7 +70,8 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
     loop {
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
         let next = match Box::pin(head(&mut inbound, phase)).await {
-            Ok(None) => return,
+            // What is here and was not read, such as an empty line, would turn the end into a reset.
+            Ok(None) => return Box::pin(close(client, &mut inbound, Duration::ZERO)).await,
             Ok(Some(incoming)) => {
                 let unfinished = Unfinished(&client.connection);
                 let next = Box::pin(exchange(site, thread, client, &mut inbound, &incoming)).await;
@@ -270,7 +272,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) ->
 
 /// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes
 /// were not read for a while (RFC 9112, section 9.6).
-async fn close(client: &Client, inbound: &mut Inbound<'_>, linger: std::time::Duration) {
+async fn close(client: &Client, inbound: &mut Inbound<'_>, linger: Duration) {
     client.connection.end_writing();
     // Over when the client has closed its side, or has had its time.
     let _ = timeout(linger, inbound.discard()).await;
