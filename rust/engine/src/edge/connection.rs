@@ -238,6 +238,8 @@ fn request_body(site: &Site, body: Body, is_tunnel: bool) -> (Option<Feed>, Requ
     };
     let supplies = &site.supplies;
     let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
+    // The client is listened to before each look at the fetch.
+    stream.fed_by_own_task();
     let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
     (Some(feed), body)
 }

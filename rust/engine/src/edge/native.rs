@@ -49,6 +49,8 @@ pub(super) async fn answer(
     let _guard = route.enter()?;
     let supplies = &task.site.supplies;
     let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
+    // `drive` goes before each look at the stream.
+    stream.fed_by_own_task();
     let origins = Arc::clone(&supplies.origins[task.thread]);
     let mut fetch = pin!(origin::fetch(origins, Box::new(task.request(route, body)?), feed));
     let mut fetched = false;

@@ -36,6 +36,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
             consumer: None,
             watcher: None,
             counted: true,
+            same_task: false,
         }),
     });
     (Feed::new(Arc::clone(&channel)), Stream { channel, holder: 0 })
@@ -78,6 +79,8 @@ pub(super) struct Queue {
     pub(super) watcher: Option<Waker>,
     /// The stream is one of the live ones.
     counted: bool,
+    /// The task that feeds is the one that consumes, and looks at what has come after it has fed.
+    same_task: bool,
 }
 
 impl Channel {
@@ -216,6 +219,11 @@ impl Channel {
 }
 
 impl Queue {
+    /// The waiting consumer, unless it looks by itself.
+    pub(super) fn consumer_to_wake(&mut self) -> Option<Waker> {
+        if self.same_task { None } else { self.consumer.take() }
+    }
+
     /// Whoever holds only what was taken last can always await the next, however large it is and small the window.
     fn keeps_up(&self) -> bool {
         self.frames.is_empty() && self.window.holds_little()
@@ -415,6 +423,13 @@ impl Stream {
         queue.backlog = true;
         *cutter = fresh;
         Ok(())
+    }
+
+    /// Promises that the task that feeds this stream also consumes it, and polls the consumer whenever it has polled the
+    /// producer, and after it. The consumer is then not woken by what comes: it would be polled a second time, for
+    /// nothing, for each chunk.
+    pub fn fed_by_own_task(&self) {
+        lock(&self.channel.queue).same_task = true;
     }
 
     /// What followed the body, once it has ended well.

@@ -49,7 +49,7 @@ impl Feed {
             queue.window.note_stopped();
             queue.producer = Some(context.waker().clone());
             // A consumer that waits with nothing queued holds the window itself: it must look again and be told.
-            if queue.frames.is_empty() { queue.consumer.take() } else { None }
+            if queue.frames.is_empty() { queue.consumer_to_wake() } else { None }
         };
         wake(consumer);
         Poll::Pending
@@ -96,7 +96,7 @@ impl Feed {
                 return;
             }
             queue.interim.push(head);
-            queue.consumer.take()
+            queue.consumer_to_wake()
         };
         wake(consumer);
     }
@@ -107,7 +107,7 @@ impl Feed {
     /// If there was one already.
     pub fn set_head(&self, head: ResponseHead) {
         self.channel.head.set(head).expect("a response has one head");
-        let consumer = lock(&self.channel.queue).consumer.take();
+        let consumer = lock(&self.channel.queue).consumer_to_wake();
         wake(consumer);
     }
 
@@ -161,7 +161,7 @@ impl Feed {
         let consumer = {
             let mut queue = lock(&self.channel.queue);
             let something = !queue.frames.is_empty() || queue.end.is_some() || queue.backlog;
-            if something { queue.consumer.take() } else { None }
+            if something { queue.consumer_to_wake() } else { None }
         };
         wake(consumer);
     }
@@ -195,7 +195,7 @@ impl Feed {
             let consumer = {
                 let mut queue = lock(&self.channel.queue);
                 queue.backlog = queue.end.is_none();
-                queue.consumer.take()
+                queue.consumer_to_wake()
             };
             wake(consumer);
         }
@@ -213,7 +213,7 @@ impl Feed {
                 return;
             }
             queue.end = Some(Err(error));
-            queue.consumer.take()
+            queue.consumer_to_wake()
         };
         wake(consumer);
     }

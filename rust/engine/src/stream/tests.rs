@@ -261,6 +261,24 @@ fn what_another_framing_has_cut_is_not_cut_anew() {
 }
 
 #[test]
+fn a_consumer_in_the_task_of_its_producer_is_not_woken_and_still_tells_it_of_room() {
+    let Pair { pool, feed, stream, .. } = pair();
+    stream.fed_by_own_task();
+    let (consumer, waker) = Count::pair();
+    assert!(next(&stream, &waker).is_pending());
+    feed.push_raw(slice(&pool, &[0; 1500])).unwrap();
+    let (producer, room) = Count::pair();
+    assert!(feed.poll_room(&mut Context::from_waker(&room)).is_pending());
+    let Poll::Ready(Some(Ok(delivery))) = next(&stream, &waker) else { panic!("it looks by itself") };
+    assert_eq!((consumer.get(), producer.get()), (0, 0));
+    drop(delivery);
+    assert_eq!((consumer.get(), producer.get()), (0, 1));
+    feed.finish(Ending::default());
+    assert!(matches!(next(&stream, &waker), Poll::Ready(None)));
+    assert_eq!(consumer.get(), 0);
+}
+
+#[test]
 fn many_streams_share_half_the_budget() {
     let (pool, meter) = (pool(), Arc::new(Meter::default()));
     let flow = FlowConfig { floor: 256 * 1024, ceiling: 1024 * 1024 };
