@@ -54,6 +54,7 @@ pub(super) struct Channel {
     pub(super) queue: Mutex<Queue>,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on one another")]
 pub(super) struct Queue {
     /// How the cutter cuts.
     framing: Framing,
