@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
-use super::inbound::{Inbound, too_large};
+use super::inbound::{Inbound, check_size};
 use super::lane;
 use super::log::Entry;
 use super::native::{self, Task, fault};
@@ -20,10 +20,9 @@ use super::progress::Progress;
 use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
-use crate::framing::Framing as Cut;
-use crate::net::{Connection, Life, Outbox, Outgoing, Piece, Watch};
+use crate::net::{Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
-use crate::stream::{Feed, channel};
+use crate::stream::Feed;
 use crate::sync::Arc;
 use crate::wire::{Body, Incoming, members};
 
@@ -59,7 +58,7 @@ pub(super) async fn serve(load: Load, client: Client) {
 }
 
 /// Ready when everything is to end.
-pub(super) async fn closed(phase: &mut watch::Receiver<Phase>) {
+async fn closed(phase: &mut watch::Receiver<Phase>) {
     // An error means that the site is gone.
     let _ = phase.wait_for(|phase| *phase == Phase::Closed).await;
 }
@@ -191,10 +190,11 @@ async fn attempt(
         return lane::answer(site, client, inbound, incoming, progress, queue, &life).await;
     };
     let most = route.native.limits.body.or(site.config.max_body);
-    if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
-        return Err(too_large(most));
+    if let Body::Length(length) = body {
+        check_size(length, most)?;
     }
-    let mut outgoing = Outgoing::through(Outbox::new(site.config.write_timeout).live_by(&life));
+    let mut outgoing = Outgoing::new(site.config.write_timeout);
+    outgoing.begin_life(&life);
     let is_tunnel = body == Body::Empty && offers_websocket(incoming);
     let (feed, upload) = request_body(site, body, is_tunnel);
     let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };
@@ -236,8 +236,7 @@ fn request_body(site: &Site, body: Body, is_tunnel: bool) -> (Option<Feed>, Requ
         Body::Length(length) => Some(length),
         Body::Chunked | Body::UntilClose => None,
     };
-    let supplies = &site.supplies;
-    let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
+    let (feed, stream) = site.supplies.stream();
     // The client is listened to before each look at the fetch.
     stream.fed_by_own_task();
     let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };

@@ -143,9 +143,7 @@ impl<'a> Inbound<'a> {
                 let rest = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
                 for piece in pieces.drain(..) {
                     received += piece.len() as u64;
-                    if most.is_some_and(|most| received > most) {
-                        return Err(too_large(most));
-                    }
+                    check_size(received, most)?;
                     feed.push(piece).await?;
                 }
                 self.held = rest?;
@@ -200,7 +198,15 @@ fn gone(when: &str) -> Error {
     Code::ClientGone.error(format!("the client left {when}"))
 }
 
-/// A body of more bytes than `most`.
-pub(super) fn too_large(most: Option<u64>) -> Error {
-    Code::RequestTooLarge.error(format!("the request body exceeds {} bytes", most.unwrap_or_default()))
+/// Whether a body may have so many `bytes`.
+///
+/// # Errors
+/// `REQUEST_TOO_LARGE`.
+pub(super) fn check_size(bytes: u64, most: Option<u64>) -> Result<()> {
+    match most {
+        Some(most) if bytes > most => {
+            Err(Code::RequestTooLarge.error(format!("the request body exceeds {most} bytes")))
+        }
+        _ => Ok(()),
+    }
 }

@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
 
 use super::client::Client;
-use super::inbound::{Inbound, too_large};
+use super::inbound::{Inbound, check_size};
 use super::native::fault;
 use super::progress::Progress;
 use super::site::Site;
@@ -19,10 +19,8 @@ use crate::app::{
     Queue, Request, Rest, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
-use crate::framing::Framing as Cut;
 use crate::net::{Body as Attached, Fault as SendFault, Filing, Life, Outgoing, Part, Piece, Socket, Watch};
 use crate::runtime::from_afar;
-use crate::stream::{Feed, Stream, channel};
 use crate::sys::descriptor::set_option;
 use crate::wire::{Body, Incoming};
 
@@ -41,10 +39,10 @@ pub(super) async fn answer(
 ) -> Result<()> {
     let body = incoming.body()?;
     let most = site.config.max_body;
-    if matches!((body, most), (Body::Length(length), Some(most)) if length > most) {
-        return Err(too_large(most));
+    if let Body::Length(length) = body {
+        check_size(length, most)?;
     }
-    let (feed, stream) = if has_bytes(body) { Some(pipe(site)).unzip() } else { (None, None) };
+    let (feed, stream) = if has_bytes(body) { Some(site.supplies.stream()).unzip() } else { (None, None) };
     let (near, far) = link();
     let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
     let chunked = body == Body::Chunked;
@@ -81,7 +79,7 @@ pub(super) async fn answer(
     };
     let result = match result {
         Ok(()) if lane.checker.has_switched() => {
-            let (feed, stream) = pipe(site);
+            let (feed, stream) = site.supplies.stream();
             lane.near.tunnel(stream);
             lane.tunnels = true;
             let listen = pin!(inbound.listen(Body::UntilClose, None, Some(feed)));
@@ -112,12 +110,6 @@ fn fault_of_app(reason: SendFault) -> Error {
 /// Whether there may be something between the head and the end.
 fn has_bytes(body: Body) -> bool {
     !matches!(body, Body::Empty | Body::Length(0))
-}
-
-/// The two ends of what the client sends.
-fn pipe(site: &Site) -> (Feed, Stream) {
-    let supplies = &site.supplies;
-    channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter)
 }
 
 /// What the engine sends in the application's place.

@@ -11,13 +11,13 @@ use super::client::Client;
 use super::head::{Framing, Persistence, encode, encode_interim};
 use super::progress::Progress;
 use super::route::{Edit, Leave, Route};
-use super::site::{Phase, Site};
+use super::site::Site;
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop};
 use crate::origin::{self, Request, RequestBody};
 use crate::relay;
-use crate::stream::{ResponseHead, Stream, channel};
+use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Incoming, body_of};
 
@@ -48,7 +48,7 @@ pub(super) async fn answer(
 ) -> Result<()> {
     let _guard = route.enter()?;
     let supplies = &task.site.supplies;
-    let (feed, stream) = channel(&supplies.pool, supplies.flow, &Cut::Raw, &supplies.meter);
+    let (feed, stream) = supplies.stream();
     // `drive` goes before each look at the stream.
     stream.fed_by_own_task();
     let origins = Arc::clone(&supplies.origins[task.thread]);
@@ -174,7 +174,7 @@ impl Task<'_> {
             self.progress.close(true);
         }
         // What is being stopped says so, however long the origin took to answer.
-        if *self.site.phase().borrow() != Phase::Open {
+        if self.site.is_draining() {
             self.progress.close(true);
         }
         let persistence = match (self.progress.closes(), incoming.minor_version) {

@@ -9,10 +9,11 @@ use tokio::time::sleep;
 
 use super::{EdgeConfig, Log, Routes};
 use crate::app::Queue;
+use crate::framing::Framing;
 use crate::net::Clock;
 use crate::origin::Origins;
 use crate::pool::{Pool, PoolState};
-use crate::stream::{FlowConfig, Meter, ReadSizes};
+use crate::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
 
 /// What an engine lends to a site.
@@ -28,6 +29,13 @@ pub struct Supplies {
     pub meter: Plain<Meter>,
     /// The connections to origins, by engine thread.
     pub origins: Vec<Arc<Origins>>,
+}
+
+impl Supplies {
+    /// The two ends of a body, which is not cut.
+    pub(super) fn stream(&self) -> (Feed, Stream) {
+        channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
+    }
 }
 
 /// Whether requests are taken.
@@ -112,7 +120,7 @@ impl Site {
 
     /// Looks after the memory until the site is closed: while the pool is full, one stalled client a turn is cut.
     pub(super) async fn keep_room(&self) {
-        while *self.phase.borrow() != Phase::Closed {
+        while !self.is_closed() {
             sleep(TURN).await;
             self.clock.advance();
             if self.supplies.pool.state() == PoolState::Full {

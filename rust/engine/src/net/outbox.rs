@@ -88,13 +88,7 @@ impl Outbox {
         }
     }
 
-    /// Gives signs of `life`, by which it may then be cut.
-    pub(crate) fn live_by(mut self, life: &Life) -> Self {
-        self.begin_life(life);
-        self
-    }
-
-    /// As [`Outbox::live_by`], from now on.
+    /// Gives signs of `life` from now on, by which it may then be cut.
     pub(crate) fn begin_life(&mut self, life: &Life) {
         self.life = Some(life.share());
     }

@@ -63,11 +63,7 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Nothing to send yet. `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
-        Self::through(Outbox::new(limit))
-    }
-
-    /// As [`Outgoing::new`], through an outbox that is made already.
-    pub(crate) fn through(outbox: Outbox) -> Self {
+        let outbox = Outbox::new(limit);
         Self { outbox, body: Body::Ended, payload: 0, failure: None, begun: false, written: 0 }
     }
 
@@ -153,9 +149,6 @@ impl Outgoing {
                 return Poll::Ready(Err(Fault::Source(error.clone())));
             }
             if self.outbox.is_empty() {
-                if let Some(error) = self.failure.clone() {
-                    return Poll::Ready(Err(Fault::Source(error)));
-                }
                 ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
                 return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
