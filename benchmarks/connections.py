@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import resource
 import sys
@@ -134,14 +133,7 @@ def main() -> int:
     for row in rows:
         print(f"{row.case:12}{row.clients:8}{row.bytes_per_client:12.0f}{row.wakeups:10}")
     if not arguments.case:
-        found = {
-            "date": results.now(),
-            "machine": results.machine(),
-            "revision": results.revision(),
-            "rows": [asdict(row) for row in rows],
-        }
-        OUTPUT.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"saved: {OUTPUT}")
+        results.publish(OUTPUT, rows)
     return 0
 
 

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -188,16 +188,7 @@ def main() -> int:
                     print(table(rows[-1:]).splitlines()[1], file=sys.stderr, flush=True)
     print(table(rows))
     if not (arguments.gateway or arguments.way):
-        found = {
-            "date": results.now(),
-            "machine": results.machine(),
-            "revision": results.revision(),
-            "stall_seconds": arguments.seconds,
-            "stalls": arguments.times,
-            "rows": [asdict(row) for row in rows],
-        }
-        OUTPUT.write_text(json.dumps(found, indent=1) + "\n")
-        print(f"saved: {OUTPUT}")
+        results.publish(OUTPUT, rows, stall_seconds=arguments.seconds, stalls=arguments.times)
     return 0
 
 

@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,6 +169,14 @@ def save(result: Result, directory: Path) -> Path:
     path = directory / f"{name}Z-{result.scope}.json"
     path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     return path
+
+
+def publish(path: Path, rows: Sequence[Any], **settings: Any) -> None:
+    """Keep what was measured apart from the comparison: `rows` are dataclasses."""
+    document = {"date": now(), "machine": machine(), "revision": revision(), **settings}
+    document["rows"] = [asdict(row) for row in rows]
+    path.write_text(json.dumps(document, indent=1) + "\n")
+    print(f"saved: {path}")
 
 
 def load(path: Path) -> Result:

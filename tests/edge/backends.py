@@ -1,8 +1,5 @@
 """Other people's servers as origins that tell how they have read a request."""
 
-import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +9,7 @@ from aiohttp import web
 
 from gateway.client import answer
 from media.programs import require
+from media.servers import configured_nginx
 from penstock.testing import Peer, ScriptedOrigin
 
 _NGINX = """\
@@ -75,24 +73,8 @@ async def running_nginx_before(readings: list[Reading], run: Path) -> AsyncItera
         readings.append(Reading(head.method, head.target, await peer.read_body()))
         await peer.send(answer("Content-Length: 0", "Connection: close"))
 
-    log = run / "nginx.log"
-    async with ScriptedOrigin(record) as behind:
-        with socket.create_server(("127.0.0.1", 0), backlog=512) as listening, log.open("wb") as complaints:
-            address = "{}:{}".format(*listening.getsockname())
-            user = "user root;" if os.geteuid() == 0 else ""
-            configuration = run / "nginx.conf"
-            configuration.write_text(_NGINX.format(user=user, run=run, address=address, behind=behind.url))
-            # As tests/media/servers.py does: nginx takes over the socket that it finds in NGINX.
-            process = await asyncio.create_subprocess_exec(
-                *(program, "-p", str(run), "-e", "stderr", "-c", str(configuration)),
-                env={**os.environ, "NGINX": f"{listening.fileno()};"},
-                pass_fds=(listening.fileno(),),
-                stderr=complaints,
-            )
-        try:
-            yield f"http://{address}"
-            assert process.returncode is None, f"nginx ended by itself: {log.read_text()}"
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.wait()
+    async with (
+        ScriptedOrigin(record) as behind,
+        configured_nginx(program, _NGINX, run, behind=behind.url) as url,
+    ):
+        yield url

@@ -101,17 +101,33 @@ async def running_nginx(program: str, root: Path, run: Path) -> AsyncIterator[st
         root: the directory to serve.
         run: an empty directory for its configuration and temporary files.
     """
+    async with configured_nginx(program, _NGINX, run, root=root) as url:
+        yield url
+
+
+@asynccontextmanager
+async def configured_nginx(
+    program: str, configuration: str, run: Path, **values: object
+) -> AsyncIterator[str]:
+    """Nginx as the current user; yields its URL.
+
+    Args:
+        program: the path of nginx.
+        configuration: what it is told, with places for `user`, `run`, `address` and `values`.
+        run: an empty directory for its configuration and temporary files.
+        values: what stands in the other places of the configuration.
+    """
     log = run / "nginx.log"
     with socket.create_server(("127.0.0.1", 0), backlog=512) as listening, log.open("wb") as complaints:
         address = "{}:{}".format(*listening.getsockname())
         # Started as root it would hand its worker to a user who cannot read a temporary directory.
         user = "user root;" if os.geteuid() == 0 else ""
-        configuration = run / "nginx.conf"
-        configuration.write_text(_NGINX.format(user=user, run=run, root=root, address=address))
+        path = run / "nginx.conf"
+        path.write_text(configuration.format(user=user, run=run, address=address, **values))
         # nginx takes over the socket that it finds in NGINX, as it does in an upgrade of its program: no port
         # is guessed, and connections that come before it is ready wait in the backlog.
         process = await asyncio.create_subprocess_exec(
-            *(program, "-p", str(run), "-e", "stderr", "-c", str(configuration)),
+            *(program, "-p", str(run), "-e", "stderr", "-c", str(path)),
             env={**os.environ, "NGINX": f"{listening.fileno()};"},
             pass_fds=(listening.fileno(),),
             stderr=complaints,
