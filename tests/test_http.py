@@ -174,8 +174,10 @@ async def test_a_body_passes_a_pool_whose_only_region_is_cut_small(origins) -> N
             received += first
             async for frame in response:
                 received += frame
+                # Two whole slabs and what their frames cost are more than the window of a pool this small.
+                del frame
         assert received == content
-        del first, frame
+        del first
 
 
 async def test_cancelling_the_wait_for_the_head_cancels_the_request(engine, origins) -> None:
