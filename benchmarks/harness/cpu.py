@@ -9,6 +9,7 @@ that of threads that have ended, is the check: a thread that came and went would
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,24 +32,30 @@ class TreeTime:
     stat: float
 
 
+def descendants(pid: int) -> list[int]:
+    """Return `pid` and the processes below it."""
+    found = [pid]
+    for process in found:
+        for task in Path(f"/proc/{process}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found.extend(map(int, (task / "children").read_text().split()))
+    return found
+
+
 def read_tree(pid: int) -> TreeTime:
     """Return the CPU time so far of `pid`, its threads and its descendants. Raises FileNotFoundError if it is
     gone.
     """
     nanoseconds = 0
     ticks = 0
-    pending = [Path(f"/proc/{pid}")]
-    while pending:
-        process = pending.pop()
-        _, _, fields = (process / "stat").read_text().rpartition(") ")
+    for process in descendants(pid):
+        folder = Path(f"/proc/{process}")
+        _, _, fields = (folder / "stat").read_text().rpartition(") ")
         ticks += sum(map(int, fields.split()[STAT_TIMES]))
-        for task in (process / "task").iterdir():
-            try:
+        for task in (folder / "task").iterdir():
+            # One that ended since iterdir(): elapsed() notices if that mattered.
+            with suppress(FileNotFoundError, ProcessLookupError):
                 nanoseconds += int((task / "schedstat").read_text().split()[0])
-                children = (task / "children").read_text().split()
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended since iterdir(); elapsed() notices if that mattered
-            pending.extend(Path(f"/proc/{child}") for child in children)
     return TreeTime(nanoseconds / 1e9, ticks / TICKS_PER_SECOND)
 
 
