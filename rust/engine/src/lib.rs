@@ -18,6 +18,7 @@ pub mod relay;
 pub mod runtime;
 #[cfg(not(loom))]
 pub mod source;
+pub mod store;
 pub mod stream;
 mod sync;
 mod sys;

@@ -1,0 +1,226 @@
+//! The one copy of a body: it grows behind a [`Filler`] while any number of [`Follower`]s read it, each at its own
+//! pace, from its own place to its own end.
+//!
+//! The invariants: what was appended is never changed or taken away while the body lives; a body ends once, well or in
+//! an error, and a filler that is dropped without saying so ends it in an error; a follower that waits is woken by the
+//! next piece and by the end, and the filler by the last follower's leaving.
+
+use std::fmt;
+use std::mem::take;
+use std::ops::Range;
+use std::task::{Context, Poll, Waker};
+
+use super::seats::Seats;
+use crate::error::{Code, Error, Result};
+use crate::pool::Slice;
+use crate::stream::Ending;
+use crate::sync::{Arc, Mutex, lock};
+
+/// A body in memory, whole or on its way. Held by the index, by whoever fills it and by whoever reads it.
+#[derive(Debug)]
+pub struct Body {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Each with the place in the body of its first byte.
+    pieces: Vec<(u64, Slice)>,
+    length: u64,
+    end: Option<Result<Ending>>,
+    followers: Seats,
+    filler: Option<Waker>,
+}
+
+/// Appends to a body. Dropping it without [`Filler::finish`] or [`Filler::fail`] ends the body in an error.
+#[derive(Debug)]
+pub struct Filler {
+    body: Arc<Body>,
+}
+
+/// Reads a part of a body, in order.
+#[derive(Debug)]
+pub struct Follower {
+    body: Arc<Body>,
+    number: usize,
+    /// The piece that is next, or would be.
+    piece: usize,
+    place: u64,
+    end: u64,
+}
+
+impl Body {
+    /// An empty one, and the right to fill it.
+    pub fn new() -> (Arc<Self>, Filler) {
+        let body = Arc::new(Self { state: Mutex::new(State::default()) });
+        (Arc::clone(&body), Filler { body })
+    }
+
+    /// Bytes that have come.
+    pub fn length(&self) -> u64 {
+        lock(&self.state).length
+    }
+
+    /// What followed the body, once it has ended well.
+    pub fn ending(&self) -> Option<Ending> {
+        match &lock(&self.state).end {
+            Some(Ok(ending)) => Some(ending.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether more is to come.
+    pub fn is_growing(&self) -> bool {
+        lock(&self.state).end.is_none()
+    }
+
+    /// Those who read it now.
+    pub fn followers(&self) -> usize {
+        lock(&self.state).followers.taken()
+    }
+
+    /// Reads `range`, from its first byte on; its end may lie behind that of the body, whose end is then its own.
+    pub fn follow(body: &Arc<Self>, range: Range<u64>) -> Follower {
+        let mut state = lock(&body.state);
+        let number = state.followers.take();
+        let piece = state.piece_at(range.start);
+        drop(state);
+        Follower { body: Arc::clone(body), number, piece, place: range.start, end: range.end }
+    }
+
+    fn end(&self, end: Result<Ending>) {
+        let waiting = {
+            let mut state = lock(&self.state);
+            if state.end.is_some() {
+                return;
+            }
+            state.end = Some(end);
+            state.filler = None;
+            state.followers.waiting()
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl State {
+    /// The piece with the byte at `place`; one behind the last if that has not come.
+    fn piece_at(&self, place: u64) -> usize {
+        self.pieces
+            .partition_point(|(first, _)| *first <= place)
+            .saturating_sub(usize::from(place < self.length))
+    }
+}
+
+impl Filler {
+    /// Appends. Empty pieces are passed over.
+    pub fn push(&self, slice: Slice) {
+        if slice.is_empty() {
+            return;
+        }
+        let waiting = {
+            let mut state = lock(&self.body.state);
+            let place = state.length;
+            state.length += slice.len() as u64;
+            state.pieces.push((place, slice));
+            state.followers.waiting()
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// The body is whole.
+    pub fn finish(self, ending: Ending) {
+        self.body.end(Ok(ending));
+    }
+
+    /// The body will never be whole.
+    pub fn fail(self, error: Error) {
+        self.body.end(Err(error));
+    }
+
+    /// Ready when nobody reads the body.
+    pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.body.state);
+        if state.followers.taken() == 0 {
+            return Poll::Ready(());
+        }
+        state.filler = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// What is being filled.
+    pub fn body(&self) -> &Arc<Body> {
+        &self.body
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.body.end(Err(
+            Code::EngineClosed.error("whoever fetched this body for all its readers was torn down")
+        ));
+    }
+}
+
+impl Follower {
+    /// The next bytes: those that have come of one piece. `None` at the end of the range, or at that of a body that has
+    /// ended well before it.
+    ///
+    /// # Errors
+    /// How the body has ended, behind the last byte that came of it.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+        if self.place >= self.end {
+            return Poll::Ready(None);
+        }
+        let mut state = lock(&self.body.state);
+        // The range may begin behind what had come when it was asked for.
+        while state
+            .pieces
+            .get(self.piece)
+            .is_some_and(|(first, slice)| first + slice.len() as u64 <= self.place)
+        {
+            self.piece += 1;
+        }
+        if let Some((first, slice)) = state.pieces.get(self.piece) {
+            // Both lie within one slice, which fits into memory.
+            let start = usize::try_from(self.place - first).expect("within a slice");
+            let length = slice.len().min(usize::try_from(self.end - first).unwrap_or(usize::MAX));
+            let part = slice.slice(start..length);
+            self.place += part.len() as u64;
+            self.piece += 1;
+            return Poll::Ready(Some(Ok(part)));
+        }
+        if let Some(end) = &state.end {
+            return Poll::Ready(end.as_ref().err().cloned().map(Err));
+        }
+        state.followers.wait(self.number, context);
+        Poll::Pending
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let filler = {
+            let mut state = lock(&self.body.state);
+            state.followers.leave(self.number);
+            if state.followers.taken() == 0 { take(&mut state.filler) } else { None }
+        };
+        if let Some(filler) = filler {
+            filler.wake();
+        }
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("length", &self.length)
+            .field("followers", &self.followers.taken())
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_models;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,162 @@
+//! What many requests wait for and one of them fetches: until the origin's head tells what becomes of it.
+//!
+//! The leader is whoever asked first. It says once how it went, and all who joined are told at once; a leader that
+//! leaves without saying so releases them, to look again.
+
+use std::fmt;
+use std::task::{Context, Poll, Waker};
+
+use super::seats::Seats;
+use crate::sync::{Arc, Mutex, lock};
+
+/// What became of a fill, where `T` is what it made for all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// There is something to be read.
+    Made(T),
+    /// There is nothing for the others: each looks again.
+    Released,
+}
+
+/// What is waited for. The index holds it while it lasts.
+pub struct Fill<T> {
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    outcome: Option<Outcome<T>>,
+    joined: Seats,
+}
+
+/// The duty to say what became of it.
+#[derive(Debug)]
+pub struct Leader<T: Clone> {
+    fill: Arc<Fill<T>>,
+}
+
+/// Waits for what the leader says.
+#[derive(Debug)]
+pub struct Joiner<T: Clone> {
+    fill: Arc<Fill<T>>,
+    number: usize,
+}
+
+impl<T: Clone> Fill<T> {
+    /// A fill that has just begun.
+    pub fn new() -> (Arc<Self>, Leader<T>) {
+        let fill = Arc::new(Self { state: Mutex::new(State { outcome: None, joined: Seats::default() }) });
+        (Arc::clone(&fill), Leader { fill })
+    }
+
+    /// Waits along.
+    pub fn join(fill: &Arc<Self>) -> Joiner<T> {
+        Joiner { fill: Arc::clone(fill), number: lock(&fill.state).joined.take() }
+    }
+
+    fn settle(&self, outcome: Outcome<T>) {
+        let waiting = {
+            let mut state = lock(&self.state);
+            state.outcome.get_or_insert(outcome);
+            state.joined.waiting()
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl<T: Clone> Leader<T> {
+    /// Tells all who joined, and who will.
+    pub fn settle(self, outcome: Outcome<T>) {
+        self.fill.settle(outcome);
+    }
+
+    /// What this leads.
+    pub fn fill(&self) -> &Arc<Fill<T>> {
+        &self.fill
+    }
+}
+
+impl<T: Clone> Drop for Leader<T> {
+    fn drop(&mut self) {
+        self.fill.settle(Outcome::Released);
+    }
+}
+
+impl<T: Clone> Joiner<T> {
+    /// What became of the fill.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Outcome<T>> {
+        let mut state = lock(&self.fill.state);
+        if let Some(outcome) = &state.outcome {
+            return Poll::Ready(outcome.clone());
+        }
+        state.joined.wait(self.number, context);
+        Poll::Pending
+    }
+}
+
+impl<T: Clone> Drop for Joiner<T> {
+    fn drop(&mut self) {
+        lock(&self.fill.state).joined.leave(self.number);
+    }
+}
+
+impl<T> fmt::Debug for Fill<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fill").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn look(joiner: &Joiner<u8>) -> Poll<Outcome<u8>> {
+        joiner.poll(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn all_are_told_also_those_who_join_late() {
+        let (fill, leader) = Fill::new();
+        let early = Fill::join(&fill);
+        assert!(look(&early).is_pending());
+        leader.settle(Outcome::Made(7));
+        for joiner in [early, Fill::join(&fill)] {
+            assert_eq!(look(&joiner), Poll::Ready(Outcome::Made(7)));
+        }
+    }
+
+    #[test]
+    fn a_leader_that_leaves_releases_them() {
+        let (fill, leader) = Fill::new();
+        let joiner = Fill::join(&fill);
+        drop(leader);
+        assert_eq!(look(&joiner), Poll::Ready(Outcome::Released));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_models {
+    use std::future::poll_fn;
+
+    use loom::future::block_on;
+    use loom::thread;
+
+    use super::*;
+    use crate::pool::testing::model;
+
+    #[test]
+    fn whoever_joins_is_told_whatever_the_leader_does() {
+        model(3, || {
+            let (fill, leader) = Fill::new();
+            let late = Arc::clone(&fill);
+            let joiner = Fill::join(&fill);
+            let leading = thread::spawn(move || leader.settle(Outcome::Made(7)));
+            let joining = thread::spawn(move || {
+                let joiner = Fill::join(&late);
+                block_on(poll_fn(|context| joiner.poll(context)))
+            });
+            assert_eq!(block_on(poll_fn(|context| joiner.poll(context))), Outcome::Made(7));
+            assert_eq!(joining.join().unwrap(), Outcome::Made(7));
+            leading.join().unwrap();
+        });
+    }
+}
