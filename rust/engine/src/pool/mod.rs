@@ -407,19 +407,27 @@ impl Shared {
         }
     }
 
+    /// The class of a slab that is held, unless it is a run of regions, and its bytes.
+    fn measure(&self, offset: usize) -> (Option<usize>, usize) {
+        // Relaxed: stored before the slab was handed out, see `refill`.
+        match self.classes[offset / REGION].load(Ordering::Relaxed) {
+            RUN => (None, lock(&self.regions).run_length(offset / REGION) * REGION),
+            class => (Some(usize::from(class)), CLASSES[usize::from(class)]),
+        }
+    }
+
+    /// Bytes of a slab that is held.
+    pub(crate) fn slab_bytes(&self, offset: usize) -> usize {
+        self.measure(offset).1
+    }
+
     /// Takes a slab back from its last handle, on any thread.
     pub(crate) fn recycle(&self, offset: usize) {
         if self.dead() {
             // The child's copies of the locks may be held by threads that it does not have.
             return;
         }
-        // Relaxed: stored before the slab was handed out, see `refill`.
-        let class = match self.classes[offset / REGION].load(Ordering::Relaxed) {
-            RUN => None,
-            class => Some(usize::from(class)),
-        };
-        let bytes = class
-            .map_or_else(|| lock(&self.regions).run_length(offset / REGION) * REGION, |class| CLASSES[class]);
+        let (class, bytes) = self.measure(offset);
         // Counted before it can be found again, so that what is live never exceeds what exists.
         self.counters.returned(class, bytes);
         self.put_back(class, offset);

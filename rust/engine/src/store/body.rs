@@ -3,13 +3,16 @@
 //!
 //! The invariants: what was appended is never changed or taken away while the body lives; a body ends once, well or in
 //! an error, and a filler that is dropped without saying so ends it in an error; a follower that waits is woken by the
-//! next piece and by the end, and the filler by the last follower's leaving.
+//! next piece and by the end, and the filler by the last follower's leaving; what the pieces cost counts against the
+//! budget until the body is gone.
 
 use std::fmt;
 use std::mem::take;
 use std::ops::Range;
+use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 
+use super::budget::{Budget, PIECE};
 use super::seats::Seats;
 use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
@@ -20,6 +23,7 @@ use crate::sync::{Arc, Mutex, lock};
 #[derive(Debug)]
 pub struct Body {
     state: Mutex<State>,
+    budget: Plain<Budget>,
 }
 
 #[derive(Default)]
@@ -27,6 +31,8 @@ struct State {
     /// Each with the place in the body of its first byte.
     pieces: Vec<(u64, Slice)>,
     length: u64,
+    /// What the pieces take of the budget.
+    cost: usize,
     end: Option<Result<Ending>>,
     followers: Seats,
     filler: Option<Waker>,
@@ -50,15 +56,20 @@ pub struct Follower {
 }
 
 impl Body {
-    /// An empty one, and the right to fill it.
-    pub fn new() -> (Arc<Self>, Filler) {
-        let body = Arc::new(Self { state: Mutex::new(State::default()) });
+    /// An empty one that takes what it costs of `budget`, and the right to fill it.
+    pub fn new(budget: &Plain<Budget>) -> (Arc<Self>, Filler) {
+        let body = Arc::new(Self { state: Mutex::new(State::default()), budget: Plain::clone(budget) });
         (Arc::clone(&body), Filler { body })
     }
 
     /// Bytes that have come.
     pub fn length(&self) -> u64 {
         lock(&self.state).length
+    }
+
+    /// What keeping it costs.
+    pub fn cost(&self) -> usize {
+        lock(&self.state).cost
     }
 
     /// What followed the body, once it has ended well.
@@ -102,6 +113,12 @@ impl Body {
     }
 }
 
+impl Drop for Body {
+    fn drop(&mut self) {
+        self.budget.give(lock(&self.state).cost);
+    }
+}
+
 impl State {
     /// The piece with the byte at `place`; one behind the last if that has not come.
     fn piece_at(&self, place: u64) -> usize {
@@ -120,6 +137,12 @@ impl Filler {
         let waiting = {
             let mut state = lock(&self.body.state);
             let place = state.length;
+            let (slab, bytes) = slice.slab();
+            // Of pieces of one slab, which come one after the other, the first pays.
+            let paid = state.pieces.last().is_some_and(|(_, last)| last.slab().0 == slab);
+            let cost = PIECE + if paid { 0 } else { bytes };
+            self.body.budget.take(cost);
+            state.cost += cost;
             state.length += slice.len() as u64;
             state.pieces.push((place, slice));
             state.followers.waiting()

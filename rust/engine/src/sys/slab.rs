@@ -199,6 +199,11 @@ impl Slice {
         front
     }
 
+    /// The slab that this is a part of, by its place in the pool, and all its bytes: what holding this costs.
+    pub(crate) fn slab(&self) -> (usize, usize) {
+        (self.handle.offset, self.handle.pool().slab_bytes(self.handle.offset))
+    }
+
     /// Keeps the first `length` bytes; does nothing if there are fewer.
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::pool::testing::config;
-use crate::pool::{Pool, Purpose, REGION};
+use crate::pool::{CLASSES, Pool, Purpose, REGION};
 
 #[derive(Default)]
 struct Count(AtomicUsize);
@@ -14,6 +14,10 @@ impl Wake for Count {
     fn wake(self: std::sync::Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+fn budget() -> Plain<Budget> {
+    Plain::new(Budget::new(REGION))
 }
 
 fn slice(pool: &Pool, bytes: &[u8]) -> Slice {
@@ -38,7 +42,7 @@ fn read(follower: &mut Follower) -> (Vec<u8>, Option<Option<Code>>) {
 #[test]
 fn whoever_comes_later_reads_from_the_first_byte_and_then_the_live_tail() {
     let pool = Pool::new(config(REGION)).unwrap();
-    let (body, filler) = Body::new();
+    let (body, filler) = Body::new(&budget());
     let mut first = Body::follow(&body, 0..u64::MAX);
     filler.push(slice(&pool, b"abc"));
     assert_eq!(read(&mut first), (b"abc".to_vec(), None));
@@ -56,7 +60,7 @@ fn whoever_comes_later_reads_from_the_first_byte_and_then_the_live_tail() {
 #[test]
 fn all_who_wait_are_woken_by_a_piece_and_by_the_end_and_nobody_else_is() {
     let pool = Pool::new(config(REGION)).unwrap();
-    let (body, filler) = Body::new();
+    let (body, filler) = Body::new(&budget());
     let counts: [std::sync::Arc<Count>; 3] = Default::default();
     let mut followers = [0; 3].map(|start| Body::follow(&body, start..u64::MAX));
     let mut wait = |number: usize| {
@@ -78,7 +82,7 @@ fn all_who_wait_are_woken_by_a_piece_and_by_the_end_and_nobody_else_is() {
 #[test]
 fn an_error_follows_the_last_byte_that_came() {
     let pool = Pool::new(config(REGION)).unwrap();
-    let (body, filler) = Body::new();
+    let (body, filler) = Body::new(&budget());
     filler.push(slice(&pool, b"abc"));
     filler.fail(Code::BodyTruncated.error("cut short"));
     assert_eq!(
@@ -91,14 +95,14 @@ fn an_error_follows_the_last_byte_that_came() {
 
 #[test]
 fn a_filler_that_is_dropped_leaves_no_body_that_looks_whole() {
-    let (body, filler) = Body::new();
+    let (body, filler) = Body::new(&budget());
     drop(filler);
     assert_eq!(read(&mut Body::follow(&body, 0..u64::MAX)), (Vec::new(), Some(Some(Code::EngineClosed))));
 }
 
 #[test]
 fn the_filler_learns_that_the_last_follower_has_left() {
-    let (body, filler) = Body::new();
+    let (body, filler) = Body::new(&budget());
     let count = std::sync::Arc::<Count>::default();
     let waker = Waker::from(std::sync::Arc::clone(&count));
     let mut context = Context::from_waker(&waker);
@@ -117,7 +121,7 @@ fn the_filler_learns_that_the_last_follower_has_left() {
 #[test]
 fn what_a_follower_holds_outlives_the_body() {
     let pool = Pool::new(config(REGION)).unwrap();
-    let (body, filler) = Body::new();
+    let (body, filler) = Body::new(&budget());
     filler.push(slice(&pool, b"abc"));
     let mut follower = Body::follow(&body, 1..3);
     let held = follower.poll_next(&mut Context::from_waker(Waker::noop()));
@@ -126,6 +130,25 @@ fn what_a_follower_holds_outlives_the_body() {
     assert!(pool.stats().live_bytes > 0);
     drop(held);
     assert_eq!(pool.stats().live_bytes, 0);
+}
+
+#[test]
+fn a_body_costs_its_slabs_once_and_as_long_as_it_is_held() {
+    let pool = Pool::new(config(2 * REGION)).unwrap();
+    let budget = budget();
+    let (body, filler) = Body::new(&budget);
+    let [small, medium, ..] = CLASSES;
+    let mut writer = pool.writer(small, Purpose::Bulk).unwrap();
+    filler.push(writer.commit(10));
+    filler.push(writer.commit(20));
+    filler.push(pool.writer(medium, Purpose::Bulk).unwrap().commit(1));
+    let cost = small + medium + 3 * PIECE;
+    assert_eq!((body.cost(), budget.used()), (cost, cost));
+    let follower = Body::follow(&body, 0..1);
+    drop((body, filler));
+    assert_eq!(budget.used(), cost, "it is still read");
+    drop(follower);
+    assert_eq!(budget.used(), 0);
 }
 
 proptest! {
@@ -139,7 +162,7 @@ proptest! {
         looks in any::<u16>(),
     ) {
         let pool = Pool::new(config(REGION)).unwrap();
-        let (body, filler) = Body::new();
+        let (body, filler) = Body::new(&budget());
         let mut follower = None;
         let mut found = Vec::new();
         for (number, piece) in pieces.iter().enumerate() {
