@@ -5,6 +5,8 @@
 
 pub mod app;
 #[cfg(not(loom))]
+pub mod cache;
+#[cfg(not(loom))]
 pub mod edge;
 pub mod error;
 pub mod framing;

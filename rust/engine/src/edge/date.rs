@@ -3,13 +3,11 @@
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::wire::{Civil, HttpDate};
+
 /// The time of day, as the field has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Date(u64);
-
-const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 impl Date {
     /// Now; a clock before 1970 is taken for 1970.
@@ -18,47 +16,10 @@ impl Date {
     }
 }
 
-/// A point of time in the civil calendar, in UTC.
-struct Civil {
-    year: u64,
-    month: u64,
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
-
-impl Civil {
-    /// From a count of seconds since 1970, by Howard Hinnant's `civil_from_days`.
-    fn of(seconds: u64) -> Self {
-        let (days, second) = (seconds / 86_400, seconds % 86_400);
-        let shifted = days + 719_468;
-        let era = shifted / 146_097;
-        let day_of_era = shifted % 146_097;
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted_month = (5 * day_of_year + 2) / 153;
-        let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-        Self {
-            year: year_of_era + era * 400 + u64::from(month <= 2),
-            month,
-            day: day_of_year - (153 * shifted_month + 2) / 5 + 1,
-            hour: second / 3600,
-            minute: second / 60 % 60,
-            second: second % 60,
-        }
-    }
-}
-
 impl fmt::Display for Date {
     /// IMF-fixdate.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Civil { year, month, day, hour, minute, second } = Civil::of(self.0);
-        let name = |names: &[&'static str], index: u64| names[usize::try_from(index).unwrap_or(0)];
-        let weekday = name(&DAYS, self.0 / 86_400 % 7);
-        let month = name(&MONTHS, month - 1);
-        write!(f, "{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
+        HttpDate(self.0).fmt(f)
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod body;
 mod chunked;
+#[cfg(not(loom))]
+mod date;
 mod decoder;
 mod fields;
 mod head;
@@ -17,13 +19,15 @@ mod text;
 
 pub use body::{Body, BodyLimits, body_of, keeps_alive};
 pub(crate) use chunked::Chunked;
+#[cfg(not(loom))]
+pub(crate) use date::{Civil, HttpDate, parse_date};
 pub use decoder::Decoder;
 pub use fields::Fields;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
-pub(crate) use text::{is_one_of, is_token, members};
+pub(crate) use text::{is_one_of, is_token, members, trim};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

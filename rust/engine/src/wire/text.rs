@@ -31,7 +31,7 @@ pub(super) fn is_text(byte: u8) -> bool {
 }
 
 /// Without the optional whitespace (RFC 9110, section 5.6.3) at either end. `trim_ascii` would take CR and LF too.
-pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
     }

@@ -1,0 +1,110 @@
+//! The primary key of a response: scheme, authority, path and query (RFC 9111, section 2; RFC 9110, section 4.2.3).
+//!
+//! What is dropped from a query is dropped from the key alone. Whoever drops a parameter says that the origin's
+//! answer does not depend on it; nothing but that may be dropped.
+
+use std::fmt;
+
+/// Names of query parameters, compared as they are written; one that ends in `*` stands for all that begin so.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names(Vec<String>);
+
+impl Names {
+    /// These names.
+    pub fn new(names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+
+    /// Whether a parameter is one of them.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == pattern,
+        })
+    }
+}
+
+/// What of a query is in the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query {
+    /// These parameters alone; all of them where there is no such list.
+    pub kept: Option<Names>,
+    /// All but these: what tells who asks and not what for.
+    pub dropped: Names,
+    /// Whether parameters are sorted by name. Those of one name stay in their order.
+    pub sorted: bool,
+}
+
+impl Query {
+    /// Appends what is left of a query with its `?`; nothing if nothing is left.
+    fn append(&self, query: &str, key: &mut String) {
+        let name = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_owned();
+        let is_kept =
+            |name: &str| self.kept.as_ref().is_none_or(|kept| kept.has(name)) && !self.dropped.has(name);
+        let mut parameters: Vec<_> = query.split('&').filter(|parameter| is_kept(&name(parameter))).collect();
+        if self.sorted {
+            parameters.retain(|parameter| !parameter.is_empty());
+            parameters.sort_by_key(|parameter| name(parameter));
+        }
+        for (place, parameter) in parameters.iter().enumerate() {
+            key.push(if place == 0 { '?' } else { '&' });
+            key.push_str(parameter);
+        }
+    }
+}
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target<'a> {
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// Host and port.
+    pub authority: &'a str,
+    /// Path and query.
+    pub path: &'a str,
+}
+
+/// A primary key. It is a URL, so that purging by prefix needs no other index.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Box<str>);
+
+impl Key {
+    /// The key of a target. The scheme's own port is left out of it, and the case of the host.
+    pub fn new(target: Target<'_>, query: &Query) -> Self {
+        let mut key = origin(target.scheme, target.authority);
+        let whole = target.path;
+        let (path, text) = whole.split_once('?').map_or((whole, None), |(path, text)| (path, Some(text)));
+        key.push_str(if path.is_empty() { "/" } else { path });
+        if let Some(text) = text {
+            query.append(text, &mut key);
+        }
+        Self(key.into())
+    }
+
+    /// As a URL, whose query may be shorter than that which was asked for.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Scheme and authority in the form in which two that mean the same are the same (RFC 9110, section 4.2.3).
+pub(super) fn origin(scheme: &str, authority: &str) -> String {
+    let mut origin = scheme.to_ascii_lowercase();
+    let default = match origin.as_str() {
+        "http" => ":80",
+        "https" => ":443",
+        _ => ":",
+    };
+    let authority = authority.to_ascii_lowercase();
+    let authority =
+        authority.strip_suffix(default).or_else(|| authority.strip_suffix(':')).unwrap_or(&authority);
+    origin.push_str("://");
+    origin.push_str(authority);
+    origin
+}

@@ -1,0 +1,42 @@
+//! What a shared cache may do with a message: RFC 9111 as functions of heads, a policy, and the time.
+//!
+//! Nothing here has a socket, a store or a clock. Whoever keeps the responses asks [`decide()`] what a request gets,
+//! and, when the origin has answered, [`answered()`] what becomes of that. The invariant: where the origin's words
+//! leave room for two readings, the one that keeps a response for less time is taken; a response is never made to look
+//! fresher, more complete or more alike than it is.
+
+mod answered;
+mod control;
+mod decide;
+mod freshness;
+mod invalidate;
+mod key;
+mod list;
+mod policy;
+mod range;
+mod request;
+mod spans;
+mod status;
+mod stored;
+mod targeted;
+mod time;
+mod validate;
+mod vary;
+
+pub use answered::{Asked, Held, Outcome, Reply, answered, stands_in};
+pub use control::{MaxStale, RequestControl, ResponseControl, Scope};
+pub use decide::{Answer, Decision, Fill, Why, answer, decide, select};
+pub use freshness::{Basis, Freshness, State, Timing, allows_heuristic};
+pub use invalidate::{invalidated, is_safe, resolve};
+pub use key::{Key, Names, Query, Target};
+pub use list::{Lines, elements, unquoted, values};
+pub use policy::{Cookies, Languages, Policy, RangeFill};
+pub use range::{ContentRange, IfRange, Multipart, Ranges, Selected, Spec};
+pub use request::Request;
+pub use spans::{Span, Spans};
+pub use status::CacheStatus;
+pub use stored::{Content, Refusal, Stored};
+pub use targeted::{parse_targeted, response_control};
+pub use time::{LONGEST, Time};
+pub use validate::{Conditions, EntityTag, Tags, Validators, freshened, is_in_not_modified};
+pub use vary::{Selection, Vary};

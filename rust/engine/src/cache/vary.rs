@@ -1,0 +1,172 @@
+//! Vary: which requests a stored response may answer (RFC 9111, section 4.1; RFC 9110, section 12.5.5).
+//!
+//! Two values are alike only if their field's own rules say that they mean the same. Where the rules are not known,
+//! lines are joined and whitespace around commas is left out, which no list can tell apart.
+
+use super::list::{Lines, split, values};
+use super::policy::Languages;
+use crate::wire::{is_one_of, is_token, members};
+
+/// Fields in which a comma does not separate, or that are compared by the letter to be on the safe side.
+const AS_SENT: [&str; 6] = ["authorization", "cookie", "host", "origin", "referer", "user-agent"];
+
+/// The fields that a response varies by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Vary {
+    /// By something that no request tells (`*`): it answers none but the one that it was made for.
+    Anything,
+    /// By these, in small letters and in order; often there is none.
+    Fields(Vec<Box<[u8]>>),
+}
+
+impl Vary {
+    /// Reads all Vary fields of a response. What is no name of a field may be anything.
+    pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut names = Vec::new();
+        for name in lines.flat_map(members).filter(|name| !name.is_empty()) {
+            if name == b"*" || !is_token(name) {
+                return Self::Anything;
+            }
+            names.push(name.to_ascii_lowercase().into_boxed_slice());
+        }
+        names.sort_unstable();
+        names.dedup();
+        Self::Fields(names)
+    }
+}
+
+/// What the request that a response was made for had in the fields that it varies by.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Selection(Box<[Selecting]>);
+
+/// A field, and its normalised value; none if the request did not have it.
+type Selecting = (Box<[u8]>, Option<Box<[u8]>>);
+
+impl Selection {
+    /// Of a request; none if the response varies by anything.
+    pub fn of(vary: &Vary, request: &Lines<'_>, languages: Languages) -> Option<Self> {
+        let Vary::Fields(names) = vary else { return None };
+        let select = |name: &Box<[u8]>| (name.clone(), normalised(name, request, languages));
+        Some(Self(names.iter().map(select).collect()))
+    }
+
+    /// Whether a request selects the response. `content_language` is that of the response.
+    pub fn matches(
+        &self,
+        request: &Lines<'_>,
+        languages: Languages,
+        content_language: Option<&[u8]>,
+    ) -> bool {
+        self.0.iter().all(|(name, value)| {
+            normalised(name, request, languages) == *value
+                || (&**name == b"accept-language"
+                    && languages == Languages::Preferred
+                    && content_language.is_some_and(|language| is_preferred(language, request)))
+        })
+    }
+
+    /// Whether it is of the same fields, if not of the same values.
+    pub fn has_fields_of(&self, vary: &Vary) -> bool {
+        matches!(vary, Vary::Fields(names) if names.iter().eq(self.0.iter().map(|(name, _)| name)))
+    }
+}
+
+fn normalised(name: &[u8], request: &Lines<'_>, languages: Languages) -> Option<Box<[u8]>> {
+    let mut lines =
+        request.iter().filter(|line| line.0.eq_ignore_ascii_case(name)).map(|line| line.1).peekable();
+    lines.peek()?;
+    if is_one_of(name, &AS_SENT) {
+        return Some(lines.collect::<Vec<_>>().join(b"\n".as_slice()).into());
+    }
+    if !is_one_of(name, &["accept-language", "accept-encoding"]) {
+        let parts: Vec<_> = lines.flat_map(|line| split(line, b',')).collect();
+        return Some(parts.join(b",".as_slice()).into());
+    }
+    let ordered = name == b"accept-language" && languages == Languages::Ordered;
+    let mut wishes: Vec<_> =
+        lines.flat_map(members).filter(|member| !member.is_empty()).map(Wish::of).collect();
+    if !ordered {
+        wishes.sort_by(|one, other| other.weight.cmp(&one.weight).then_with(|| one.what.cmp(&other.what)));
+        wishes.dedup();
+    }
+    let mut text = Vec::new();
+    for wish in wishes {
+        text.extend_from_slice(&wish.what);
+        match wish.weight {
+            Some(1000) => {}
+            Some(weight) => text.extend_from_slice(format!(";q={weight}").as_bytes()),
+            None => text.extend_from_slice(b";?"),
+        }
+        text.push(b',');
+    }
+    Some(text.into())
+}
+
+/// A member of Accept-Language or Accept-Encoding (RFC 9110, section 12.4.2).
+#[derive(PartialEq, Eq)]
+struct Wish {
+    /// In small letters; with all that follows it, if that is no weight.
+    what: Vec<u8>,
+    /// In thousandths; none if it cannot be read.
+    weight: Option<u16>,
+}
+
+impl Wish {
+    fn of(member: &[u8]) -> Self {
+        let mut parts = split(member, b';');
+        let what = parts.next().unwrap_or_default().to_ascii_lowercase();
+        match (parts.next(), parts.next()) {
+            (None, _) => Self { what: canonical(what), weight: Some(1000) },
+            (Some(parameter), None) => match weight(parameter) {
+                Some(weight) => Self { what: canonical(what), weight: Some(weight) },
+                None => Self { what: member.to_ascii_lowercase(), weight: None },
+            },
+            _ => Self { what: member.to_ascii_lowercase(), weight: None },
+        }
+    }
+}
+
+/// Two codings have an old name (RFC 9110, sections 8.4.1.1 and 8.4.1.3). No language has these.
+fn canonical(what: Vec<u8>) -> Vec<u8> {
+    match what.as_slice() {
+        b"x-gzip" => b"gzip".to_vec(),
+        b"x-compress" => b"compress".to_vec(),
+        _ => what,
+    }
+}
+
+/// `q=0.5`, in thousandths.
+fn weight(parameter: &[u8]) -> Option<u16> {
+    let value = parameter.strip_prefix(b"q=").or_else(|| parameter.strip_prefix(b"Q="))?;
+    let (whole, digits) = match value {
+        [whole] | [whole, b'.'] => (whole, b"".as_slice()),
+        [whole, b'.', digits @ ..] if digits.len() <= 3 => (whole, digits),
+        _ => return None,
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digit = |place| digits.get(place).map_or(0, |digit| u16::from(digit - b'0'));
+    let thousandths = digit(0) * 100 + digit(1) * 10 + digit(2);
+    match whole {
+        b'0' => Some(thousandths),
+        b'1' if thousandths == 0 => Some(1000),
+        _ => None,
+    }
+}
+
+/// Whether the response is in the one language that the client prefers to all others: an origin that has it would
+/// choose it again.
+fn is_preferred(content_language: &[u8], request: &Lines<'_>) -> bool {
+    let wishes: Vec<_> = values(request, "accept-language")
+        .flat_map(members)
+        .filter(|member| !member.is_empty())
+        .map(Wish::of)
+        .collect();
+    let Some(best) = wishes.iter().map(|wish| wish.weight).max().flatten() else { return false };
+    let mut first = wishes.iter().filter(|wish| wish.weight == Some(best));
+    best > 0
+        && wishes.iter().all(|wish| wish.weight.is_some())
+        && first.next().is_some_and(|wish| wish.what.eq_ignore_ascii_case(content_language))
+        && first.next().is_none()
+}
