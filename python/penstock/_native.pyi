@@ -178,8 +178,19 @@ class Route:
         request: Sequence[tuple[str, bytes, bytes]],
         response: Sequence[tuple[str, bytes, bytes]],
         drain: int | None,
+        cache: tuple[Cache, config.Caching] | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Cache:
+    """What an engine keeps of what it fetches."""
+
+    def __new__(cls, engine: Engine, memory: int) -> Self:
+        """`memory` is in bytes, of the engine's pool."""
+
+    def stats(self) -> tuple[int, int, int]:
+        """Keys, bytes that are taken, bytes that may be."""
 
 @final
 class Site:

@@ -10,11 +10,13 @@ import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from .exceptions import make_error
 
 __all__ = [
+    "Cache",
+    "Caching",
     "Edge",
     "Flow",
     "Forwarding",
@@ -282,6 +284,81 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """What an engine keeps of what it fetches, for routes that have `Caching`."""
+
+    memory: Size = "64MiB"
+    """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
+
+    def __post_init__(self) -> None:
+        _bytes(self, "memory", _REGION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caching:
+    """How a route uses its engine's cache. What is not said here is as RFC 9111 says.
+
+    Times are seconds.
+    """
+
+    name: str = "penstock"
+    """What the cache is called in Cache-Status (RFC 9211)."""
+    targets: tuple[str, ...] = ("Penstock-Cache-Control", "CDN-Cache-Control")
+    """Fields that are about this cache, in place of Cache-Control (RFC 9213); the first that is there is followed."""
+    lifetime: float | None = None
+    """For how long a response is fresh, whatever the origin says of one that it lets be stored. None: what it says."""
+    heuristic_percent: int = 10
+    """Where the origin says nothing: fresh for that share of the time since the last modification."""
+    heuristic_max: float = 86400.0
+    """The longest time that such a guess gives: a day."""
+    negative: float = 1.0
+    """For how long a 404, 405, 410, 414 or 501 is fresh where the origin says nothing. A live player asks for the next
+    segment before it is there, and must not wait long for it."""
+    stale_while_revalidate: float = 0.0
+    """For how long a stale response is served while it is fetched anew, where the origin does not say (RFC 5861)."""
+    stale_if_error: float = 0.0
+    """For how long a stale response stands in for an error, where the origin does not say (RFC 5861)."""
+    store_cookies: bool = False
+    """Whether a response that sets cookies is stored where the origin says for how long."""
+    clients_may_refresh: bool = True
+    """Whether a client may have the origin asked though a fresh response is there (no-cache, max-age=0, Pragma)."""
+    languages: Literal["ordered", "weighted", "preferred"] = "preferred"
+    """How Accept-Language is compared where a response varies by it."""
+    range_fill: Literal["whole", "asked", "slices"] = "whole"
+    """What is fetched where a range is asked for and is not there: the whole object, the range, or `slice`s of it."""
+    slice: Size = "1MiB"
+    """Bytes of a slice."""
+    max_ranges: int = 8
+    """Ranges that one request gets; more are answered with the whole."""
+    max_object: Size = "16MiB"
+    """Bytes of the largest body that is stored: a segment of ten seconds at 12 Mbit/s."""
+    keep_parameters: tuple[str, ...] | None = None
+    """Query parameters in the key; a name that ends in * stands for all that begin so. None: all of them."""
+    drop_parameters: tuple[str, ...] = ("CMCD",)
+    """Query parameters that are not: what tells who asks, and not what for."""
+    sort_parameters: bool = False
+    """Whether the order of query parameters makes no difference."""
+    apart: float = 10.0
+    """For how long requests for a key do not wait for each other once an answer has turned out not to be shared."""
+    unread: int = 0
+    """Per cent of a body that must have come for its fetch to go on when its last reader has left. 0: it always does;
+    100: it never does."""
+
+    def __post_init__(self) -> None:
+        if self.lifetime is not None:
+            _seconds(self, "lifetime", zero=True)
+        for name in ("heuristic_max", "negative", "stale_while_revalidate", "stale_if_error", "apart"):
+            _seconds(self, name, zero=True)
+        _count(self, "heuristic_percent", 0, 100)
+        _count(self, "max_ranges", 1)
+        _count(self, "unread", 0, 100)
+        _bytes(self, "slice", _PAGE)
+        _bytes(self, "max_object", 1)
+        for name in ("store_cookies", "clients_may_refresh", "sort_parameters"):
+            _flag(self, name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteLimits:
     """What one native route serves at most; None for no limit. What is beyond is answered with 429."""
 
@@ -370,14 +447,15 @@ def _count(settings: object, name: str, least: int, most: int = 1 << 31) -> None
         raise _bad(settings, name, f"must be a whole number from {least} to {most}")
 
 
-def _seconds(settings: object, name: str, *, optional: bool = False) -> None:
+def _seconds(settings: object, name: str, *, optional: bool = False, zero: bool = False) -> None:
     value = getattr(settings, name)
     if value is None and optional:
         return
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= _YEAR:
+    if not number or not math.isfinite(value) or not 0 <= value <= _YEAR or (value == 0 and not zero):
         allowed = " or None" if optional else ""
-        raise _bad(settings, name, f"must be seconds above 0 and at most a year{allowed}")
+        least = "from 0 on" if zero else "above 0"
+        raise _bad(settings, name, f"must be seconds {least} and at most a year{allowed}")
     _set(settings, name, float(value))
 
 

@@ -41,6 +41,7 @@ class Engine:
         timeouts: limits on time, unless a request has its own.
         limits: limits on connections and responses.
         tls: how https origins are verified.
+        cache: what is kept of what is fetched, for routes that have `config.Caching`. None: nothing.
 
     Raises:
         ConfigurationError: a setting is out of range, or `memory` and `pool` were both given.
@@ -58,6 +59,7 @@ class Engine:
         timeouts: config.Timeouts | None = None,
         limits: config.OriginLimits | None = None,
         tls: config.Tls | None = None,
+        cache: config.Cache | None = None,
     ) -> None:
         if memory is not None and pool is not None:
             raise make_error("BAD_CONFIGURATION", "memory and pool were both given; memory is a part of pool")
@@ -75,6 +77,7 @@ class Engine:
             limits or config.OriginLimits(),
             tls or config.Tls(),
         )
+        self.cache = None if cache is None else _native.Cache(self.native, config.parse_size(cache.memory))
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
         for notice in self.native.notices():
             _log.warning("%s", notice)

@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
-from penstock.config import Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.config import Caching, Forwarding, RouteLimits, Timeouts, parse_size
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
@@ -164,6 +164,7 @@ class Gateway:
         timeouts: Timeouts | None = None,
         limits: RouteLimits | None = None,
         drain: int | str | None = None,
+        caching: Caching | None = None,
         name: str | None = None,
     ) -> NativeRoute:
         """Declare a route that the engine answers alone, without waking Python.
@@ -187,6 +188,7 @@ class Gateway:
             limits: how much the route serves at most.
             drain: how many bytes of a response are read on when its client has left, so that the origin can finish.
                 By default the origin is cancelled at once.
+            caching: how the route uses the engine's cache. By default it does not.
             name: what the route is called in logs; its prefix by default.
 
         Raises:
@@ -214,6 +216,7 @@ class Gateway:
             request=changes("headers", headers, add_headers),
             response=changes("response_headers", response_headers, add_response_headers),
             drain=None if drain is None else parse_size(drain),
+            caching=caching,
             name=name or prefix,
         )
 

@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.config import Caching, Forwarding, RouteLimits, Timeouts, parse_size
 from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.stream import Response
@@ -119,6 +119,7 @@ class NativeRoute(web.AbstractRouteDef):
     request: Changes
     response: Changes
     drain: int | None
+    caching: Caching | None
     name: str
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
@@ -130,6 +131,8 @@ class NativeRoute(web.AbstractRouteDef):
     def native(self, engine: Engine, prefix: str | None = None) -> _native.Route:
         """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
         origin = self.origin
+        if self.caching is not None and engine.cache is None:
+            raise make_error("BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache")
         return _native.Route(
             self.name,
             self.host,
@@ -142,6 +145,7 @@ class NativeRoute(web.AbstractRouteDef):
             self.request.native(),
             self.response.native(),
             self.drain,
+            None if self.caching is None or engine.cache is None else (engine.cache, self.caching),
         )
 
 

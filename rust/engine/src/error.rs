@@ -192,6 +192,7 @@ table! {
     0x611 NoRoute "NO_ROUTE" Value Client false "No route matches the request, and there is no application.";
     0x612 Draining "DRAINING" State Local true "The server is being stopped, and takes no new request.";
     0x613 ClientStalled "CLIENT_STALLED" Connection Client true "The pool was full, and the client had taken nothing of its response for longest.";
+    0x614 NotCached "NOT_CACHED" State Client false "The client wants only what is stored, and it is not (only-if-cached).";
 }
 
 impl Code {
@@ -250,6 +251,8 @@ impl Code {
             | Self::EngineClosed
             | Self::Draining
             | Self::AppBusy => 503,
+            // RFC 9111, section 5.2.1.7.
+            Self::NotCached => 504,
             // What the origin sent can never be held in one piece here: to come again later would not help.
             Self::ObjectTooLarge => 502,
             _ => match (self.source(), self.kind()) {

@@ -6,17 +6,18 @@ use std::sync::Arc;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+    Caching, Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
 
+use crate::cache::Cache;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lane::Lane;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
-use crate::settings::{EdgeSettings, RouteLimitSettings};
+use crate::settings::{CachingSettings, EdgeSettings, RouteLimitSettings};
 
 /// A request that the engine answers alone.
 #[pyclass(frozen, module = "penstock._native")]
@@ -36,7 +37,7 @@ fn edit((kind, name, value): Change) -> Edit {
 #[pymethods]
 impl Route {
     #[new]
-    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain))]
+    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, cache))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     fn new(
         name: String,
@@ -50,6 +51,7 @@ impl Route {
         request: Vec<Change>,
         response: Vec<Change>,
         drain: Option<u64>,
+        cache: Option<(Bound<'_, Cache>, CachingSettings)>,
     ) -> Self {
         let endpoint = endpoint.get();
         let native = Native {
@@ -61,6 +63,10 @@ impl Route {
             request: request.into_iter().map(edit).collect(),
             response: response.into_iter().map(edit).collect(),
             limits: limits.into(),
+            cache: cache.map(|(cache, settings)| Caching {
+                cache: Arc::clone(&cache.get().0),
+                policy: Arc::new(settings.into()),
+            }),
             leave: drain.map_or(Leave::Cancel, Leave::Drain),
             name,
         };

@@ -88,6 +88,12 @@ impl Engine {
         Ok((supplies, Arc::clone(&self.threads)))
     }
 
+    /// A cache of so many bytes in the engine's pool.
+    pub(crate) fn cache(&self, py: Python<'_>, memory: usize) -> PyResult<penstock_engine::store::Cache> {
+        self.check(py)?;
+        Ok(penstock_engine::store::Cache::new(self.pool.clone(), memory, self.flow, Arc::clone(&self.meter)))
+    }
+
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn start(
         &self,

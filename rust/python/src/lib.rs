@@ -6,6 +6,7 @@
 
 mod awaitable;
 mod buffer;
+mod cache;
 mod edge;
 mod engine;
 mod errors;
@@ -30,6 +31,8 @@ mod _native {
 
     #[pymodule_export]
     use super::awaitable::Awaitable;
+    #[pymodule_export]
+    use super::cache::Cache;
     #[pymodule_export]
     use super::edge::{Route, Site};
     #[pymodule_export]

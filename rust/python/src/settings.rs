@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use penstock_engine::Result;
+use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
+use penstock_engine::store::{CachePolicy, Unread};
 use penstock_engine::stream::{FlowConfig, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
 use pyo3::FromPyObject;
@@ -165,6 +167,73 @@ impl From<RouteLimitSettings> for RouteLimits {
             rate: settings.rate,
             burst: settings.burst,
             body: settings.body,
+        }
+    }
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct CachingSettings {
+    name: String,
+    targets: Vec<String>,
+    lifetime: Option<f64>,
+    heuristic_percent: u32,
+    heuristic_max: f64,
+    negative: f64,
+    stale_while_revalidate: f64,
+    stale_if_error: f64,
+    store_cookies: bool,
+    clients_may_refresh: bool,
+    languages: String,
+    range_fill: String,
+    slice: u64,
+    max_ranges: usize,
+    max_object: u64,
+    keep_parameters: Option<Vec<String>>,
+    drop_parameters: Vec<String>,
+    sort_parameters: bool,
+    apart: f64,
+    unread: u8,
+}
+
+impl From<CachingSettings> for CachePolicy {
+    fn from(settings: CachingSettings) -> Self {
+        let rules = Policy {
+            name: settings.name,
+            targets: settings.targets,
+            lifetime: settings.lifetime.map(Duration::from_secs_f64),
+            heuristic_percent: settings.heuristic_percent,
+            heuristic_max: Duration::from_secs_f64(settings.heuristic_max),
+            negative: Duration::from_secs_f64(settings.negative),
+            stale_while_revalidate: Duration::from_secs_f64(settings.stale_while_revalidate),
+            stale_if_error: Duration::from_secs_f64(settings.stale_if_error),
+            cookies: if settings.store_cookies { Cookies::Explicit } else { Cookies::Refuse },
+            clients_may_refresh: settings.clients_may_refresh,
+            languages: match settings.languages.as_str() {
+                "ordered" => Languages::Ordered,
+                "weighted" => Languages::Weighted,
+                _ => Languages::Preferred,
+            },
+            range_fill: match settings.range_fill.as_str() {
+                "asked" => RangeFill::Asked,
+                "slices" => RangeFill::Slices(settings.slice),
+                _ => RangeFill::Whole,
+            },
+            max_ranges: settings.max_ranges,
+        };
+        Self {
+            rules,
+            query: Query {
+                kept: settings.keep_parameters.map(Names::new),
+                dropped: Names::new(settings.drop_parameters),
+                sorted: settings.sort_parameters,
+            },
+            max_object: settings.max_object,
+            apart: Duration::from_secs_f64(settings.apart),
+            unread: match settings.unread {
+                0 => Unread::Finish,
+                100.. => Unread::End,
+                percent => Unread::Past(percent),
+            },
         }
     }
 }

@@ -10,14 +10,15 @@ use std::task::{Context, Poll};
 use super::client::Client;
 use super::head::{Framing, Persistence, encode, encode_interim};
 use super::progress::Progress;
-use super::route::{Edit, Leave, Route};
+use super::route::{Caching, Edit, Leave, Route};
 use super::site::Site;
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop};
-use crate::origin::{self, Request, RequestBody};
+use crate::origin::{self, Origins, Request, RequestBody};
 use crate::relay;
-use crate::stream::{ResponseHead, Stream};
+use crate::store::{self, Access};
+use crate::stream::{Feed, ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Incoming, body_of};
 
@@ -52,7 +53,7 @@ pub(super) async fn answer(
     // `drive` goes before each look at the stream.
     stream.fed_by_own_task();
     let origins = Arc::clone(&supplies.origins[task.thread]);
-    let mut fetch = pin!(origin::fetch(origins, Box::new(task.request(route, body)?), feed));
+    let mut fetch = pin!(fetch(route, origins, Box::new(task.request(route, body)?), feed));
     let mut fetched = false;
     let mut drive = |context: &mut Context<'_>| fetched = fetched || fetch.as_mut().poll(context).is_ready();
     let leave = route.native.leave;
@@ -100,6 +101,18 @@ pub(super) async fn answer(
         }
     }
     sent
+}
+
+/// By way of the route's cache, if it has one and this is no tunnel.
+async fn fetch(route: &Route, origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
+    match &route.native.cache {
+        Some(Caching { cache, policy }) if !matches!(request.body, RequestBody::Tunnel(_)) => {
+            let (cache, policy) = (Arc::clone(cache), Arc::clone(policy));
+            // On the heap, so that a route without a cache does not pay for its state.
+            Box::pin(store::fetch(Access { cache, policy, origins }, request, feed)).await;
+        }
+        _ => origin::fetch(origins, request, feed).await,
+    }
 }
 
 impl Task<'_> {

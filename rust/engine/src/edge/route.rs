@@ -1,11 +1,13 @@
 //! Which requests the engine answers alone, and how.
 
+use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::error::{Code, Result};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
+use crate::store::{Cache, CachePolicy};
 use crate::sync::{Arc, Mutex, lock};
 
 /// A change to the fields of a message on its way through. Names are compared in whatever case.
@@ -41,6 +43,15 @@ pub struct RouteLimits {
     pub body: Option<u64>,
 }
 
+/// A route's part of a cache.
+#[derive(Debug, Clone)]
+pub struct Caching {
+    /// Where.
+    pub cache: Arc<Cache>,
+    /// How.
+    pub policy: Plain<CachePolicy>,
+}
+
 /// What a request must be to match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
@@ -71,6 +82,8 @@ pub struct Native {
     pub limits: RouteLimits,
     /// What becomes of a response when its client leaves.
     pub leave: Leave,
+    /// What is stored of it, and how.
+    pub cache: Option<Caching>,
     /// What it is called in logs and counts.
     pub name: String,
 }

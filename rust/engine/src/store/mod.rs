@@ -1,10 +1,35 @@
-//! What a cache keeps: bodies that one origin request fills and any number of clients read, while they come and after.
+//! What a cache keeps, and how a request gets it: bodies that one origin request fills and any number of clients read,
+//! while they come and after.
 
 mod body;
 mod budget;
 mod fill;
 mod seats;
 
+#[cfg(not(loom))]
+mod asking;
+#[cfg(not(loom))]
+mod cache;
+#[cfg(not(loom))]
+mod delivery;
+#[cfg(not(loom))]
+mod fetch;
+#[cfg(not(loom))]
+mod filling;
+#[cfg(not(loom))]
+mod index;
+#[cfg(not(loom))]
+mod object;
+#[cfg(not(loom))]
+mod policy;
+
 pub use body::{Body, Filler, Follower};
 pub use budget::Budget;
 pub use fill::{Fill, Joiner, Leader, Outcome};
+
+#[cfg(not(loom))]
+pub use cache::{Cache, CacheStats};
+#[cfg(not(loom))]
+pub use fetch::{Access, fetch};
+#[cfg(not(loom))]
+pub use policy::{CachePolicy, Unread};

@@ -1,0 +1,84 @@
+//! What is asked for: the client's request, as whoever fetches on its behalf keeps it.
+
+use crate::cache::{Key, Lines, Query, Request, Target, Time};
+use crate::origin::{self, Endpoint, RequestBody, Timeouts};
+use crate::sync::Arc;
+use crate::wire::{Fields, is_one_of};
+
+/// Fields that ask for less than all of a response: what is fetched for a cache is fetched whole.
+const PARTIAL: [&str; 6] =
+    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
+
+/// A request without a body.
+#[derive(Debug)]
+pub(super) struct Asking {
+    endpoint: Endpoint,
+    pub(super) method: String,
+    target: String,
+    authority: String,
+    headers: Arc<Fields>,
+    timeouts: Timeouts,
+    pub(super) key: Key,
+}
+
+impl Asking {
+    pub(super) fn new(request: &origin::Request, query: &Query) -> Self {
+        let origin::Request { endpoint, method, target, authority, headers, timeouts, .. } = request;
+        let asked = Target { scheme: endpoint.scheme().name(), authority, path: target };
+        Self {
+            key: Key::new(asked, query),
+            endpoint: endpoint.clone(),
+            method: method.clone(),
+            target: target.clone(),
+            authority: authority.clone(),
+            headers: Arc::clone(headers),
+            timeouts: *timeouts,
+        }
+    }
+
+    /// The key of another target of the same origin.
+    pub(super) fn key_of(&self, target: &str, query: &Query) -> Key {
+        Key::new(Target { path: target, ..self.target() }, query)
+    }
+
+    pub(super) fn target(&self) -> Target<'_> {
+        Target { scheme: self.endpoint.scheme().name(), authority: &self.authority, path: &self.target }
+    }
+
+    pub(super) fn lines(&self) -> Vec<(&[u8], &[u8])> {
+        self.headers.iter().collect()
+    }
+
+    /// As the cache reads it.
+    pub(super) fn read<'a>(&'a self, lines: &'a Lines<'a>, now: Time) -> Request<'a> {
+        Request::read(&self.method, self.target(), lines, now)
+    }
+
+    /// What the origin is asked: for all of it, under `conditions` of the cache's own. HEAD is asked as it came.
+    pub(super) fn order(&self, conditions: &Fields) -> Box<origin::Request> {
+        let headers = if self.method == "HEAD" {
+            Arc::clone(&self.headers)
+        } else {
+            let kept = self.headers.iter().filter(|(name, _)| !is_one_of(name, &PARTIAL));
+            Arc::new(kept.chain(conditions.iter()).collect())
+        };
+        self.with(headers)
+    }
+
+    /// What the origin is asked if there were no cache.
+    pub(super) fn as_it_came(&self) -> Box<origin::Request> {
+        self.with(Arc::clone(&self.headers))
+    }
+
+    fn with(&self, headers: Arc<Fields>) -> Box<origin::Request> {
+        Box::new(origin::Request {
+            endpoint: self.endpoint.clone(),
+            method: self.method.clone(),
+            target: self.target.clone(),
+            authority: self.authority.clone(),
+            headers,
+            body: RequestBody::None,
+            timeouts: self.timeouts,
+        })
+    }
+}

@@ -1,0 +1,288 @@
+//! A fetch by way of a cache: as [`origin::fetch`], and the origin is asked only where it must be.
+
+use std::future::poll_fn;
+use std::sync::Arc as Plain;
+
+use tokio::sync::oneshot;
+
+use super::asking::Asking;
+use super::cache::Cache;
+use super::delivery::Delivery;
+use super::fill::{Fill, Joiner, Outcome as Told};
+use super::filling::{Duty, Filling, Own};
+use super::index::{Entry, Settled};
+use super::object::Object;
+use super::policy::CachePolicy;
+use crate::cache::{
+    Answer, Asked, CacheStatus, Decision, Request, Time, Why, answer, decide, invalidated, stands_in,
+};
+use crate::error::{Code, Error, Result};
+use crate::origin::{self, Origins, RequestBody};
+use crate::relay::response_fields;
+use crate::stream::{Ending, Feed, ResponseHead, Stream};
+use crate::sync::Arc;
+use crate::wire::{Fields, Head};
+
+/// A cache, how a route uses it, and the connections to origins of the thread that all of it runs on.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// What is stored.
+    pub cache: Arc<Cache>,
+    /// How it is used.
+    pub policy: Plain<CachePolicy>,
+    /// Whom to ask. The thread that they belong to is the one that runs this.
+    pub origins: Arc<Origins>,
+}
+
+/// Answers `request` from the cache, or has the origin asked, and puts the response into `feed`.
+///
+/// # Cancellation
+/// What is fetched for the cache goes on, or not, as the policy says; what is not stored ends at once.
+pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
+    let result = tokio::select! {
+        biased;
+        result = access.run(request, &feed) => result,
+        () = feed.closed() => return,
+    };
+    match result {
+        Ok(ending) => feed.finish(ending),
+        Err(error) => feed.fail(error),
+    }
+}
+
+/// What to do next, found out under the lock of the entry.
+enum Step {
+    Serve(Arc<Object>, Answer, CacheStatus, Option<Box<Filling>>),
+    Pass(CacheStatus),
+    Ask(Box<Filling>, oneshot::Receiver<Own>),
+    Join(Joiner<Settled>),
+    Refuse,
+}
+
+impl Access {
+    async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Ending> {
+        let asking = Arc::new(Asking::new(&request, &self.policy.query));
+        let with_body = !matches!(request.body, RequestBody::None);
+        if with_body || !matches!(request.method.as_str(), "GET" | "HEAD") {
+            let status = CacheStatus { forwarded: Some(Why::Method), ..CacheStatus::default() };
+            return self.pass(&asking, request, status, feed).await;
+        }
+        let lines = asking.lines();
+        let request = asking.read(&lines, Cache::now());
+        let mut collapsed = false;
+        loop {
+            let now = Cache::now();
+            let apart = self.cache.index.is_apart(&asking.key, now);
+            let step = self
+                .cache
+                .index
+                .with(&asking.key, |entry| self.step(entry, &asking, &request, apart, now));
+            match step {
+                Step::Serve(object, answer, mut status, refresh) => {
+                    status.collapsed = collapsed;
+                    // Before the index can let go of it.
+                    let delivery = Delivery::new(&object, &answer, &status, &self.policy.rules.name, now);
+                    if let Some(filling) = refresh {
+                        tokio::spawn(filling.run());
+                    }
+                    return delivery.send(&request, &self.cache.pool, feed).await;
+                }
+                Step::Refuse => {
+                    return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
+                }
+                Step::Pass(status) => {
+                    return self.pass(&asking, asking.as_it_came(), status, feed).await;
+                }
+                Step::Ask(filling, own) => {
+                    tokio::spawn(filling.run());
+                    return match own.await {
+                        Ok(Own::Serve(object, status)) => self.serve(&object, status, &request, feed).await,
+                        Ok(Own::Pass(stream, status)) => self.forward(&asking, stream, &status, feed).await,
+                        Ok(Own::Failed(error)) => Err(error),
+                        Err(_) => Err(closed()),
+                    };
+                }
+                Step::Join(joiner) => {
+                    collapsed = true;
+                    match poll_fn(|context| joiner.poll(context)).await {
+                        Told::Made(Settled::Failed(error)) => return Err(error),
+                        Told::Made(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
+                            let detail = Some("stale-if-error");
+                            let status = CacheStatus { hit: true, collapsed, detail, ..CacheStatus::default() };
+                            return self.serve(&object, status, &request, feed).await;
+                        }
+                        Told::Made(_) | Told::Released => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(
+        &self,
+        entry: &mut Entry,
+        asking: &Arc<Asking>,
+        request: &Request<'_>,
+        apart: bool,
+        now: Time,
+    ) -> Step {
+        let decision = decide(request, &entry.candidates(), &self.policy.rules, now);
+        let object = |place: usize| Arc::clone(&entry.objects[place]);
+        let status =
+            |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now);
+        match &decision {
+            Decision::Hit { stored, answer } => {
+                Step::Serve(object(*stored), answer.clone(), status(Some(*stored)), None)
+            }
+            Decision::HitStale { stored, answer, refresh } => {
+                let (object, status) = (object(*stored), status(Some(*stored)));
+                let filling = refresh.as_ref().filter(|_| entry.fill.is_none()).map(|conditions| {
+                    let duty = self.lead(entry, asking);
+                    Box::new(self.filling(asking, Some(duty), None, Some(&object), conditions, &status))
+                });
+                Step::Serve(object, answer.clone(), status, filling)
+            }
+            Decision::Bypass(_) => Step::Pass(status(None)),
+            Decision::OnlyIfCached => Step::Refuse,
+            Decision::Revalidate { stored, conditions, why } => {
+                let (object, status) = (object(*stored), status(None));
+                self.ask(entry, asking, *why, apart, Some(&object), conditions, &status)
+            }
+            Decision::Complete { stored, .. } => {
+                let (object, status) = (object(*stored), status(None));
+                self.ask(entry, asking, Why::Partial, apart, Some(&object), &Fields::default(), &status)
+            }
+            Decision::Miss { stored, why, .. } => {
+                let (object, status) = (stored.map(object), status(None));
+                self.ask(entry, asking, *why, apart, object.as_ref(), &Fields::default(), &status)
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one decision")]
+    fn ask(
+        &self,
+        entry: &mut Entry,
+        asking: &Arc<Asking>,
+        why: Why,
+        apart: bool,
+        stored: Option<&Arc<Object>>,
+        conditions: &Fields,
+        status: &CacheStatus,
+    ) -> Step {
+        // Who wants the origin asked is not served with what another had it asked before; a HEAD brings no body.
+        let alone = apart || why == Why::Request || asking.method == "HEAD";
+        let duty = match &entry.fill {
+            _ if alone => None,
+            Some(fill) => return Step::Join(Fill::join(fill)),
+            None => Some(self.lead(entry, asking)),
+        };
+        let (sender, receiver) = oneshot::channel();
+        Step::Ask(Box::new(self.filling(asking, duty, Some(sender), stored, conditions, status)), receiver)
+    }
+
+    fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>) -> Duty {
+        let (fill, leader) = Fill::new();
+        entry.fill = Some(fill);
+        Duty::new(&self.cache, asking, leader)
+    }
+
+    fn filling(
+        &self,
+        asking: &Arc<Asking>,
+        duty: Option<Duty>,
+        own: Option<oneshot::Sender<Own>>,
+        stored: Option<&Arc<Object>>,
+        conditions: &Fields,
+        status: &CacheStatus,
+    ) -> Filling {
+        Filling {
+            cache: Arc::clone(&self.cache),
+            policy: Plain::clone(&self.policy),
+            origins: Arc::clone(&self.origins),
+            asking: Arc::clone(asking),
+            duty,
+            own,
+            asked: if conditions.is_empty() { Asked::Nothing } else { Asked::Validity },
+            stored: stored.cloned(),
+            conditions: conditions.clone(),
+            status: status.clone(),
+        }
+    }
+
+    fn may_stand_in(&self, object: &Object, request: &Request<'_>) -> bool {
+        let rules = &self.policy.rules;
+        object.stored.selection.matches(request.lines, rules.languages, None)
+            && stands_in(request, &object.stored, rules, Cache::now())
+    }
+
+    async fn serve(
+        &self,
+        object: &Object,
+        status: CacheStatus,
+        request: &Request<'_>,
+        feed: &Feed,
+    ) -> Result<Ending> {
+        let rules = &self.policy.rules;
+        // What was fetched for this request is whole.
+        let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Full);
+        let delivery = Delivery::new(object, &answer, &status, &rules.name, Cache::now());
+        delivery.send(request, &self.cache.pool, feed).await
+    }
+
+    /// Has the origin asked as if there were no cache.
+    async fn pass(
+        &self,
+        asking: &Asking,
+        request: Box<origin::Request>,
+        status: CacheStatus,
+        feed: &Feed,
+    ) -> Result<Ending> {
+        let (inner, stream) = self.cache.stream();
+        let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
+        let ((), result) = tokio::join!(fetching, self.forward(asking, stream, &status, feed));
+        result
+    }
+
+    /// Passes the origin's answer on, and forgets what it makes invalid.
+    async fn forward(
+        &self,
+        asking: &Asking,
+        stream: Stream,
+        status: &CacheStatus,
+        feed: &Feed,
+    ) -> Result<Ending> {
+        poll_fn(|context| {
+            let head = stream.poll_head(context).map_ok(|_| ());
+            for interim in stream.take_interim() {
+                feed.push_interim(interim);
+            }
+            head
+        })
+        .await?;
+        let Some(ResponseHead { head, timings, reused }) = stream.head() else { return Err(closed()) };
+        let lines: Vec<_> = response_fields(head).collect();
+        for target in invalidated(&asking.method, asking.target(), head.status, &lines) {
+            let key = asking.key_of(&target, &self.policy.query);
+            self.cache.index.with(&key, |entry| entry.objects.clear());
+        }
+        let status = CacheStatus { forwarded_status: Some(head.status), ..status.clone() };
+        let named = status.named(&self.policy.rules.name).to_string();
+        let fields = head.headers().chain([(b"Cache-Status".as_slice(), named.as_bytes())]);
+        let mut noted = Head::new(head.status, head.reason(), fields);
+        noted.minor_version = head.minor_version;
+        feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
+        loop {
+            feed.room().await?;
+            match poll_fn(|context| stream.poll_next(context)).await {
+                Some(Ok(piece)) => feed.push(piece.slice().clone()).await?,
+                Some(Err(error)) => return Err(error),
+                None => return Ok(stream.ending().unwrap_or_default()),
+            }
+        }
+    }
+}
+
+fn closed() -> Error {
+    Code::EngineClosed.error("whoever fetched this for all who asked was torn down")
+}

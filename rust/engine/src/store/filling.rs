@@ -1,0 +1,271 @@
+//! A fetch on behalf of all who ask for a key: a task of its own, which goes on whoever leaves.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use tokio::sync::oneshot;
+
+use super::asking::Asking;
+use super::body::{Body, Filler};
+use super::cache::Cache;
+use super::fill::{Fill, Leader, Outcome as Told};
+use super::index::Settled;
+use super::object::Object;
+use super::policy::{CachePolicy, Unread};
+use crate::cache::{
+    Asked, CacheStatus, Held, Outcome, Reply, State, Stored, Timing, answered, stands_in,
+};
+use crate::error::Error;
+use crate::origin::{self, Origins};
+use crate::relay::response_fields;
+use crate::stream::{ResponseHead, Stream};
+use crate::sync::Arc;
+use crate::wire::Fields;
+
+/// What whoever has had the origin asked gets.
+#[derive(Debug)]
+pub(super) enum Own {
+    /// A stored response, and what has been done for it.
+    Serve(Arc<Object>, CacheStatus),
+    /// The origin's answer, which is not stored.
+    Pass(Stream, CacheStatus),
+    /// Nothing.
+    Failed(Error),
+}
+
+/// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
+#[derive(Debug)]
+pub(super) struct Duty {
+    cache: Arc<Cache>,
+    asking: Arc<Asking>,
+    leader: Option<Leader<Settled>>,
+}
+
+impl Duty {
+    pub(super) fn new(cache: &Arc<Cache>, asking: &Arc<Asking>, leader: Leader<Settled>) -> Self {
+        Self { cache: Arc::clone(cache), asking: Arc::clone(asking), leader: Some(leader) }
+    }
+
+    fn tell(&mut self, settled: Option<Settled>) {
+        let Some(leader) = self.leader.take() else { return };
+        let fill: &Arc<Fill<Settled>> = leader.fill();
+        self.cache.index.with(&self.asking.key, |entry| {
+            if entry.fill.as_ref().is_some_and(|other| Arc::ptr_eq(other, fill)) {
+                entry.fill = None;
+            }
+        });
+        leader.settle(settled.map_or(Told::Released, Told::Made));
+    }
+}
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        self.tell(None);
+    }
+}
+
+/// One fetch.
+pub(super) struct Filling {
+    pub(super) cache: Arc<Cache>,
+    pub(super) policy: Arc<CachePolicy>,
+    pub(super) origins: Arc<Origins>,
+    pub(super) asking: Arc<Asking>,
+    /// Who else waits.
+    pub(super) duty: Option<Duty>,
+    /// Who has had it begun, unless nobody is waiting.
+    pub(super) own: Option<oneshot::Sender<Own>>,
+    pub(super) asked: Asked,
+    /// What is stored and no longer fresh.
+    pub(super) stored: Option<Arc<Object>>,
+    pub(super) conditions: Fields,
+    /// Why the origin is asked.
+    pub(super) status: CacheStatus,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Done,
+    Again,
+}
+
+impl Filling {
+    /// Asks the origin, and sees to what it answers. Ends when the body has come, or nobody wants it.
+    ///
+    /// # Cancellation
+    /// Whoever reads or waits is told that it has failed.
+    pub(super) async fn run(mut self) {
+        loop {
+            let (feed, stream) = self.cache.stream();
+            let requested = Cache::now();
+            let fetching =
+                origin::fetch(Arc::clone(&self.origins), self.asking.order(&self.conditions), feed);
+            let ((), next) = tokio::join!(fetching, self.receive(stream, requested));
+            if next == Next::Done {
+                return;
+            }
+            // Once: without conditions and ranges nothing leads here.
+            self.asked = Asked::Nothing;
+            self.conditions = Fields::default();
+        }
+    }
+
+    async fn receive(&mut self, stream: Stream, requested: crate::cache::Time) -> Next {
+        let arrived = poll_fn(|context| stream.poll_head(context).map_ok(|_| ())).await;
+        let received = Cache::now();
+        let asking = Arc::clone(&self.asking);
+        let own_lines = asking.lines();
+        let request = asking.read(&own_lines, received);
+        let old = self.stored.clone();
+        let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
+            let error = arrived.err().unwrap_or_else(|| crate::Code::Internal.error("a head that had come is gone"));
+            let rules = &self.policy.rules;
+            match old.filter(|object| stands_in(&request, &object.stored, rules, received)) {
+                Some(object) => self.serve_stale(object),
+                None => self.fail(error),
+            }
+            return Next::Done;
+        };
+        let lines: Vec<_> = response_fields(head).collect();
+        let reply = Reply { status: head.status, lines: &lines, timing: Timing { requested, received } };
+        self.status.forwarded_status = Some(head.status);
+        let stored = old.as_ref().map(|object| &object.stored);
+        match answered(&request, self.asked, stored, reply, &self.policy.rules, received) {
+            Outcome::Store { stored, span: None } if self.has_room(&stored) => {
+                let (body, filler) = Body::new(&self.cache.budget);
+                let object = Arc::new(Object::whole(*stored, head.reason(), body));
+                self.status.stored = true;
+                self.put(&object, old.as_ref());
+                self.serve(object.clone());
+                self.copy(&stream, filler, &object).await;
+            }
+            Outcome::Store { .. } | Outcome::Extend { .. } => self.pass(stream, old.as_ref(), Held::Dropped, true),
+            Outcome::Update { stored, dropped } => match old {
+                Some(old) => {
+                    let object = Arc::new(old.updated(*stored));
+                    if dropped.is_some() {
+                        self.cache.index.with(&asking.key, |entry| entry.remove(&old));
+                    } else {
+                        self.put(&object, Some(&old));
+                    }
+                    self.serve(object);
+                }
+                None => return Next::Again,
+            },
+            Outcome::ServeStale => match old {
+                Some(old) => self.serve_stale(old),
+                None => return Next::Again,
+            },
+            Outcome::Refetch => return Next::Again,
+            Outcome::Pass { held, hit_for_miss, .. } => self.pass(stream, old.as_ref(), held, hit_for_miss),
+        }
+        Next::Done
+    }
+
+    /// Whether a body of that length may be kept at all.
+    fn has_room(&self, stored: &Stored) -> bool {
+        stored.length().is_none_or(|length| length <= self.policy.max_object)
+    }
+
+    /// Stores `object`. Where it is stale from the beginning, whoever comes next does not wait for anybody either.
+    fn put(&self, object: &Arc<Object>, old: Option<&Arc<Object>>) {
+        let now = Cache::now();
+        self.cache.index.with(&self.asking.key, |entry| entry.replace(old, Arc::clone(object)));
+        if matches!(object.stored.freshness.state(now), State::Stale(_)) {
+            self.keep_apart();
+        }
+    }
+
+    fn keep_apart(&self) {
+        let now = Cache::now();
+        self.cache.index.keep_apart(&self.asking.key, now.plus(self.policy.apart), now);
+    }
+
+    fn tell(&mut self, settled: Settled, own: Own) {
+        if let Some(mut duty) = self.duty.take() {
+            duty.tell(Some(settled));
+        }
+        if let Some(waiting) = self.own.take() {
+            // Nobody is there if its client has left.
+            drop(waiting.send(own));
+        }
+    }
+
+    fn serve(&mut self, object: Arc<Object>) {
+        let status = self.status.clone();
+        self.tell(Settled::Look, Own::Serve(object, status));
+    }
+
+    fn serve_stale(&mut self, object: Arc<Object>) {
+        let status = CacheStatus { detail: Some("stale-if-error"), ..self.status.clone() };
+        self.tell(Settled::Stale(Arc::clone(&object)), Own::Serve(object, status));
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.tell(Settled::Failed(error.clone()), Own::Failed(error));
+    }
+
+    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: bool) {
+        if let Some(old) = old {
+            self.cache.index.with(&self.asking.key, |entry| match held {
+                Held::Kept => {}
+                Held::Dropped => entry.remove(old),
+                Held::Stale => {
+                    let stored = Stored { is_invalid: true, ..old.stored.clone() };
+                    entry.replace(Some(old), Arc::new(old.updated(stored)));
+                }
+            });
+        }
+        if apart {
+            self.keep_apart();
+        }
+        let status = self.status.clone();
+        self.tell(Settled::Look, Own::Pass(stream, status));
+    }
+
+    /// Takes the body into the object, until it is whole or nobody wants it.
+    async fn copy(&self, stream: &Stream, filler: Filler, object: &Arc<Object>) {
+        let length = object.stored.length();
+        loop {
+            let next = poll_fn(|context| {
+                if let Poll::Ready(next) = stream.poll_next(context) {
+                    return Poll::Ready(Some(next));
+                }
+                if filler.poll_abandoned(context).is_ready() && !self.goes_on(filler.body().length(), length) {
+                    return Poll::Ready(None);
+                }
+                Poll::Pending
+            });
+            match next.await {
+                Some(Some(Ok(piece))) => {
+                    let length = filler.body().length() + piece.len() as u64;
+                    filler.push(piece.slice().clone());
+                    if length > self.policy.max_object {
+                        // Whoever reads it goes on; nobody else begins.
+                        self.forget(object);
+                    }
+                }
+                Some(Some(Err(error))) => {
+                    self.forget(object);
+                    return filler.fail(error);
+                }
+                Some(None) => return filler.finish(stream.ending().unwrap_or_default()),
+                None => return self.forget(object),
+            }
+        }
+    }
+
+    fn forget(&self, object: &Arc<Object>) {
+        self.cache.index.with(&self.asking.key, |entry| entry.remove(object));
+    }
+
+    /// Whether the fetch goes on though nobody reads.
+    fn goes_on(&self, come: u64, length: Option<u64>) -> bool {
+        match self.policy.unread {
+            Unread::Finish => true,
+            Unread::End => false,
+            Unread::Past(percent) => {
+                length.is_some_and(|length| come.saturating_mul(100) >= length.saturating_mul(percent.into()))
+            }
+        }
+    }
+}

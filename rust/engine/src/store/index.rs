@@ -1,0 +1,135 @@
+//! What is stored, by key. A shard is locked for as long as it takes to look or to change an entry, and never across I/O.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+use super::fill::Fill;
+use super::object::Object;
+use crate::cache::{Key, Stored, Time};
+use crate::error::Error;
+use crate::sync::{Arc, Mutex, lock};
+
+/// Several threads look at once; with as many shards two seldom meet. Arbitrary.
+const SHARDS: usize = 16;
+/// Keys of a shard that are remembered for their answers not being shared. Whoever asks for ever new ones makes the
+/// cache forget, and nothing worse. Arbitrary.
+const APART: usize = 1024;
+
+/// What all who waited for a fill are told.
+#[derive(Debug, Clone)]
+pub(super) enum Settled {
+    /// The index knows: look again.
+    Look,
+    /// The origin fails, and this may stand in for it.
+    Stale(Arc<Object>),
+    /// The origin has failed.
+    Failed(Error),
+}
+
+/// What is known under one key.
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    /// Responses, each for other requests.
+    pub(super) objects: Vec<Arc<Object>>,
+    /// What is being fetched, until its head is there.
+    pub(super) fill: Option<Arc<Fill<Settled>>>,
+}
+
+/// All entries.
+#[derive(Debug)]
+pub(super) struct Index {
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<Key, Entry>,
+    /// Hashes of keys, and until when nobody waits there for anybody: the answers are not shared.
+    apart: HashMap<u64, Time>,
+}
+
+impl Index {
+    pub(super) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+    }
+
+    /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
+    pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry) -> T) -> T {
+        let mut shard = lock(self.shard(self.hasher.hash_one(key)));
+        if let Some(entry) = shard.entries.get_mut(key) {
+            let found = work(entry);
+            if entry.is_empty() {
+                shard.entries.remove(key);
+            }
+            return found;
+        }
+        let mut entry = Entry::default();
+        let found = work(&mut entry);
+        if !entry.is_empty() {
+            shard.entries.insert(key.clone(), entry);
+        }
+        found
+    }
+
+    /// From now on and until then, nobody waits there for what another fetches.
+    pub(super) fn keep_apart(&self, key: &Key, until: Time, now: Time) {
+        let hash = self.hasher.hash_one(key);
+        let apart = &mut lock(self.shard(hash)).apart;
+        if apart.len() >= APART {
+            apart.retain(|_, end| *end > now);
+        }
+        if apart.len() >= APART {
+            apart.clear();
+        }
+        apart.insert(hash, until);
+    }
+
+    /// Whether requests there do not wait for each other. Two keys of one hash only do not wait, at worst.
+    pub(super) fn is_apart(&self, key: &Key, now: Time) -> bool {
+        let hash = self.hasher.hash_one(key);
+        let apart = &mut lock(self.shard(hash)).apart;
+        match apart.get(&hash) {
+            Some(end) if *end > now => true,
+            Some(_) => {
+                apart.remove(&hash);
+                false
+            }
+            None => false,
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<Shard> {
+        // The remainder fits: it is less than the number of shards.
+        &self.shards[usize::try_from(hash % self.shards.len() as u64).unwrap_or_default()]
+    }
+
+    /// How many keys are known.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
+    }
+}
+
+impl Entry {
+    fn is_empty(&self) -> bool {
+        self.objects.is_empty() && self.fill.is_none()
+    }
+
+    /// What is stored, without the bodies.
+    pub(super) fn candidates(&self) -> Vec<&Stored> {
+        self.objects.iter().map(|object| &object.stored).collect()
+    }
+
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests.
+    pub(super) fn replace(&mut self, old: Option<&Arc<Object>>, object: Arc<Object>) {
+        self.objects.retain(|other| {
+            old.is_none_or(|old| !Arc::ptr_eq(other, old)) && other.stored.selection != object.stored.selection
+        });
+        self.objects.push(object);
+    }
+
+    /// Removes `object`, if it is still there.
+    pub(super) fn remove(&mut self, object: &Arc<Object>) {
+        self.objects.retain(|other| !Arc::ptr_eq(other, object));
+    }
+}
