@@ -318,7 +318,7 @@ class Caching:
     """For how long a stale response is served while it is fetched anew, where the origin does not say (RFC 5861)."""
     stale_if_error: float = 0.0
     """For how long a stale response stands in for an error, where the origin does not say (RFC 5861)."""
-    store_cookies: bool = False
+    store_cookies: bool = True
     """Whether a response that sets cookies is stored where the origin says for how long."""
     clients_may_refresh: bool = True
     """Whether a client may have the origin asked though a fresh response is there (no-cache, max-age=0, Pragma)."""

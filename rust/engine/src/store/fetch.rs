@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::sync::Arc as Plain;
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::asking::Asking;
 use super::cache::Cache;
@@ -54,7 +54,7 @@ pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
 enum Step {
     Serve(Arc<Object>, Answer, CacheStatus, Option<Box<Filling>>),
     Pass(CacheStatus),
-    Ask(Box<Filling>, oneshot::Receiver<Own>),
+    Ask(Box<Filling>, mpsc::UnboundedReceiver<Own>),
     Join(Joiner<Settled>),
     Refuse,
 }
@@ -93,13 +93,23 @@ impl Access {
                 Step::Pass(status) => {
                     return self.pass(&asking, asking.as_it_came(), status, feed).await;
                 }
-                Step::Ask(filling, own) => {
+                Step::Ask(filling, mut own) => {
                     tokio::spawn(filling.run());
-                    return match own.await {
-                        Ok(Own::Serve(object, status)) => self.serve(&object, status, &request, feed).await,
-                        Ok(Own::Pass(stream, status)) => self.forward(&asking, stream, &status, feed).await,
-                        Ok(Own::Failed(error)) => Err(error),
-                        Err(_) => Err(closed()),
+                    return loop {
+                        break match own.recv().await {
+                            Some(Own::Interim(head)) => {
+                                feed.push_interim(head);
+                                continue;
+                            }
+                            Some(Own::Serve(object, status)) => {
+                                self.serve(&object, status, &request, feed).await
+                            }
+                            Some(Own::Pass(stream, status)) => {
+                                self.forward(&asking, stream, &status, feed).await
+                            }
+                            Some(Own::Failed(error)) => Err(error),
+                            None => Err(closed()),
+                        };
                     };
                 }
                 Step::Join(joiner) => {
@@ -177,7 +187,7 @@ impl Access {
             Some(fill) => return Step::Join(Fill::join(fill)),
             None => Some(self.lead(entry, asking)),
         };
-        let (sender, receiver) = oneshot::channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
         Step::Ask(Box::new(self.filling(asking, duty, Some(sender), stored, conditions, status)), receiver)
     }
 
@@ -191,7 +201,7 @@ impl Access {
         &self,
         asking: &Arc<Asking>,
         duty: Option<Duty>,
-        own: Option<oneshot::Sender<Own>>,
+        own: Option<mpsc::UnboundedSender<Own>>,
         stored: Option<&Arc<Object>>,
         conditions: &Fields,
         status: &CacheStatus,

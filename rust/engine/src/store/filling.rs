@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::asking::Asking;
 use super::body::{Body, Filler};
@@ -20,11 +20,13 @@ use crate::origin::{self, Origins};
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::Fields;
+use crate::wire::{Fields, Head};
 
 /// What whoever has had the origin asked gets.
 #[derive(Debug)]
 pub(super) enum Own {
+    /// An interim response; more follows.
+    Interim(Head),
     /// A stored response, and what has been done for it.
     Serve(Arc<Object>, CacheStatus),
     /// The origin's answer, which is not stored.
@@ -73,7 +75,7 @@ pub(super) struct Filling {
     /// Who else waits.
     pub(super) duty: Option<Duty>,
     /// Who has had it begun, unless nobody is waiting.
-    pub(super) own: Option<oneshot::Sender<Own>>,
+    pub(super) own: Option<mpsc::UnboundedSender<Own>>,
     pub(super) asked: Asked,
     /// What is stored and no longer fresh.
     pub(super) stored: Option<Arc<Object>>,
@@ -110,7 +112,17 @@ impl Filling {
     }
 
     async fn receive(&mut self, stream: Stream, requested: crate::cache::Time) -> Next {
-        let arrived = poll_fn(|context| stream.poll_head(context).map_ok(|_| ())).await;
+        let arrived = poll_fn(|context| {
+            let head = stream.poll_head(context).map_ok(|_| ());
+            for interim in stream.take_interim() {
+                if let Some(waiting) = &self.own {
+                    // Nobody is there if its client has left.
+                    drop(waiting.send(Own::Interim(interim)));
+                }
+            }
+            head
+        });
+        let arrived = arrived.await;
         let received = Cache::now();
         let asking = Arc::clone(&self.asking);
         let own_lines = asking.lines();
