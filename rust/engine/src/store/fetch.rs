@@ -14,14 +14,15 @@ use super::index::{Entry, Settled};
 use super::object::Object;
 use super::policy::CachePolicy;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Request, Time, Why, answer, decide, invalidated, stands_in,
+    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Span, Time, Why, answer, decide, invalidated,
+    stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head};
+use crate::wire::{Fields, Head, is_one_of};
 
 /// A cache, how a route uses it, and the connections to origins of the thread that all of it runs on.
 #[derive(Debug, Clone)]
@@ -57,6 +58,38 @@ enum Step {
     Ask(Box<Filling>, mpsc::UnboundedReceiver<Own>),
     Join(Joiner<Settled>),
     Refuse,
+}
+
+/// What the origin is to be asked, and about what.
+struct Order {
+    why: Why,
+    status: CacheStatus,
+    stored: Option<Arc<Object>>,
+    conditions: Fields,
+    asked: Asked,
+    is_partial: bool,
+}
+
+impl Order {
+    fn new(why: Why, status: CacheStatus) -> Self {
+        let (conditions, asked) = (Fields::default(), Asked::Nothing);
+        Self { why, status, stored: None, conditions, asked, is_partial: false }
+    }
+
+    /// For these bytes alone.
+    fn range(&mut self, span: Span) {
+        let last = span.end() - 1;
+        self.conditions.push(b"Range", format!("bytes={}-{last}", span.start()).as_bytes());
+        self.is_partial = true;
+    }
+
+    /// For what the client asks for.
+    fn range_of(&mut self, request: &Request<'_>) {
+        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"])) {
+            self.conditions.push(name, value);
+        }
+        self.is_partial = true;
+    }
 }
 
 impl Access {
@@ -104,6 +137,9 @@ impl Access {
                             Some(Own::Serve(object, status)) => {
                                 self.serve(&object, status, &request, feed).await
                             }
+                            Some(Own::Part(object, span, status)) => {
+                                self.serve_part(&object, span, status, &request, feed).await
+                            }
                             Some(Own::Pass(stream, status)) => {
                                 self.forward(&asking, stream, &status, feed).await
                             }
@@ -147,48 +183,65 @@ impl Access {
             Decision::HitStale { stored, answer, refresh } => {
                 let (object, status) = (object(*stored), status(Some(*stored)));
                 let filling = refresh.as_ref().filter(|_| entry.fill.is_none()).map(|conditions| {
+                    let order = Order {
+                        stored: Some(Arc::clone(&object)),
+                        conditions: conditions.clone(),
+                        asked: if conditions.is_empty() { Asked::Nothing } else { Asked::Validity },
+                        ..Order::new(Why::Stale, CacheStatus::default())
+                    };
                     let duty = self.lead(entry, asking);
-                    Box::new(self.filling(asking, Some(duty), None, Some(&object), conditions, &status))
+                    Box::new(self.filling(asking, Some(duty), None, order))
                 });
                 Step::Serve(object, answer.clone(), status, filling)
             }
             Decision::Bypass(_) => Step::Pass(status(None)),
             Decision::OnlyIfCached => Step::Refuse,
+            Decision::Complete { stored, missing, if_range } => {
+                let (object, status) = (object(*stored), status(None));
+                let mut order = Order { stored: Some(object), ..Order::new(Why::Partial, status) };
+                // Several ranges would come in several parts; then all of it is fetched.
+                if let [span] = missing.as_slice() {
+                    order.range(*span);
+                    order.conditions.push(b"If-Range", if_range);
+                    order.asked = Asked::Rest;
+                }
+                self.ask(entry, asking, order, apart)
+            }
             Decision::Revalidate { stored, conditions, why } => {
                 let (object, status) = (object(*stored), status(None));
-                self.ask(entry, asking, *why, apart, Some(&object), conditions, &status)
+                let conditions = conditions.clone();
+                let order = Order {
+                    stored: Some(object),
+                    conditions,
+                    asked: Asked::Validity,
+                    ..Order::new(*why, status)
+                };
+                self.ask(entry, asking, order, apart)
             }
-            Decision::Complete { stored, .. } => {
-                let (object, status) = (object(*stored), status(None));
-                self.ask(entry, asking, Why::Partial, apart, Some(&object), &Fields::default(), &status)
-            }
-            Decision::Miss { stored, why, .. } => {
+            Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
-                self.ask(entry, asking, *why, apart, object.as_ref(), &Fields::default(), &status)
+                let mut order = Order { stored: object, ..Order::new(*why, status) };
+                match fill {
+                    Wanted::Whole => {}
+                    Wanted::Span(span) => order.range(*span),
+                    Wanted::Asked => order.range_of(request),
+                }
+                self.ask(entry, asking, order, apart)
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one decision")]
-    fn ask(
-        &self,
-        entry: &mut Entry,
-        asking: &Arc<Asking>,
-        why: Why,
-        apart: bool,
-        stored: Option<&Arc<Object>>,
-        conditions: &Fields,
-        status: &CacheStatus,
-    ) -> Step {
-        // Who wants the origin asked is not served with what another had it asked before; a HEAD brings no body.
-        let alone = apart || why == Why::Request || asking.method == "HEAD";
+    fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, apart: bool) -> Step {
+        // Who wants the origin asked is not served with what another had it asked before; and what is not fetched whole
+        // is of use to nobody else.
+        let alone = apart || order.why == Why::Request || order.is_partial || asking.method == "HEAD";
         let duty = match &entry.fill {
             _ if alone => None,
             Some(fill) => return Step::Join(Fill::join(fill)),
             None => Some(self.lead(entry, asking)),
         };
         let (sender, receiver) = mpsc::unbounded_channel();
-        Step::Ask(Box::new(self.filling(asking, duty, Some(sender), stored, conditions, status)), receiver)
+        Step::Ask(Box::new(self.filling(asking, duty, Some(sender), order)), receiver)
     }
 
     fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>) -> Duty {
@@ -202,10 +255,9 @@ impl Access {
         asking: &Arc<Asking>,
         duty: Option<Duty>,
         own: Option<mpsc::UnboundedSender<Own>>,
-        stored: Option<&Arc<Object>>,
-        conditions: &Fields,
-        status: &CacheStatus,
+        order: Order,
     ) -> Filling {
+        let Order { stored, conditions, asked, status, .. } = order;
         Filling {
             cache: Arc::clone(&self.cache),
             policy: Plain::clone(&self.policy),
@@ -213,10 +265,10 @@ impl Access {
             asking: Arc::clone(asking),
             duty,
             own,
-            asked: if conditions.is_empty() { Asked::Nothing } else { Asked::Validity },
-            stored: stored.cloned(),
-            conditions: conditions.clone(),
-            status: status.clone(),
+            asked,
+            stored,
+            conditions,
+            status,
         }
     }
 
@@ -236,6 +288,21 @@ impl Access {
         let rules = &self.policy.rules;
         // What was fetched for this request is whole.
         let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Full);
+        let delivery = Delivery::new(object, &answer, &status, &rules.name, Cache::now());
+        delivery.send(request, &self.cache.pool, feed).await
+    }
+
+    /// Serves what has been fetched of a part: all that was asked for if it is there now, else the part itself.
+    async fn serve_part(
+        &self,
+        object: &Object,
+        span: Span,
+        status: CacheStatus,
+        request: &Request<'_>,
+        feed: &Feed,
+    ) -> Result<Ending> {
+        let rules = &self.policy.rules;
+        let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Partial(vec![span]));
         let delivery = Delivery::new(object, &answer, &status, &rules.name, Cache::now());
         delivery.send(request, &self.cache.pool, feed).await
     }

@@ -13,7 +13,7 @@ use super::index::Settled;
 use super::object::Object;
 use super::policy::{CachePolicy, Unread};
 use crate::cache::{
-    Asked, CacheStatus, Held, Outcome, Reply, State, Stored, Timing, answered, stands_in,
+    Asked, CacheStatus, Held, Outcome, Reply, Span, State, Stored, Timing, answered, stands_in,
 };
 use crate::error::Error;
 use crate::origin::{self, Origins};
@@ -29,6 +29,8 @@ pub(super) enum Own {
     Interim(Head),
     /// A stored response, and what has been done for it.
     Serve(Arc<Object>, CacheStatus),
+    /// A stored response of which these bytes have been fetched now.
+    Part(Arc<Object>, Span, CacheStatus),
     /// The origin's answer, which is not stored.
     Pass(Stream, CacheStatus),
     /// Nothing.
@@ -150,7 +152,15 @@ impl Filling {
                 self.serve(object.clone());
                 self.copy(&stream, filler, &object).await;
             }
-            Outcome::Store { .. } | Outcome::Extend { .. } => self.pass(stream, old.as_ref(), Held::Dropped, true),
+            Outcome::Store { stored, span: Some(span) } if span.len() <= self.policy.max_object => {
+                self.add(stream, *stored, None, span, old.as_ref()).await;
+            }
+            Outcome::Extend { stored, span } if span.len() <= self.policy.max_object => {
+                self.add(stream, *stored, old.as_deref(), span, old.as_ref()).await;
+            }
+            Outcome::Store { .. } | Outcome::Extend { .. } => {
+                self.pass(stream, old.as_ref(), Held::Dropped, true);
+            }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
                     let object = Arc::new(old.updated(*stored));
@@ -184,6 +194,26 @@ impl Filling {
         self.cache.index.with(&self.asking.key, |entry| entry.replace(old, Arc::clone(object)));
         if matches!(object.stored.freshness.state(now), State::Stale(_)) {
             self.keep_apart();
+        }
+    }
+
+    /// Keeps a part, beside those of `other`, once it has come. Until then it is for who has asked for it alone: for
+    /// others it cannot be told how much of what they want there will be.
+    async fn add(
+        &mut self,
+        stream: Stream,
+        stored: Stored,
+        other: Option<&Object>,
+        span: Span,
+        old: Option<&Arc<Object>>,
+    ) {
+        let (body, filler) = Body::new(&self.cache.budget);
+        let object = Arc::new(Object::part(stored, other, span, body));
+        self.status.stored = true;
+        let status = self.status.clone();
+        self.tell(Settled::Look, Own::Part(Arc::clone(&object), span, status));
+        if self.copy(&stream, filler, &object).await {
+            self.put(&object, old);
         }
     }
 
@@ -234,8 +264,8 @@ impl Filling {
         self.tell(Settled::Look, Own::Pass(stream, status));
     }
 
-    /// Takes the body into the object, until it is whole or nobody wants it.
-    async fn copy(&self, stream: &Stream, filler: Filler, object: &Arc<Object>) {
+    /// Takes the body into the object, until it is whole or nobody wants it; and says which.
+    async fn copy(&self, stream: &Stream, filler: Filler, object: &Arc<Object>) -> bool {
         let length = object.stored.length();
         loop {
             let next = poll_fn(|context| {
@@ -258,10 +288,17 @@ impl Filling {
                 }
                 Some(Some(Err(error))) => {
                     self.forget(object);
-                    return filler.fail(error);
+                    filler.fail(error);
+                    return false;
                 }
-                Some(None) => return filler.finish(stream.ending().unwrap_or_default()),
-                None => return self.forget(object),
+                Some(None) => {
+                    filler.finish(stream.ending().unwrap_or_default());
+                    return true;
+                }
+                None => {
+                    self.forget(object);
+                    return false;
+                }
             }
         }
     }

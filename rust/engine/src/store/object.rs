@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use super::body::{Body, Follower};
-use crate::cache::{Span, Stored};
+use crate::cache::{Content, Span, Stored};
 use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -20,17 +20,30 @@ pub(super) struct Object {
     parts: Box<[Part]>,
 }
 
-/// A body, and where in the representation its first byte lies.
+/// A body, and which bytes of the representation it is.
 #[derive(Debug, Clone)]
 struct Part {
     start: u64,
+    end: u64,
     body: Arc<Body>,
 }
 
 impl Object {
     /// A response whose body is all of it.
     pub(super) fn whole(stored: Stored, reason: &[u8], body: Arc<Body>) -> Self {
-        Self { stored, reason: reason.into(), parts: [Part { start: 0, body }].into() }
+        Self { stored, reason: reason.into(), parts: [Part { start: 0, end: u64::MAX, body }].into() }
+    }
+
+    /// A response of which only `span` is there, or will be; and what is there of `other`, which is of the same state.
+    pub(super) fn part(mut stored: Stored, other: Option<&Self>, span: Span, body: Arc<Body>) -> Self {
+        if let Content::Parts(spans, _) = &mut stored.content {
+            spans.insert(span);
+        }
+        let there = other.into_iter().flat_map(|other| other.parts.iter().cloned());
+        let parts = there.chain([Part { start: span.start(), end: span.end(), body }]).collect();
+        // What is served of it is a part, whose reason is its own.
+        let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
+        Self { stored, reason, parts }
     }
 
     /// The same bytes, about which something newer is known.
@@ -43,24 +56,27 @@ impl Object {
         self.parts.iter().map(|part| part.body.cost()).sum()
     }
 
-    /// Whether both are the same bytes.
-    pub(super) fn shares(&self, body: &Arc<Body>) -> bool {
-        self.parts.iter().any(|part| Arc::ptr_eq(&part.body, body))
-    }
-
-    /// Bytes of the body once all have come, where the parts are one whole.
+    /// Bytes of the body once all have come, where it is one whole.
     pub(super) fn length(&self) -> Option<u64> {
-        let [Part { start: 0, body }] = &*self.parts else { return None };
+        let [Part { start: 0, end: u64::MAX, body }] = &*self.parts else { return None };
         body.ending().map(|_| body.length())
     }
 
-    /// Reads these bytes of the representation; all where it is not said which.
+    /// Reads these bytes of the representation, which must be there or on their way; all where it is not said which.
     pub(super) fn read(&self, span: Option<Span>) -> Reader {
-        let (start, end) = span.map_or((0, u64::MAX), |span| (span.start(), span.end()));
-        let followers = self.parts.iter().filter(|part| part.start < end).map(|part| {
-            Body::follow(&part.body, start.saturating_sub(part.start)..end - part.start)
-        });
-        Reader { followers: followers.collect(), body: self.parts.last().map(|part| Arc::clone(&part.body)) }
+        let whole = self.stored.length().unwrap_or(u64::MAX);
+        let (mut place, end) = span.map_or((0, whole), |span| (span.start(), span.end()));
+        let mut followers = VecDeque::new();
+        let mut last = None;
+        while place < end {
+            let there = self.parts.iter().filter(|part| part.start <= place && place < part.end);
+            let Some(part) = there.max_by_key(|part| part.end) else { break };
+            let until = part.end.min(end);
+            followers.push_back(Body::follow(&part.body, place - part.start..until - part.start));
+            last = Some(Arc::clone(&part.body));
+            place = until;
+        }
+        Reader { followers, body: last }
     }
 }
 
