@@ -189,6 +189,8 @@ class Cache:
     def __new__(cls, engine: Engine, memory: int) -> Self:
         """`memory` is in bytes, of the engine's pool."""
 
+    def clear(self) -> None:
+        """Forget all that is stored; whoever reads goes on reading."""
     def stats(self) -> tuple[int, int, int]:
         """Keys, bytes that are taken, bytes that may be."""
 

@@ -19,6 +19,11 @@ impl Cache {
         Ok(Self(Arc::new(engine.get().cache(py, memory)?)))
     }
 
+    /// Forgets all that is stored.
+    fn clear(&self) {
+        self.0.clear();
+    }
+
     /// Keys, bytes that are taken, bytes that may be.
     fn stats(&self) -> (usize, usize, usize) {
         let stats = self.0.stats();

@@ -42,6 +42,11 @@ impl Cache {
         CacheStats { keys: self.index.len(), used: self.budget.used(), limit: self.budget.limit() }
     }
 
+    /// Forgets all that is stored. Whoever reads goes on reading.
+    pub fn clear(&self) {
+        self.index.clear();
+    }
+
     /// What time it is. A clock that is set back makes nothing younger, see [`Time::since`].
     pub(super) fn now() -> Time {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -102,7 +102,8 @@ impl Access {
         }
         let lines = asking.lines();
         let request = asking.read(&lines, Cache::now());
-        let mut collapsed = false;
+        // Who has waited for a fill holds it until the delivery does.
+        let mut joined = None;
         loop {
             let now = Cache::now();
             let apart = self.cache.index.is_apart(&asking.key, now);
@@ -112,9 +113,10 @@ impl Access {
                 .with(&asking.key, |entry| self.step(entry, &asking, &request, apart, now));
             match step {
                 Step::Serve(object, answer, mut status, refresh) => {
-                    status.collapsed = collapsed;
+                    status.collapsed = joined.is_some();
                     // Before the index can let go of it.
                     let delivery = Delivery::new(&object, &answer, &status, &self.policy.rules.name, now);
+                    drop((joined, object));
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
                     }
@@ -134,10 +136,10 @@ impl Access {
                                 feed.push_interim(head);
                                 continue;
                             }
-                            Some(Own::Serve(object, status)) => {
+                            Some(Own::Serve(object, status, _held)) => {
                                 self.serve(&object, status, &request, feed).await
                             }
-                            Some(Own::Part(object, span, status)) => {
+                            Some(Own::Part(object, span, status, _held)) => {
                                 self.serve_part(&object, span, status, &request, feed).await
                             }
                             Some(Own::Pass(stream, status)) => {
@@ -149,12 +151,12 @@ impl Access {
                     };
                 }
                 Step::Join(joiner) => {
-                    collapsed = true;
+                    let joiner = joined.insert(joiner);
                     match poll_fn(|context| joiner.poll(context)).await {
                         Told::Made(Settled::Failed(error)) => return Err(error),
                         Told::Made(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
                             let detail = Some("stale-if-error");
-                            let status = CacheStatus { hit: true, collapsed, detail, ..CacheStatus::default() };
+                            let status = CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             return self.serve(&object, status, &request, feed).await;
                         }
                         Told::Made(_) | Told::Released => {}

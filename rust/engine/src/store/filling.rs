@@ -6,7 +6,7 @@ use std::task::Poll;
 use tokio::sync::mpsc;
 
 use super::asking::Asking;
-use super::body::{Body, Filler};
+use super::body::{Body, Filler, Follower};
 use super::cache::Cache;
 use super::fill::{Fill, Leader, Outcome as Told};
 use super::index::Settled;
@@ -27,10 +27,10 @@ use crate::wire::{Fields, Head};
 pub(super) enum Own {
     /// An interim response; more follows.
     Interim(Head),
-    /// A stored response, and what has been done for it.
-    Serve(Arc<Object>, CacheStatus),
+    /// A stored response, and what has been done for it. What comes is held until it is followed.
+    Serve(Arc<Object>, CacheStatus, Option<Arc<Follower>>),
     /// A stored response of which these bytes have been fetched now.
-    Part(Arc<Object>, Span, CacheStatus),
+    Part(Arc<Object>, Span, CacheStatus, Arc<Follower>),
     /// The origin's answer, which is not stored.
     Pass(Stream, CacheStatus),
     /// Nothing.
@@ -149,7 +149,9 @@ impl Filling {
                 let object = Arc::new(Object::whole(*stored, head.reason(), body));
                 self.status.stored = true;
                 self.put(&object, old.as_ref());
-                self.serve(object.clone());
+                // Nobody follows it yet, and it is not abandoned.
+                let held = Body::follow(filler.body(), 0..0);
+                self.serve(Arc::clone(&object), Some(held));
                 self.copy(&stream, filler, &object).await;
             }
             Outcome::Store { stored, span: Some(span) } if span.len() <= self.policy.max_object => {
@@ -169,7 +171,7 @@ impl Filling {
                     } else {
                         self.put(&object, Some(&old));
                     }
-                    self.serve(object);
+                    self.serve(object, None);
                 }
                 None => return Next::Again,
             },
@@ -210,8 +212,8 @@ impl Filling {
         let (body, filler) = Body::new(&self.cache.budget);
         let object = Arc::new(Object::part(stored, other, span, body));
         self.status.stored = true;
-        let status = self.status.clone();
-        self.tell(Settled::Look, Own::Part(Arc::clone(&object), span, status));
+        let (status, held) = (self.status.clone(), Arc::new(Body::follow(filler.body(), 0..0)));
+        self.tell(Settled::Look(None), Own::Part(Arc::clone(&object), span, status, held));
         if self.copy(&stream, filler, &object).await {
             self.put(&object, old);
         }
@@ -232,14 +234,14 @@ impl Filling {
         }
     }
 
-    fn serve(&mut self, object: Arc<Object>) {
-        let status = self.status.clone();
-        self.tell(Settled::Look, Own::Serve(object, status));
+    fn serve(&mut self, object: Arc<Object>, held: Option<Follower>) {
+        let (status, held) = (self.status.clone(), held.map(Arc::new));
+        self.tell(Settled::Look(held.clone()), Own::Serve(object, status, held));
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {
         let status = CacheStatus { detail: Some("stale-if-error"), ..self.status.clone() };
-        self.tell(Settled::Stale(Arc::clone(&object)), Own::Serve(object, status));
+        self.tell(Settled::Stale(Arc::clone(&object)), Own::Serve(object, status, None));
     }
 
     fn fail(&mut self, error: Error) {
@@ -261,7 +263,7 @@ impl Filling {
             self.keep_apart();
         }
         let status = self.status.clone();
-        self.tell(Settled::Look, Own::Pass(stream, status));
+        self.tell(Settled::Look(None), Own::Pass(stream, status));
     }
 
     /// Takes the body into the object, until it is whole or nobody wants it; and says which.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use super::body::Follower;
 use super::fill::Fill;
 use super::object::Object;
 use crate::cache::{Key, Stored, Time};
@@ -18,8 +19,8 @@ const APART: usize = 1024;
 /// What all who waited for a fill are told.
 #[derive(Debug, Clone)]
 pub(super) enum Settled {
-    /// The index knows: look again.
-    Look,
+    /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
+    Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
     /// The origin fails, and this may stand in for it.
     Stale(Arc<Object>),
     /// The origin has failed.
@@ -102,6 +103,17 @@ impl Index {
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         // The remainder fits: it is less than the number of shards.
         &self.shards[usize::try_from(hash % self.shards.len() as u64).unwrap_or_default()]
+    }
+
+    /// Forgets all that is stored. What is being fetched goes on.
+    pub(super) fn clear(&self) {
+        for shard in &self.shards {
+            let mut objects = Vec::new();
+            lock(shard).entries.retain(|_, entry| {
+                objects.append(&mut entry.objects);
+                !entry.is_empty()
+            });
+        }
     }
 
     /// How many keys are known.

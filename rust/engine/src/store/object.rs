@@ -51,11 +51,6 @@ impl Object {
         Self { stored, reason: self.reason.clone(), parts: self.parts.clone() }
     }
 
-    /// What keeping it costs.
-    pub(super) fn cost(&self) -> usize {
-        self.parts.iter().map(|part| part.body.cost()).sum()
-    }
-
     /// Bytes of the body once all have come, where it is one whole.
     pub(super) fn length(&self) -> Option<u64> {
         let [Part { start: 0, end: u64::MAX, body }] = &*self.parts else { return None };

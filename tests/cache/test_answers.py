@@ -1,0 +1,194 @@
+"""What a client gets of what is stored: hits, ranges, conditions, validation, staleness, variants, invalidation."""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from conftest import until
+from edge.serving import Edges, in_time
+from gateway.client import answer
+from penstock.config import Caching
+from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+
+FRESH = "Cache-Control: max-age=60"
+
+Says = Callable[[int, RecordedRequest], bytes]
+
+
+class Origin:
+    """Answers each request with what `says` makes of its number and head."""
+
+    def __init__(self, says: Says) -> None:
+        self.requests: list[RecordedRequest] = []
+        self._says = says
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            await peer.read_body()
+            self.requests.append(request)
+            await peer.send(self._says(len(self.requests), request))
+
+
+def always(*fields: str, body: bytes = b"0123456789") -> Says:
+    def says(_number: int, request: RecordedRequest) -> bytes:
+        head = answer(*fields, f"Content-Length: {len(body)}")
+        return head if request.method == "HEAD" else head + body
+
+    return says
+
+
+async def test_a_hit_has_an_age_and_says_that_it_is_one(caching: Edges) -> None:
+    script = Origin(always(FRESH, "Age: 7", 'ETag: "a"'))
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        miss, hit = await client.ask("/a"), await client.ask("/a")
+        assert miss.head.one("Cache-Status") == "penstock; fwd=uri-miss; fwd-status=200; stored"
+        said = hit.head.one("Cache-Status")
+        assert said is not None
+        assert said.startswith("penstock; hit; ttl=5")
+        assert hit.head.one("Age") in {"7", "8"}
+        assert hit.body == miss.body == b"0123456789"
+        head = await client.ask("/a", method="HEAD")
+        assert (head.head.one("Content-Length"), head.body) == ("10", b"")
+        assert (await client.ask("/a", 'If-None-Match: "a"')).head.status == 304
+        assert len(script.requests) == 1
+
+
+async def test_ranges_come_out_of_the_whole(caching: Edges) -> None:
+    script = Origin(always(FRESH))
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        first = await client.ask("/a", "Range: bytes=2-4")
+        assert (first.head.status, first.head.one("Content-Range"), first.body) == (
+            206,
+            "bytes 2-4/10",
+            b"234",
+        )
+        assert (await client.ask("/a", "Range: bytes=-2")).body == b"89"
+        several = await client.ask("/a", "Range: bytes=0-1,4-5")
+        kind = several.head.one("Content-Type")
+        assert kind is not None
+        boundary = kind.removeprefix("multipart/byteranges; boundary=").encode()
+        parts = [part.partition(b"\r\n\r\n") for part in several.body.split(b"--" + boundary)[1:-1]]
+        assert [(head.strip(), body[:2]) for head, _, body in parts] == [
+            (b"Content-Range: bytes 0-1/10", b"01"),
+            (b"Content-Range: bytes 4-5/10", b"45"),
+        ]
+        beyond = await client.ask("/a", "Range: bytes=10-")
+        assert (beyond.head.status, beyond.head.one("Content-Range")) == (416, "bytes */10")
+        assert [request.get("Range") for request in script.requests] == [None]
+
+
+async def test_what_is_stale_is_confirmed_and_served(caching: Edges) -> None:
+    def says(number: int, _request: RecordedRequest) -> bytes:
+        if number == 1:
+            return answer("Cache-Control: max-age=0", 'ETag: "a"', "Content-Length: 5") + b"first"
+        return answer("Cache-Control: max-age=60", 'ETag: "a"', status="304 Not Modified")
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        replies = [await client.ask("/a") for _ in range(3)]
+        assert [reply.body for reply in replies] == [b"first"] * 3
+        assert [request.get("If-None-Match") for request in script.requests] == [None, '"a"']
+
+
+async def test_one_request_refreshes_what_may_be_served_stale(caching: Edges) -> None:
+    def says(number: int, _request: RecordedRequest) -> bytes:
+        control = "Cache-Control: max-age=0, stale-while-revalidate=60" if number == 1 else FRESH
+        return answer(control, "Content-Length: 1") + str(number).encode()
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        assert (await client.ask("/a")).body == b"1"
+        assert (await client.ask("/a")).body == b"1"
+        await until(lambda: len(script.requests) == 2, "it is fetched anew")
+
+        async def is_new() -> bool:
+            return (await client.ask("/a")).body == b"2"
+
+        async with asyncio.timeout(10):
+            while not await is_new():
+                await asyncio.sleep(0)
+        assert len(script.requests) == 2
+
+
+async def test_a_stale_one_stands_in_for_an_error(caching: Edges) -> None:
+    def says(number: int, _request: RecordedRequest) -> bytes:
+        if number == 1:
+            return answer("Cache-Control: max-age=0, stale-if-error=60", "Content-Length: 2") + b"ok"
+        return answer("Content-Length: 0", status="503 Service Unavailable")
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        assert [(await client.ask("/a")).body for _ in range(2)] == [b"ok", b"ok"]
+        assert len(script.requests) == 2
+
+
+async def test_variants_stand_beside_each_other(caching: Edges) -> None:
+    def says(_number: int, request: RecordedRequest) -> bytes:
+        body = (request.get("X-Kind") or "none").encode()
+        return answer(FRESH, "Vary: X-Kind", f"Content-Length: {len(body)}") + body
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        for _ in range(2):
+            for kind in ("a", "b"):
+                assert (await client.ask("/a", f"X-Kind: {kind}")).body == kind.encode()
+        assert len(script.requests) == 2
+
+
+async def test_an_unsafe_request_makes_what_is_stored_invalid(caching: Edges) -> None:
+    script = Origin(always(FRESH))
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        await client.ask("/a")
+        await client.ask("/a", "Content-Length: 0", method="POST")
+        await client.ask("/a")
+        assert [request.method for request in script.requests] == ["GET", "POST", "GET"]
+
+
+async def test_only_if_cached_asks_nobody(caching: Edges) -> None:
+    script = Origin(always(FRESH))
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        refused = await client.ask("/a", "Cache-Control: only-if-cached")
+        assert (refused.head.status, json.loads(refused.body)["name"]) == (504, "NOT_CACHED")
+        assert not script.requests
+
+
+async def test_what_is_too_large_is_passed_on_and_not_kept(caching: Edges) -> None:
+    script = Origin(always(FRESH))
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching(max_object=9))
+        client = await caching.connect(served)
+        assert [(await client.ask("/a")).body for _ in range(2)] == [b"0123456789"] * 2
+        assert len(script.requests) == 2
+
+
+async def test_what_tells_who_asks_is_not_in_the_key(caching: Edges) -> None:
+    script = Origin(always(FRESH))
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        for target in ("/a?x=1&CMCD=a", "/a?x=1&CMCD=b", "/a?x=1"):
+            await client.ask(target)
+        assert [request.target for request in script.requests] == ["/a?x=1&CMCD=a"]
+
+
+async def test_interim_responses_pass(caching: Edges) -> None:
+    script = Origin(
+        lambda *_: (
+            answer("Link: </style>", status="103 Early Hints") + answer(FRESH, "Content-Length: 2") + b"ok"
+        )
+    )
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        await client.get("/a")
+        assert (await in_time(client.head())).status == 103
+        head = await in_time(client.head())
+        assert (head.status, await client.body(head)) == (200, b"ok")
+        assert (await client.ask("/a")).head.status == 200
