@@ -40,3 +40,6 @@ pub use targeted::{parse_targeted, response_control};
 pub use time::{LONGEST, Time};
 pub use validate::{Conditions, EntityTag, Tags, Validators, freshened, is_in_not_modified};
 pub use vary::{Selection, Vary};
+
+#[cfg(test)]
+mod tests;
