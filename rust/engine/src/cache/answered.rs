@@ -6,7 +6,8 @@ use super::policy::Policy;
 use super::range::ContentRange;
 use super::request::Request;
 use super::spans::Span;
-use super::stored::{Content, Refusal, Stored};
+use super::storable::Refusal;
+use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
 
@@ -143,7 +144,7 @@ pub fn stands_in(request: &Request<'_>, stored: &Stored, policy: &Policy, now: T
         State::Fresh(_) => true,
         State::Stale(span) => span <= tolerated && !tolerated.is_zero(),
     };
-    timely && super::decide::answer(request, stored, policy).is_ok()
+    timely && super::answer::answer(request, stored, policy).is_ok()
 }
 
 /// The errors that a stale response may stand in for.

@@ -25,12 +25,8 @@ pub(crate) fn control(lines: &[&[u8]]) -> Control {
             Some(place) => (&text[..place], Some(&text[place + 1..])),
             None => (&text[..], None),
         };
-        let spaced = name.last().is_some_and(char::is_ascii_whitespace);
-        let name: String = name
-            .iter()
-            .collect::<String>()
-            .trim_end_matches(|c: char| c.is_ascii_whitespace())
-            .to_lowercase();
+        let spaced = name.last().is_some_and(|last| [' ', '\t'].contains(last));
+        let name: String = name.iter().collect::<String>().trim_end_matches([' ', '\t']).to_lowercase();
         let argument = argument.map(|argument| if spaced { " ".to_owned() } else { plain(argument) });
         if let Some(place) = SPANS.iter().position(|known| *known == name) {
             let digits = argument.unwrap_or_default();
@@ -124,7 +120,7 @@ pub(crate) fn members(line: &[u8], separator: u8) -> Vec<Vec<u8>> {
 /// The bytes that a Range field names of `length`, each by itself; none where the field is to be ignored.
 pub(crate) fn range(value: &[u8], length: u64) -> Option<BTreeSet<u64>> {
     let text = std::str::from_utf8(value).ok()?;
-    let (unit, list) = text.split_once('=')?;
+    let (unit, ranges) = text.split_once('=')?;
     if unit.to_lowercase() != "bytes" {
         return None;
     }
@@ -134,7 +130,7 @@ pub(crate) fn range(value: &[u8], length: u64) -> Option<BTreeSet<u64>> {
         let valid = !text.is_empty() && text.chars().all(|char| char.is_ascii_digit());
         valid.then(|| text.parse().unwrap_or(u128::MAX))
     };
-    for member in members(list.as_bytes(), b',') {
+    for member in members(ranges.as_bytes(), b',') {
         let member = String::from_utf8(member).expect("cut at ASCII");
         if member.is_empty() {
             continue;
