@@ -93,3 +93,12 @@ pub(super) fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
         },
     }
 }
+
+/// What is fetched where a stored response is fetched anew, or is asked about and may prove to have changed: no less
+/// than there was, and of parts what is asked for.
+pub fn refill(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Fill {
+    match stored.content {
+        Content::Whole(_) => Fill::Whole,
+        Content::Parts(..) => fill(request, policy),
+    }
+}

@@ -50,10 +50,12 @@ pub enum Decision {
         stored: usize,
         /// How much of it.
         answer: Answer,
-        /// The conditions with which it is to be fetched anew in the background, if it is.
+        /// The conditions with which it is to be fetched anew in the background, if it is; [`refill`](super::refill)
+        /// says how much of it.
         refresh: Option<Fields>,
     },
-    /// The origin is asked whether the stored response is still good.
+    /// The origin is asked whether the stored response is still good; [`refill`](super::refill) says how much is
+    /// fetched where it is not.
     Revalidate {
         /// Which.
         stored: usize,

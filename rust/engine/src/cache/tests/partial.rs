@@ -222,6 +222,41 @@ fn parts_are_completed_under_a_strong_validator() {
 }
 
 #[test]
+fn a_part_tells_the_length_of_those_that_did_not_know_it() {
+    let mut cache = Cache::new();
+    assert_eq!(cache.fetch("Range: bytes=4-8", 206, &part("4-8/*", 5, "ETag: \"a\"")), Became::Stored);
+    assert_eq!(why(&cache.get("Range: bytes=9-9")), "partial");
+    let shorter = part("0-3/8", 4, "ETag: \"a\"");
+    assert_eq!(cache.fetch("Range: bytes=0-3", 206, &part("0-3/*", 4, "ETag: \"a\"")), Became::Extended);
+    assert_eq!(cache.held[0].length(), None);
+    assert_eq!(cache.fetch("Range: bytes=9-9", 206, &part("9-9/10", 1, "ETag: \"a\"")), Became::Extended);
+    assert_eq!(cache.held[0].length(), Some(10));
+    assert_eq!(cache.get(""), Decision::Hit { stored: 0, answer: Answer::Full });
+
+    let mut cache = Cache::new();
+    cache.fetch("Range: bytes=4-8", 206, &part("4-8/*", 5, "ETag: \"a\""));
+    assert_eq!(cache.fetch("Range: bytes=0-3", 206, &shorter), Became::Stored, "bytes lie beyond its end");
+    let mut cache = holding_part("ETag: \"a\"");
+    let beyond = part("10-11/*", 2, "ETag: \"a\"");
+    assert_eq!(cache.fetch("Range: bytes=3-9", 206, &beyond), Became::Stored, "it lies beyond the end");
+}
+
+#[test]
+fn what_is_fetched_anew_is_no_less_than_there_was() {
+    let again = |cache: &Cache, request: &str| {
+        let text = Text::new(request);
+        let lines = text.lines();
+        refill(&Request::read("GET", TARGET, &lines, cache.now), &cache.held[0], &cache.policy)
+    };
+    assert_eq!(again(&Cache::holding(WHOLE), "Range: bytes=0-1"), Fill::Whole);
+    let mut cache = holding_part("ETag: \"a\"");
+    assert_eq!(again(&cache, "Range: bytes=0-1"), Fill::Asked);
+    assert_eq!(again(&cache, ""), Fill::Whole);
+    cache.policy.range_fill = RangeFill::Slices(4);
+    assert_eq!(again(&cache, "Range: bytes=0-1"), Fill::Span(span(0, 4)));
+}
+
+#[test]
 fn without_a_strong_validator_the_rest_is_not_asked_for() {
     for more in ["", "ETag: W/\"a\"", "Last-Modified: {-99}"] {
         let miss = Decision::Miss { fill: Fill::Whole, why: Why::Partial, stored: None };
