@@ -42,6 +42,12 @@ impl Time {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
+    /// This point of time and a span.
+    #[must_use]
+    pub fn plus(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
+    }
+
     /// An HTTP-date in any of its three forms (RFC 9110, section 5.6.7), or none.
     pub fn parse(value: &[u8], now: Self) -> Option<Self> {
         parse_date(value, now.as_secs()).map(Self::from_secs)

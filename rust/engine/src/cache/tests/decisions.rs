@@ -1,5 +1,7 @@
 //! What requests get, in the order of RFC 9111 and RFC 5861.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const FRESH: &str = "Cache-Control: max-age=100\nDate: {0}";
@@ -233,4 +235,37 @@ fn what_cache_status_says() {
     let text = "fwd=partial; fwd-status=206; ttl=3; stored; collapsed; detail=x";
     assert_eq!(whole.named("media.test").to_string(), format!("media.test; {text}"));
     assert_eq!(whole.named("1 \"x\\\r\n").to_string(), format!("\"1 \\\"x\\\\\"; {text}"));
+}
+
+/// How far the origin need not be asked: not at all, soon, or now.
+fn reuse(control: &str, more: &str, request: &str, now: u64) -> u8 {
+    let mut cache = Cache::with(|policy| policy.stale_if_error = seconds(5));
+    cache.fetch(request, 200, &format!("Cache-Control: {control}\n{more}"));
+    match cache.after(now).get("") {
+        Decision::Hit { .. } => 2,
+        Decision::HitStale { .. } => 1,
+        _ => 0,
+    }
+}
+
+proptest! {
+    /// RFC 9111, section 4.2.1: of directives that contradict each other the most restrictive one holds.
+    #[test]
+    fn one_restriction_more_never_makes_a_response_live_longer(
+        said in prop::sample::subsequence(
+            vec!["s-maxage=20", "public", "must-understand", "no-cache=\"x\"", "stale-while-revalidate=30", "immutable"], 0..6),
+        restriction in prop::sample::select(vec![
+            "no-store", "private", "no-cache", "max-age=0", "max-age=x", "s-maxage=5", "s-maxage=", "must-revalidate",
+            "proxy-revalidate", "private=\"y z\"", "stale-while-revalidate=1",
+        ]),
+        first: bool,
+        more in prop::sample::select(vec!["", "ETag: \"a\"", "Expires: {60}", "Age: 5", "Date: {-3}"]),
+        now in 0u64..60,
+    ) {
+        let said = [vec!["max-age=10"], said].concat().join(", ");
+        let restricted = if first { format!("{restriction}, {said}") } else { format!("{said}, {restriction}") };
+        // A second lifetime for shared caches is no restriction where there was none.
+        prop_assume!(!restriction.starts_with("s-maxage") || said.contains("s-maxage"));
+        prop_assert!(reuse(&restricted, more, "", now) <= reuse(&said, more, "", now));
+    }
 }

@@ -75,6 +75,14 @@ fn what_lies_before_1970_is_past() {
     }
 }
 
+#[test]
+fn points_of_time() {
+    assert_eq!(at(1).plus(seconds(2)), at(3));
+    assert_eq!(at(1).plus(Duration::MAX).as_millis(), u64::MAX);
+    assert_eq!((at(3).since(at(1)), at(1).since(at(3))), (seconds(2), Duration::ZERO));
+    assert_eq!(Time::from_millis(1999).as_secs(), 1);
+}
+
 fn freshness(status: u16, response: &str, policy: &Policy) -> Freshness {
     let text = Text::new(response);
     let lines = text.lines();
