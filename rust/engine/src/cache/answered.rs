@@ -126,7 +126,7 @@ pub fn answered(
         Ok(stored) => Outcome::Store { span: part(status, lines), stored: Box::new(stored) },
         Err(refusal) => Outcome::Pass {
             refusal,
-            held: if is_error(status) { Held::Kept } else { Held::Dropped },
+            held: if supersedes(request, status, refusal) { Held::Dropped } else { Held::Kept },
             hit_for_miss: !matches!(refusal, Refusal::Method | Refusal::RequestNoStore),
         },
     }
@@ -147,6 +147,20 @@ pub fn stands_in(request: &Request<'_>, stored: &Stored, policy: &Policy, now: T
         State::Stale(span) => span <= tolerated && !tolerated.is_zero(),
     };
     timely && super::answer::answer(request, stored, policy).is_ok()
+}
+
+/// Whether an answer that is not stored says that what is stored has had its day. One that is about the client and not
+/// about the resource does not: else whoever sends bad credentials could empty the cache.
+fn supersedes(request: &Request<'_>, status: u16, refusal: Refusal) -> bool {
+    let of_client = matches!(
+        refusal,
+        Refusal::Method
+            | Refusal::RequestNoStore
+            | Refusal::Authorization
+            | Refusal::Private
+            | Refusal::Range
+    );
+    !of_client && !request.authorized && matches!(status, 200..=303 | 307 | 308 | 404 | 410)
 }
 
 /// The errors that a stale response may stand in for.

@@ -154,11 +154,31 @@ fn a_post_that_answers_a_get() {
 }
 
 #[test]
-fn what_is_not_stored_takes_the_place_of_what_was() {
-    let mut cache = Cache::holding("Cache-Control: max-age=10\nETag: \"a\"").after(10);
-    assert_eq!(cache.fetch("", 200, "Cache-Control: no-store"), refused(Refusal::NoStore));
-    assert_eq!(cache.held.len(), 0, "the origin has said that there is a newer one");
-    let mut cache = Cache::holding("Cache-Control: max-age=10\nETag: \"a\"").after(10);
+fn what_is_not_stored_drops_what_was_if_it_is_about_the_resource() {
+    let stored = "Cache-Control: max-age=10\nETag: \"a\"";
+    for (request, status, response, refusal, is_dropped) in [
+        ("", 200, "Cache-Control: no-store", Refusal::NoStore, true),
+        ("", 302, "Location: /x", Refusal::Status, true),
+        ("", 404, "Cache-Control: no-store", Refusal::NoStore, true),
+        ("", 410, "", Refusal::Useless, true),
+        // These tell nothing about what others get.
+        ("", 200, "Cache-Control: private", Refusal::Private, false),
+        ("Authorization: x", 200, "Cache-Control: no-store", Refusal::NoStore, false),
+        ("", 400, "", Refusal::Status, false),
+        ("", 401, "", Refusal::Status, false),
+        ("", 403, "", Refusal::Status, false),
+        ("", 429, "", Refusal::Status, false),
+        ("", 431, "Cache-Control: no-store", Refusal::NoStore, false),
+        ("", 500, "", Refusal::Status, false),
+        ("", 503, "", Refusal::Status, false),
+        ("Authorization: x", 200, "Cache-Control: max-age=10", Refusal::Authorization, false),
+        ("", 206, "Content-Range: x\nCache-Control: max-age=10", Refusal::Range, false),
+    ] {
+        let mut cache = Cache::holding(stored).after(10);
+        assert_eq!(cache.fetch(request, status, response), refused(refusal), "{status} {response:?}");
+        assert_eq!(cache.held.is_empty(), is_dropped, "{status} {response:?}");
+    }
+    let mut cache = Cache::holding(stored).after(10);
     assert_eq!(cache.fetch("", 404, "Cache-Control: max-age=10"), Became::Stored);
     assert_eq!((cache.held.len(), cache.held[0].status), (1, 404));
 }
