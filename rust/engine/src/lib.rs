@@ -1,7 +1,7 @@
 //! The engine of penstock: memory, framing, streams and the origin client. It knows no Python.
 //!
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
-//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` needs `wire` alone.
+//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` and `cache` need `wire` alone.
 
 pub mod app;
 #[cfg(not(loom))]

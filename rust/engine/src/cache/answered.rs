@@ -6,7 +6,8 @@ use super::policy::Policy;
 use super::range::ContentRange;
 use super::request::Request;
 use super::spans::Span;
-use super::stored::{Content, Refusal, Stored};
+use super::storable::Refusal;
+use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
 
@@ -35,8 +36,9 @@ pub enum Asked {
 /// What becomes of an answer.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It is stored in place of the response that was selected, if there was one, and the client is answered from it.
-    /// For parts, `span` is what the body is.
+    /// It is stored in place of the response that was selected, if there was one, and clients are answered from it: what
+    /// is not kept of its fields is for the one alone whose request was sent. Where that one's Range was sent as it was,
+    /// it gets the reply as it came, because an origin may answer with other bytes than were asked for.
     Store {
         /// What is kept of its head.
         stored: Box<Stored>,
@@ -112,9 +114,10 @@ pub fn answered(
         if is_error(status) && stands_in(request, stored, policy, now) {
             return Outcome::ServeStale;
         }
-        if let Some(span) = extension(stored, status, lines, &validators) {
-            let (updated, may) = stored.updated(request, lines, timing, policy);
-            if may.is_ok() {
+        if let Some(range) = extension(stored, status, lines, &validators) {
+            let (mut updated, may) = stored.updated(request, lines, timing, policy);
+            if let (Content::Parts(_, length), Ok(()), Some(span)) = (&mut updated.content, may, range.span) {
+                *length = length.or(range.length);
                 return Outcome::Extend { stored: Box::new(updated), span };
             }
         }
@@ -123,7 +126,7 @@ pub fn answered(
         Ok(stored) => Outcome::Store { span: part(status, lines), stored: Box::new(stored) },
         Err(refusal) => Outcome::Pass {
             refusal,
-            held: if is_error(status) { Held::Kept } else { Held::Dropped },
+            held: if supersedes(request, status, refusal) { Held::Dropped } else { Held::Kept },
             hit_for_miss: !matches!(refusal, Refusal::Method | Refusal::RequestNoStore),
         },
     }
@@ -143,7 +146,21 @@ pub fn stands_in(request: &Request<'_>, stored: &Stored, policy: &Policy, now: T
         State::Fresh(_) => true,
         State::Stale(span) => span <= tolerated && !tolerated.is_zero(),
     };
-    timely && super::decide::answer(request, stored, policy).is_ok()
+    timely && super::answer::answer(request, stored, policy).is_ok()
+}
+
+/// Whether an answer that is not stored says that what is stored has had its day. One that is about the client and not
+/// about the resource does not: else whoever sends bad credentials could empty the cache.
+fn supersedes(request: &Request<'_>, status: u16, refusal: Refusal) -> bool {
+    let of_client = matches!(
+        refusal,
+        Refusal::Method
+            | Refusal::RequestNoStore
+            | Refusal::Authorization
+            | Refusal::Private
+            | Refusal::Range
+    );
+    !of_client && !request.authorized && matches!(status, 200..=303 | 307 | 308 | 404 | 410)
 }
 
 /// The errors that a stale response may stand in for.
@@ -168,15 +185,25 @@ fn head(request: &Request<'_>, stored: Option<&Stored>, reply: Reply<'_>, policy
     Outcome::Update { stored: Box::new(updated), dropped: may.err() }
 }
 
-/// The bytes that a 206 adds to a stored response, if both have the same strong validator and agree on the length
+/// Which bytes a 206 adds to a stored response, if both have the same strong validator and agree on the length
 /// (RFC 9111, section 3.4).
-fn extension(stored: &Stored, status: u16, lines: &Lines<'_>, validators: &Validators) -> Option<Span> {
-    let Content::Parts(_, length) = stored.content else { return None };
+fn extension(
+    stored: &Stored,
+    status: u16,
+    lines: &Lines<'_>,
+    validators: &Validators,
+) -> Option<ContentRange> {
+    let Content::Parts(present, length) = &stored.content else { return None };
     let same = stored.validators.strong()?.is_same(validators.etag.as_ref()?);
     let range = content_range(lines).filter(|_| same && status == 206)?;
-    let agrees = length.is_none() || range.length.is_none() || length == range.length;
+    let span = range.span?;
+    let end = present.iter().chain([span]).map(Span::end).max();
+    let agrees = match (*length, range.length) {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        (ours, theirs) => ours.or(theirs).is_none_or(|length| end.is_none_or(|end| end <= length)),
+    };
     let framed = values(lines, "content-length").next().and_then(super::list::number);
-    range.span.filter(|span| agrees && framed.is_none_or(|framed| framed == span.len()))
+    (agrees && framed.is_none_or(|framed| framed == span.len())).then_some(range)
 }
 
 fn part(status: u16, lines: &Lines<'_>) -> Option<Span> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::list::{elements, unquoted};
 use super::time::delta_seconds;
-use crate::wire::is_token;
+use crate::wire::{is_token, trim};
 
 /// A directive that may name the fields it is about: `no-cache` and `private`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -134,7 +134,6 @@ pub enum MaxStale {
 
 /// What a request says about caches (RFC 9111, section 5.2.1). What is no number is ignored: it asks for nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "directives that do not depend on one another")]
 pub struct RequestControl {
     /// The greatest age that will do.
     pub max_age: Option<Duration>,
@@ -206,7 +205,7 @@ impl<'a> Directive<'a> {
             return is_token(element).then_some(Self { name: element, argument: None });
         };
         let (name, argument) = (&element[..equals], &element[equals + 1..]);
-        let trimmed = name.trim_ascii_end();
+        let trimmed = trim(name);
         let argument = if trimmed.len() < name.len() { b" " } else { argument };
         is_token(trimmed).then_some(Self { name: trimmed, argument: Some(argument) })
     }

@@ -5,6 +5,7 @@
 //! leave room for two readings, the one that keeps a response for less time is taken; a response is never made to look
 //! fresher, more complete or more alike than it is.
 
+mod answer;
 mod answered;
 mod control;
 mod decide;
@@ -17,15 +18,17 @@ mod range;
 mod request;
 mod spans;
 mod status;
+mod storable;
 mod stored;
 mod targeted;
 mod time;
 mod validate;
 mod vary;
 
+pub use answer::{Answer, Fill, answer, refill};
 pub use answered::{Asked, Held, Outcome, Reply, answered, stands_in};
 pub use control::{MaxStale, RequestControl, ResponseControl, Scope};
-pub use decide::{Answer, Decision, Fill, Why, answer, decide, select};
+pub use decide::{Decision, Why, decide, select};
 pub use freshness::{Basis, Freshness, State, Timing, allows_heuristic};
 pub use invalidate::{invalidated, is_safe, resolve};
 pub use key::{Key, Names, Query, Target};
@@ -35,8 +38,12 @@ pub use range::{ContentRange, IfRange, Multipart, Ranges, Selected, Spec};
 pub use request::Request;
 pub use spans::{Span, Spans};
 pub use status::CacheStatus;
-pub use stored::{Content, Refusal, Stored};
+pub use storable::Refusal;
+pub use stored::{Content, Stored};
 pub use targeted::{parse_targeted, response_control};
 pub use time::{LONGEST, Time};
 pub use validate::{Conditions, EntityTag, Tags, Validators, freshened, is_in_not_modified};
 pub use vary::{Selection, Vary};
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,7 @@ impl Span {
     }
 
     /// Widened to whole slices of `size` bytes, of a representation of `length` bytes.
+    #[must_use]
     pub fn aligned(self, size: u64, length: Option<u64>) -> Self {
         let size = size.max(1);
         let end = self.end.div_ceil(size).saturating_mul(size);

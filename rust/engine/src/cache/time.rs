@@ -43,6 +43,7 @@ impl Time {
     }
 
     /// This point of time and a span.
+    #[must_use]
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }

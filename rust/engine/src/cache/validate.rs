@@ -3,7 +3,7 @@
 
 use super::list::{Lines, values};
 use super::time::Time;
-use crate::wire::{Fields, is_one_of};
+use crate::wire::{Fields, is_one_of, trim};
 
 /// An entity tag (RFC 9110, section 8.8.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,7 @@ impl Tags {
         let mut tags = None;
         for line in lines {
             let tags: &mut Vec<_> = tags.get_or_insert_default();
-            let mut rest = line.trim_ascii();
+            let mut rest = trim(line);
             if rest == b"*" {
                 return Some(Self::Any);
             }
@@ -209,11 +209,10 @@ const OF_THE_BODY: [&str; 3] = ["content-length", "content-encoding", "content-r
 /// The stored fields, each replaced by those of its name in a newer response (RFC 9111, section 3.2). `newer` has only
 /// what may be stored.
 pub fn freshened(stored: &Fields, newer: &Lines<'_>) -> Fields {
-    let replaces = |name: &[u8]| !is_one_of(name, &OF_THE_BODY);
-    let replaced =
-        |name: &[u8]| newer.iter().any(|line| replaces(line.0) && line.0.eq_ignore_ascii_case(name));
-    let mut fields: Fields = stored.iter().filter(|(name, _)| !replaced(name)).collect();
-    for (name, value) in newer.iter().filter(|line| replaces(line.0)) {
+    let news: Vec<_> = newer.iter().filter(|line| !is_one_of(line.0, &OF_THE_BODY)).collect();
+    let is_old = |name: &[u8]| news.iter().any(|line| line.0.eq_ignore_ascii_case(name));
+    let mut fields: Fields = stored.iter().filter(|(name, _)| !is_old(name)).collect();
+    for (name, value) in &news {
         fields.push(name, value);
     }
     fields

@@ -46,8 +46,8 @@ impl Selection {
     /// Of a request; none if the response varies by anything.
     pub fn of(vary: &Vary, request: &Lines<'_>, languages: Languages) -> Option<Self> {
         let Vary::Fields(names) = vary else { return None };
-        let select = |name: &Box<[u8]>| (name.clone(), normalised(name, request, languages));
-        Some(Self(names.iter().map(select).collect()))
+        let select = |name: &[u8]| (name.into(), normalised(name, request, languages));
+        Some(Self(names.iter().map(|name| select(name)).collect()))
     }
 
     /// Whether a request selects the response. `content_language` is that of the response.

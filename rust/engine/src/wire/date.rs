@@ -1,7 +1,7 @@
 //! HTTP-date (RFC 9110, section 5.6.7): written in one form, read in three.
 //!
 //! Reading is strict in shape, because a date that two caches could understand differently must not keep a response
-//! alive, and lenient in case, as section 5.6.7 asks of recipients of old messages. Seconds count from 1970.
+//! alive, and lenient in case, as caches should be (RFC 9111, section 4.2). Seconds count from 1970.
 
 use std::fmt;
 

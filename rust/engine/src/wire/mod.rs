@@ -27,7 +27,9 @@ pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
-pub(crate) use text::{is_one_of, is_token, members, trim};
+#[cfg(not(loom))]
+pub(crate) use text::trim;
+pub(crate) use text::{is_one_of, is_token, members};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

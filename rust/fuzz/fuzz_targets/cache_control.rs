@@ -1,0 +1,44 @@
+//! Cache-Control of a response, against the plain second reading of the same rules.
+#![no_main]
+
+#[path = "../../engine/src/cache/tests/reference.rs"]
+#[expect(dead_code, reason = "the other targets use the rest")]
+mod reference;
+
+use std::collections::BTreeSet;
+
+use libfuzzer_sys::fuzz_target;
+use penstock_engine::cache::{RequestControl, ResponseControl, Scope};
+
+fuzz_target!(|input: &[u8]| {
+    let lines: Vec<_> = input.split(|byte| *byte == b'\n').collect();
+    let control = ResponseControl::parse(lines.iter().copied());
+    assert_eq!(plain(&control), reference::control(&lines));
+    // What one line says, two lines with a half each say too, wherever the comma was.
+    let joined = lines.join(b",".as_slice());
+    if !input.contains(&b'"') {
+        assert_eq!(ResponseControl::parse([joined.as_slice()].into_iter()), control);
+    }
+    RequestControl::parse(lines.iter().copied(), lines.iter().copied());
+});
+
+fn plain(control: &ResponseControl) -> reference::Control {
+    let scope = |scope: &Scope| match scope {
+        Scope::Nothing => None,
+        Scope::Response => Some(BTreeSet::new()),
+        Scope::Fields(names) => Some(names.iter().map(|name| name.to_vec()).collect()),
+    };
+    reference::Control {
+        spans: [control.max_age, control.s_maxage, control.stale_while_revalidate, control.stale_if_error]
+            .map(|span| span.map(|span| span.as_secs())),
+        scopes: [scope(&control.no_cache), scope(&control.private)],
+        flags: [
+            control.no_store,
+            control.public,
+            control.must_revalidate,
+            control.proxy_revalidate,
+            control.must_understand,
+            control.immutable,
+        ],
+    }
+}
