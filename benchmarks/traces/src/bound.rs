@@ -14,20 +14,32 @@ pub fn bounds(trace: &Trace, next: &[usize], budgets: &[u64]) -> Vec<(f64, f64)>
             kept.push(((next[place] - place) as u64, trace.costs[*object as usize]));
         }
     }
-    let asked: u64 = trace.requests.iter().map(|(_, object)| trace.costs[*object as usize]).sum();
+    let asked: u64 = trace
+        .requests
+        .iter()
+        .map(|(_, object)| trace.costs[*object as usize])
+        .sum();
     let fill = |kept: &[(u64, u64)], budget: u64| {
         let mut left = u128::from(budget) * trace.requests.len() as u128;
         let (mut requests, mut bytes) = (0u64, 0u64);
         for (length, cost) in kept {
-            let Some(rest) = left.checked_sub(u128::from(*length) * u128::from(*cost)) else { break };
+            let Some(rest) = left.checked_sub(u128::from(*length) * u128::from(*cost)) else {
+                break;
+            };
             left = rest;
             requests += 1;
             bytes += cost;
         }
-        (requests as f64 / trace.requests.len() as f64, bytes as f64 / asked as f64)
+        (
+            requests as f64 / trace.requests.len() as f64,
+            bytes as f64 / asked as f64,
+        )
     };
     kept.sort_unstable_by_key(|(length, cost)| length * cost);
-    let requests: Vec<f64> = budgets.iter().map(|budget| fill(&kept, *budget).0).collect();
+    let requests: Vec<f64> = budgets
+        .iter()
+        .map(|budget| fill(&kept, *budget).0)
+        .collect();
     // A hit is worth its bytes: by worth, the cheapest is the shortest.
     kept.sort_unstable();
     let bytes = budgets.iter().map(|budget| fill(&kept, *budget).1);

@@ -25,7 +25,10 @@ fn replay(trace: &Trace, mut policy: impl Policy) -> (f64, f64) {
             hit_bytes += cost;
         }
     }
-    (hits as f64 / trace.requests.len() as f64, hit_bytes as f64 / bytes as f64)
+    (
+        hits as f64 / trace.requests.len() as f64,
+        hit_bytes as f64 / bytes as f64,
+    )
 }
 
 fn print(trace: &Trace, policy: &str, budget: u64, (requests, bytes): (f64, f64)) {
@@ -41,8 +44,20 @@ fn main() {
     let rules = [
         ("s3-fifo", Rules::PUBLISHED),
         ("penstock", Rules::CHOSEN),
-        ("penstock, small queue fixed", Rules { small_percent: (10, 10), ..Rules::CHOSEN }),
-        ("penstock, idle not first", Rules { idle_first: false, ..Rules::CHOSEN }),
+        (
+            "penstock, small queue fixed",
+            Rules {
+                small_percent: (10, 10),
+                ..Rules::CHOSEN
+            },
+        ),
+        (
+            "penstock, idle not first",
+            Rules {
+                idle_first: false,
+                ..Rules::CHOSEN
+            },
+        ),
     ];
     for make in workloads::ALL {
         let trace = make();
@@ -53,7 +68,12 @@ fn main() {
             print(&trace, "fifo", budget, ordered(Order::Fifo));
             print(&trace, "lru", budget, ordered(Order::Lru));
             for (name, rules) in rules {
-                print(&trace, name, budget, replay(&trace, Own::new(&trace, budget, rules)));
+                print(
+                    &trace,
+                    name,
+                    budget,
+                    replay(&trace, Own::new(&trace, budget, rules)),
+                );
             }
             print(&trace, "belady", budget, ordered(Order::Belady(&next)));
             print(&trace, "bound", budget, bound);

@@ -23,7 +23,12 @@ pub struct Own<'a> {
 impl<'a> Own<'a> {
     pub fn new(trace: &'a Trace, budget: u64, rules: Rules) -> Self {
         let items = vec![None; trace.costs.len()];
-        Self { eviction: Eviction::with_rules(budget, rules), costs: &trace.costs, items, budget }
+        Self {
+            eviction: Eviction::with_rules(budget, rules),
+            costs: &trace.costs,
+            items,
+            budget,
+        }
     }
 }
 
@@ -34,7 +39,8 @@ impl Policy for Own<'_> {
             return true;
         }
         let item = Item::new(u64::from(object), object);
-        self.eviction.insert(&item, self.costs[object as usize], None, second);
+        self.eviction
+            .insert(&item, self.costs[object as usize], None, second);
         self.items[object as usize] = Some(item);
         while let Some(evicted) = self.eviction.evict(second, self.budget) {
             self.items[*evicted.value() as usize] = None;
@@ -63,7 +69,14 @@ pub enum Order<'a> {
 impl<'a> Ordered<'a> {
     pub fn new(trace: &'a Trace, budget: u64, order: Order<'a>) -> Self {
         let ranks = vec![None; trace.costs.len()];
-        Self { order, costs: &trace.costs, ranks, lowest: BTreeSet::new(), bytes: 0, budget }
+        Self {
+            order,
+            costs: &trace.costs,
+            ranks,
+            lowest: BTreeSet::new(),
+            bytes: 0,
+            budget,
+        }
     }
 }
 
@@ -83,7 +96,10 @@ impl Policy for Ordered<'_> {
         self.lowest.insert((rank, object));
         // The newest is not spared: Belady does not keep what it would evict next.
         while self.bytes > self.budget {
-            let (_, object) = self.lowest.pop_first().expect("bytes are those of what is in");
+            let (_, object) = self
+                .lowest
+                .pop_first()
+                .expect("bytes are those of what is in");
             self.ranks[object as usize] = None;
             self.bytes -= self.costs[object as usize];
         }

@@ -32,24 +32,48 @@ impl Draft {
     }
 
     fn finish(mut self, name: &'static str) -> Trace {
-        self.requests.sort_by(|one, other| one.0.total_cmp(&other.0));
-        let requests = self.requests.into_iter().map(|(time, object)| (time as u32, object));
-        Trace { name, requests: requests.collect(), costs: self.costs }
+        self.requests
+            .sort_by(|one, other| one.0.total_cmp(&other.0));
+        let requests = self
+            .requests
+            .into_iter()
+            .map(|(time, object)| (time as u32, object));
+        Trace {
+            name,
+            requests: requests.collect(),
+            costs: self.costs,
+        }
     }
 }
 
 /// All of them, each made when it is its turn: a trace is some tens of megabytes.
 pub const ALL: [fn() -> Trace; 8] = [
-    || made("vod-0.8", 1, |draft, random| vod(draft, random, 0.8, 100.0, 20_000.0)),
-    || made("vod-1.0", 2, |draft, random| vod(draft, random, 1.0, 100.0, 20_000.0)),
-    || made("vod-slow", 3, |draft, random| vod(draft, random, 1.0, 10.0, 100_000.0)),
+    || {
+        made("vod-0.8", 1, |draft, random| {
+            vod(draft, random, 0.8, 100.0, 20_000.0)
+        })
+    },
+    || {
+        made("vod-1.0", 2, |draft, random| {
+            vod(draft, random, 1.0, 100.0, 20_000.0)
+        })
+    },
+    || {
+        made("vod-slow", 3, |draft, random| {
+            vod(draft, random, 1.0, 10.0, 100_000.0)
+        })
+    },
     || {
         made("vod-scans", 4, |draft, random| {
             vod(draft, random, 1.0, 75.0, 20_000.0);
             scans(draft, random, 25.0, 20_000.0);
         })
     },
-    || made("sessions", 5, |draft, random| sessions(draft, random, 600, 20_000.0)),
+    || {
+        made("sessions", 5, |draft, random| {
+            sessions(draft, random, 600, 20_000.0)
+        })
+    },
     || made("live", 6, |draft, random| live(draft, random, 2000, 7200.0)),
     || {
         made("live-vod", 7, |draft, random| {
@@ -78,7 +102,9 @@ fn segment_bytes(random: &mut Random) -> f64 {
 
 /// 100,000 segments, asked for independently of each other.
 fn vod(draft: &mut Draft, random: &mut Random, alpha: f64, per_second: f64, seconds: f64) {
-    let segments: Vec<u32> = (0..100_000).map(|_| draft.object(segment_bytes(random))).collect();
+    let segments: Vec<u32> = (0..100_000)
+        .map(|_| draft.object(segment_bytes(random)))
+        .collect();
     let popularity = Zipf::new(segments.len(), alpha);
     let mut time = 0.0;
     while time < seconds {
@@ -102,8 +128,13 @@ fn scans(draft: &mut Draft, random: &mut Random, per_second: f64, seconds: f64) 
 /// 1,000 titles of 100 segments, watched from the start, in order, at their pace. One in fifty viewers leaves at each
 /// segment, and is followed by another.
 fn sessions(draft: &mut Draft, random: &mut Random, viewers: usize, seconds: f64) {
-    let titles: Vec<Vec<u32>> =
-        (0..1000).map(|_| (0..100).map(|_| draft.object(segment_bytes(random))).collect()).collect();
+    let titles: Vec<Vec<u32>> = (0..1000)
+        .map(|_| {
+            (0..100)
+                .map(|_| draft.object(segment_bytes(random)))
+                .collect()
+        })
+        .collect();
     let popularity = Zipf::new(titles.len(), 1.0);
     for _ in 0..viewers {
         let mut time = random.between(0.0, SEGMENT_SECONDS);
@@ -135,7 +166,11 @@ fn live(draft: &mut Draft, random: &mut Random, viewers: usize, seconds: f64) {
         while time < seconds {
             let rendition = popularity.draw(random) * 3 + (random.uniform() * 3.0) as usize;
             let shifted = random.uniform() < 1.0 / 30.0;
-            let behind = if shifted { random.between(60.0, 3600.0) } else { random.between(6.0, 30.0) };
+            let behind = if shifted {
+                random.between(60.0, 3600.0)
+            } else {
+                random.between(6.0, 30.0)
+            };
             let leaves = (time + random.exponential(1200.0)).min(seconds);
             while time < leaves {
                 // What was on before the trace begins cannot be asked for.

@@ -64,7 +64,11 @@ impl<T> Queues<T> {
             self.places.push(place);
             u32::try_from(self.places.len() - 1).expect("fewer items than bytes that they cost")
         };
-        if first { self.link_oldest(number) } else { self.link_newest(number) }
+        if first {
+            self.link_oldest(number)
+        } else {
+            self.link_newest(number)
+        }
         number
     }
 
@@ -129,7 +133,11 @@ impl<T> Queues<T> {
         let ends = &mut self.ends[queue as usize];
         ends.bytes += cost;
         let older = std::mem::replace(&mut ends.newest, number);
-        if older == NOWHERE { ends.oldest = number } else { self.place(older).newer = number }
+        if older == NOWHERE {
+            ends.oldest = number
+        } else {
+            self.place(older).newer = number
+        }
         let place = self.place(number);
         (place.older, place.newer) = (older, NOWHERE);
     }
@@ -139,7 +147,11 @@ impl<T> Queues<T> {
         let ends = &mut self.ends[queue as usize];
         ends.bytes += cost;
         let newer = std::mem::replace(&mut ends.oldest, number);
-        if newer == NOWHERE { ends.newest = number } else { self.place(newer).older = number }
+        if newer == NOWHERE {
+            ends.newest = number
+        } else {
+            self.place(newer).older = number
+        }
         let place = self.place(number);
         (place.older, place.newer) = (NOWHERE, newer);
     }
@@ -149,7 +161,11 @@ impl<T> Queues<T> {
         let Place { older, newer, .. } = self.places[number as usize];
         let ends = &mut self.ends[queue as usize];
         ends.bytes -= cost;
-        if older == NOWHERE { ends.oldest = newer } else { self.places[older as usize].newer = newer }
+        if older == NOWHERE {
+            ends.oldest = newer
+        } else {
+            self.places[older as usize].newer = newer
+        }
         if newer == NOWHERE { ends.newest = older } else { self.places[newer as usize].older = older }
     }
 

@@ -169,7 +169,11 @@ fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
             hit(&items[2], hits - 3, last);
             fresh(&mut eviction, 1, 1);
             let first = eviction.evict(now, BUDGET).unwrap().key;
-            assert_eq!(first == 1002, now == over && over != u32::MAX, "{hits} hits, last at {last}, at {now}");
+            assert_eq!(
+                first == 1002,
+                now == over && over != u32::MAX,
+                "{hits} hits, last at {last}, at {now}"
+            );
         }
     }
 }
