@@ -64,11 +64,9 @@ impl<T> Queues<T> {
             self.places.push(place);
             u32::try_from(self.places.len() - 1).expect("fewer items than bytes that they cost")
         };
-        if first {
-            self.link_oldest(number)
-        } else {
-            self.link_newest(number)
-        }
+        let ends = &self.ends[queue as usize];
+        let (older, newer) = if first { (NOWHERE, ends.oldest) } else { (ends.newest, NOWHERE) };
+        self.link(number, older, newer);
         number
     }
 
@@ -76,7 +74,7 @@ impl<T> Queues<T> {
     pub(super) fn renew(&mut self, number: u32) {
         self.unlink(number);
         self.place(number).queue = Queue::Main;
-        self.link_newest(number);
+        self.link(number, self.ends[Queue::Main as usize].newest, NOWHERE);
     }
 
     pub(super) fn take(&mut self, number: u32) -> Slot<T> {
@@ -128,45 +126,30 @@ impl<T> Queues<T> {
         &mut self.places[number as usize]
     }
 
-    fn link_newest(&mut self, number: u32) {
+    fn link(&mut self, number: u32, older: u32, newer: u32) {
         let (queue, cost) = self.of(number);
-        let ends = &mut self.ends[queue as usize];
-        ends.bytes += cost;
-        let older = std::mem::replace(&mut ends.newest, number);
-        if older == NOWHERE {
-            ends.oldest = number
-        } else {
-            self.place(older).newer = number
-        }
-        let place = self.place(number);
-        (place.older, place.newer) = (older, NOWHERE);
-    }
-
-    fn link_oldest(&mut self, number: u32) {
-        let (queue, cost) = self.of(number);
-        let ends = &mut self.ends[queue as usize];
-        ends.bytes += cost;
-        let newer = std::mem::replace(&mut ends.oldest, number);
-        if newer == NOWHERE {
-            ends.newest = number
-        } else {
-            self.place(newer).older = number
-        }
-        let place = self.place(number);
-        (place.older, place.newer) = (NOWHERE, newer);
+        self.ends[queue as usize].bytes += cost;
+        self.join(queue, older, number);
+        self.join(queue, number, newer);
     }
 
     fn unlink(&mut self, number: u32) {
         let (queue, cost) = self.of(number);
         let Place { older, newer, .. } = self.places[number as usize];
-        let ends = &mut self.ends[queue as usize];
-        ends.bytes -= cost;
-        if older == NOWHERE {
-            ends.oldest = newer
-        } else {
-            self.places[older as usize].newer = newer
+        self.ends[queue as usize].bytes -= cost;
+        self.join(queue, older, newer);
+    }
+
+    /// Makes two items neighbours. Where one is nowhere, the other is at that end.
+    fn join(&mut self, queue: Queue, older: u32, newer: u32) {
+        match self.places.get_mut(older as usize) {
+            Some(place) => place.newer = newer,
+            None => self.ends[queue as usize].oldest = newer,
         }
-        if newer == NOWHERE { ends.newest = older } else { self.places[newer as usize].older = older }
+        match self.places.get_mut(newer as usize) {
+            Some(place) => place.older = older,
+            None => self.ends[queue as usize].newest = older,
+        }
     }
 
     fn of(&self, number: u32) -> (Queue, u64) {

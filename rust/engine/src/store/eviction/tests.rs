@@ -37,6 +37,12 @@ fn hit(item: &Item<()>, times: u32, second: u32) {
     (0..times).for_each(|_| item.hit(second));
 }
 
+fn hit_all(items: &[Arc<Item<()>>], times: u32, second: u32) {
+    for item in items {
+        hit(item, times, second);
+    }
+}
+
 /// The keys that leave, in their order, until the others have room in the budget.
 fn evict(eviction: &mut Eviction<()>, now: u32) -> Vec<u64> {
     std::iter::from_fn(|| eviction.evict(now, BUDGET)).map(|item| item.key).collect()
@@ -137,7 +143,7 @@ fn each_hit_is_good_for_one_more_round_of_the_main_queue_up_to_three() {
 #[test]
 fn an_eviction_ends_though_everything_was_hit() {
     let (mut eviction, items) = with_main(Rules::CHOSEN, 1);
-    items.iter().for_each(|item| hit(item, 3, 0));
+    hit_all(&items, 3, 0);
     let gone = eviction.evict(0, BUDGET - 1).unwrap();
     assert_eq!(gone.key, 1000 + u64::from(MOST_ROUNDS));
 }
@@ -165,7 +171,7 @@ fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
     for (hits, last, over) in [(hits, 4, 35), (hits, 20, 101), (4000, 3600, 3631), (hits - 1, 4, u32::MAX)] {
         for now in [over - 1, over] {
             let (mut eviction, items) = with_main(Rules::CHOSEN, 250);
-            items.iter().for_each(|item| hit(item, 3, now));
+            hit_all(&items, 3, now);
             hit(&items[2], hits - 3, last);
             fresh(&mut eviction, 1, 1);
             let first = eviction.evict(now, BUDGET).unwrap().key;
@@ -181,7 +187,7 @@ fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
 #[test]
 fn by_the_published_rules_idleness_is_nothing() {
     let (mut eviction, items) = with_main(Rules::PUBLISHED, 250);
-    items.iter().for_each(|item| hit(item, 100, 1));
+    hit_all(&items, 100, 1);
     fresh(&mut eviction, 1, 1);
     assert!(items.iter().all(|item| !Rules::PUBLISHED.is_over(slot(&eviction, item), 100_000)));
     assert!(items.iter().all(|item| Rules::CHOSEN.is_over(slot(&eviction, item), 100_000)));
