@@ -171,8 +171,13 @@ fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
     for (hits, last, over) in [(hits, 4, 35), (hits, 20, 101), (4000, 3600, 3631), (hits - 1, 4, u32::MAX)] {
         for now in [over - 1, over] {
             let (mut eviction, items) = with_main(Rules::CHOSEN, 250);
-            hit_all(&items, 3, now);
-            hit(&items[2], hits - 3, last);
+            for (place, item) in items.iter().enumerate() {
+                if place == 2 {
+                    hit(item, hits, last)
+                } else {
+                    hit(item, 3, now)
+                };
+            }
             fresh(&mut eviction, 1, 1);
             let first = eviction.evict(now, BUDGET).unwrap().key;
             assert_eq!(

@@ -31,7 +31,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn agrees_with_a_list(steps in prop::collection::vec(step(), 1..300)) {
+    fn agrees_with_a_list(steps in prop::collection::vec(step(), 1..150)) {
         let items: Vec<_> = (0..ITEMS as u64).map(|key| Item::new(key, ())).collect();
         // What is in: the cost, and until when it is of use.
         let mut list: Vec<Option<(u64, Option<u32>)>> = vec![None; ITEMS];
