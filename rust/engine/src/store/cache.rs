@@ -1,14 +1,17 @@
 //! A cache in operation: what is stored, what it may cost, and what is needed to fetch more.
 
 use std::sync::Arc as Plain;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::budget::Budget;
+use super::eviction::Eviction;
 use super::index::Index;
-use crate::cache::Time;
+use super::object::Object;
+use crate::cache::{Key, State, Time};
 use crate::framing::Framing;
 use crate::pool::Pool;
 use crate::stream::{Feed, FlowConfig, Meter, Stream, channel};
+use crate::sync::{Arc, Mutex, lock};
 
 /// Shared by all engine threads.
 #[derive(Debug)]
@@ -16,6 +19,7 @@ pub struct Cache {
     pub(super) index: Index,
     pub(super) budget: Plain<Budget>,
     pub(super) pool: Pool,
+    eviction: Mutex<Eviction<Key>>,
     flow: FlowConfig,
     meter: Plain<Meter>,
 }
@@ -34,7 +38,8 @@ pub struct CacheStats {
 impl Cache {
     /// An empty one, for `limit` bytes of `pool`. `flow` and `meter` are those of the fetches it makes.
     pub fn new(pool: Pool, limit: usize, flow: FlowConfig, meter: Plain<Meter>) -> Self {
-        Self { index: Index::new(), budget: Plain::new(Budget::new(limit)), pool, flow, meter }
+        let eviction = Mutex::new(Eviction::new(limit as u64));
+        Self { index: Index::new(), budget: Plain::new(Budget::new(limit)), pool, eviction, flow, meter }
     }
 
     /// How full it is.
@@ -44,7 +49,59 @@ impl Cache {
 
     /// Forgets all that is stored. Whoever reads goes on reading.
     pub fn clear(&self) {
-        self.index.clear();
+        self.let_go(self.index.clear(), None);
+    }
+
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests.
+    pub(super) fn put(&self, key: &Key, old: Option<&Arc<Object>>, object: &Arc<Object>) {
+        let gone = self.index.with(key, |entry| entry.replace(old, Arc::clone(object)));
+        self.let_go(gone, Some(object));
+    }
+
+    /// Forgets what is meant of a key.
+    pub(super) fn forget(&self, key: &Key, is_meant: impl Fn(&Arc<Object>) -> bool) {
+        let gone = self.index.with(key, |entry| entry.remove(is_meant));
+        self.let_go(gone, None);
+    }
+
+    /// Those who were removed leave the order of leaving, unless `heir` has their bytes.
+    fn let_go(&self, gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
+        let mut eviction = lock(&self.eviction);
+        for object in &gone {
+            if !heir.is_some_and(|heir| Arc::ptr_eq(&heir.item, &object.item)) {
+                eviction.remove(&object.item);
+            }
+        }
+        drop(eviction);
+        // The bytes go here, outside the locks.
+        drop(gone);
+    }
+
+    /// `object` is whole: it counts from now on, and what is missed least leaves for it.
+    pub(super) fn admit(&self, key: &Key, object: &Arc<Object>, now: Time) {
+        let until = if object.stored.validators.any() { None } else { Some(seconds(useless_from(object, now))) };
+        let cost = object.cost() as u64;
+        if !lock(&self.eviction).insert(&object.item, cost, until, seconds(now)) {
+            self.forget(key, |other| Arc::ptr_eq(other, object));
+        }
+        self.make_room(0, now);
+    }
+
+    /// Lets go of what is missed least until so many bytes more fit, and says whether they do.
+    pub(super) fn make_room(&self, wanted: usize, now: Time) -> bool {
+        loop {
+            let used = self.budget.used().saturating_add(wanted);
+            if used <= self.budget.limit() {
+                return true;
+            }
+            let item = {
+                let mut eviction = lock(&self.eviction);
+                let elsewhere = (used as u64).saturating_sub(eviction.bytes());
+                eviction.evict(seconds(now), (self.budget.limit() as u64).saturating_sub(elsewhere))
+            };
+            let Some(item) = item else { return false };
+            self.forget(item.value(), |other| Arc::ptr_eq(&other.item, &item));
+        }
     }
 
     /// What time it is. A clock that is set back makes nothing younger, see [`Time::since`].
@@ -56,4 +113,16 @@ impl Cache {
     pub(super) fn stream(&self) -> (Feed, Stream) {
         channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
     }
+}
+
+/// When nothing can be done any more with a response that cannot be validated.
+fn useless_from(object: &Object, now: Time) -> Time {
+    let freshness = &object.stored.freshness;
+    let left = if let State::Fresh(left) = freshness.state(now) { left } else { Duration::ZERO };
+    now.plus(left + freshness.while_revalidate.max(freshness.if_error))
+}
+
+/// The order of leaving is kept in seconds, which last until 2106.
+pub(super) fn seconds(time: Time) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc as Plain;
 use tokio::sync::mpsc;
 
 use super::asking::Asking;
-use super::cache::Cache;
+use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
 use super::fill::{Fill, Joiner, Outcome as Told};
 use super::filling::{Duty, Filling, Own};
@@ -114,6 +114,7 @@ impl Access {
             match step {
                 Step::Serve(object, answer, mut status, refresh) => {
                     status.collapsed = joined.is_some();
+                    object.item.hit(seconds(now));
                     // Before the index can let go of it.
                     let delivery = Delivery::new(&object, &answer, &status, &self.policy.rules.name, now);
                     drop((joined, object));
@@ -343,7 +344,7 @@ impl Access {
         let lines: Vec<_> = response_fields(head).collect();
         for target in invalidated(&asking.method, asking.target(), head.status, &lines) {
             let key = asking.key_of(&target, &self.policy.query);
-            self.cache.index.with(&key, |entry| entry.objects.clear());
+            self.cache.forget(&key, |_| true);
         }
         let status = CacheStatus { forwarded_status: Some(head.status), ..status.clone() };
         let named = status.named(&self.policy.rules.name).to_string();

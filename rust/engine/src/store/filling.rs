@@ -8,14 +8,15 @@ use tokio::sync::mpsc;
 use super::asking::Asking;
 use super::body::{Body, Filler, Follower};
 use super::cache::Cache;
+use super::eviction::Item;
 use super::fill::{Fill, Leader, Outcome as Told};
 use super::index::Settled;
 use super::object::Object;
 use super::policy::{CachePolicy, Unread};
 use crate::cache::{
-    Asked, CacheStatus, Held, Outcome, Reply, Span, State, Stored, Timing, answered, stands_in,
+    Asked, CacheStatus, Held, Key, Outcome, Reply, Span, State, Stored, Timing, answered, stands_in,
 };
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::origin::{self, Origins};
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
@@ -131,7 +132,7 @@ impl Filling {
         let request = asking.read(&own_lines, received);
         let old = self.stored.clone();
         let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
-            let error = arrived.err().unwrap_or_else(|| crate::Code::Internal.error("a head that had come is gone"));
+            let error = arrived.err().unwrap_or_else(|| Code::Internal.error("a head that had come is gone"));
             let rules = &self.policy.rules;
             match old.filter(|object| stands_in(&request, &object.stored, rules, received)) {
                 Some(object) => self.serve_stale(object),
@@ -146,13 +147,15 @@ impl Filling {
         match answered(&request, self.asked, stored, reply, &self.policy.rules, received) {
             Outcome::Store { stored, span: None } if self.has_room(&stored) => {
                 let (body, filler) = Body::new(&self.cache.budget);
-                let object = Arc::new(Object::whole(*stored, head.reason(), body));
+                let object = Arc::new(Object::whole(*stored, head.reason(), self.item(), body));
                 self.status.stored = true;
                 self.put(&object, old.as_ref());
                 // Nobody follows it yet, and it is not abandoned.
                 let held = Body::follow(filler.body(), 0..0);
                 self.serve(Arc::clone(&object), Some(held));
-                self.copy(&stream, filler, &object).await;
+                if self.copy(&stream, filler, &object).await {
+                    self.cache.admit(&asking.key, &object, Cache::now());
+                }
             }
             Outcome::Store { stored, span: Some(span) } if span.len() <= self.policy.max_object => {
                 self.add(stream, *stored, None, span, old.as_ref()).await;
@@ -167,7 +170,7 @@ impl Filling {
                 Some(old) => {
                     let object = Arc::new(old.updated(*stored));
                     if dropped.is_some() {
-                        self.cache.index.with(&asking.key, |entry| entry.remove(&old));
+                        self.cache.forget(&asking.key, |other| Arc::ptr_eq(other, &old));
                     } else {
                         self.put(&object, Some(&old));
                     }
@@ -185,15 +188,18 @@ impl Filling {
         Next::Done
     }
 
-    /// Whether a body of that length may be kept at all.
+    /// Whether a body of that length may be kept.
     fn has_room(&self, stored: &Stored) -> bool {
-        stored.length().is_none_or(|length| length <= self.policy.max_object)
+        // Of a length that is not known, a first slab must fit.
+        let most = self.policy.max_object;
+        let wanted = stored.length().unwrap_or_default();
+        wanted <= most && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX), Cache::now())
     }
 
     /// Stores `object`. Where it is stale from the beginning, whoever comes next does not wait for anybody either.
     fn put(&self, object: &Arc<Object>, old: Option<&Arc<Object>>) {
         let now = Cache::now();
-        self.cache.index.with(&self.asking.key, |entry| entry.replace(old, Arc::clone(object)));
+        self.cache.put(&self.asking.key, old, object);
         if matches!(object.stored.freshness.state(now), State::Stale(_)) {
             self.keep_apart();
         }
@@ -210,13 +216,19 @@ impl Filling {
         old: Option<&Arc<Object>>,
     ) {
         let (body, filler) = Body::new(&self.cache.budget);
-        let object = Arc::new(Object::part(stored, other, span, body));
+        let object = Arc::new(Object::part(stored, other, self.item(), span, body));
         self.status.stored = true;
         let (status, held) = (self.status.clone(), Arc::new(Body::follow(filler.body(), 0..0)));
         self.tell(Settled::Look(None), Own::Part(Arc::clone(&object), span, status, held));
         if self.copy(&stream, filler, &object).await {
             self.put(&object, old);
+            self.cache.admit(&self.asking.key, &object, Cache::now());
         }
+    }
+
+    fn item(&self) -> Arc<Item<Key>> {
+        let key = &self.asking.key;
+        Item::new(self.cache.index.hash(key), key.clone())
     }
 
     fn keep_apart(&self) {
@@ -249,15 +261,13 @@ impl Filling {
     }
 
     fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: bool) {
-        if let Some(old) = old {
-            self.cache.index.with(&self.asking.key, |entry| match held {
-                Held::Kept => {}
-                Held::Dropped => entry.remove(old),
-                Held::Stale => {
-                    let stored = Stored { is_invalid: true, ..old.stored.clone() };
-                    entry.replace(Some(old), Arc::new(old.updated(stored)));
-                }
-            });
+        match (old, held) {
+            (None, _) | (_, Held::Kept) => {}
+            (Some(old), Held::Dropped) => self.forget(old),
+            (Some(old), Held::Stale) => {
+                let stored = Stored { is_invalid: true, ..old.stored.clone() };
+                self.cache.put(&self.asking.key, Some(old), &Arc::new(old.updated(stored)));
+            }
         }
         if apart {
             self.keep_apart();
@@ -283,9 +293,12 @@ impl Filling {
                 Some(Some(Ok(piece))) => {
                     let length = filler.body().length() + piece.len() as u64;
                     filler.push(piece.slice().clone());
-                    if length > self.policy.max_object {
-                        // Whoever reads it goes on; nobody else begins.
+                    if length > self.policy.max_object || !self.cache.make_room(0, Cache::now()) {
                         self.forget(object);
+                        filler.fail(Code::PoolFull.error(format!(
+                            "the cache has no room for {length} bytes and more of a body that does not say how long it is"
+                        )));
+                        return false;
                     }
                 }
                 Some(Some(Err(error))) => {
@@ -306,7 +319,7 @@ impl Filling {
     }
 
     fn forget(&self, object: &Arc<Object>) {
-        self.cache.index.with(&self.asking.key, |entry| entry.remove(object));
+        self.cache.forget(&self.asking.key, |other| Arc::ptr_eq(other, object));
     }
 
     /// Whether the fetch goes on though nobody reads.

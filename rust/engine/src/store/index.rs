@@ -57,7 +57,7 @@ impl Index {
 
     /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
     pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry) -> T) -> T {
-        let mut shard = lock(self.shard(self.hasher.hash_one(key)));
+        let mut shard = lock(self.shard(self.hash(key)));
         if let Some(entry) = shard.entries.get_mut(key) {
             let found = work(entry);
             if entry.is_empty() {
@@ -73,9 +73,14 @@ impl Index {
         found
     }
 
+    /// What a key is remembered by where it is not kept.
+    pub(super) fn hash(&self, key: &Key) -> u64 {
+        self.hasher.hash_one(key)
+    }
+
     /// From now on and until then, nobody waits there for what another fetches.
     pub(super) fn keep_apart(&self, key: &Key, until: Time, now: Time) {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let apart = &mut lock(self.shard(hash)).apart;
         if apart.len() >= APART {
             apart.retain(|_, end| *end > now);
@@ -88,7 +93,7 @@ impl Index {
 
     /// Whether requests there do not wait for each other. Two keys of one hash only do not wait, at worst.
     pub(super) fn is_apart(&self, key: &Key, now: Time) -> bool {
-        let hash = self.hasher.hash_one(key);
+        let hash = self.hash(key);
         let apart = &mut lock(self.shard(hash)).apart;
         match apart.get(&hash) {
             Some(end) if *end > now => true,
@@ -105,15 +110,16 @@ impl Index {
         &self.shards[usize::try_from(hash % self.shards.len() as u64).unwrap_or_default()]
     }
 
-    /// Forgets all that is stored. What is being fetched goes on.
-    pub(super) fn clear(&self) {
+    /// Removes all that is stored, and gives it. What is being fetched goes on.
+    pub(super) fn clear(&self) -> Vec<Arc<Object>> {
+        let mut gone = Vec::new();
         for shard in &self.shards {
-            let mut objects = Vec::new();
             lock(shard).entries.retain(|_, entry| {
-                objects.append(&mut entry.objects);
+                gone.append(&mut entry.objects);
                 !entry.is_empty()
             });
         }
+        gone
     }
 
     /// How many keys are known.
@@ -132,16 +138,19 @@ impl Entry {
         self.objects.iter().map(|object| &object.stored).collect()
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests.
-    pub(super) fn replace(&mut self, old: Option<&Arc<Object>>, object: Arc<Object>) {
-        self.objects.retain(|other| {
-            old.is_none_or(|old| !Arc::ptr_eq(other, old)) && other.stored.selection != object.stored.selection
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there.
+    pub(super) fn replace(&mut self, old: Option<&Arc<Object>>, object: Arc<Object>) -> Vec<Arc<Object>> {
+        let gone = self.remove(|other| {
+            old.is_some_and(|old| Arc::ptr_eq(other, old)) || other.stored.selection == object.stored.selection
         });
         self.objects.push(object);
+        gone
     }
 
-    /// Removes `object`, if it is still there.
-    pub(super) fn remove(&mut self, object: &Arc<Object>) {
-        self.objects.retain(|other| !Arc::ptr_eq(other, object));
+    /// Removes what is meant, and gives it.
+    pub(super) fn remove(&mut self, is_meant: impl Fn(&Arc<Object>) -> bool) -> Vec<Arc<Object>> {
+        let (gone, kept) = std::mem::take(&mut self.objects).into_iter().partition(is_meant);
+        self.objects = kept;
+        gone
     }
 }

@@ -1,8 +1,9 @@
 //! What a cache keeps, and how a request gets it: bodies that one origin request fills and any number of clients read,
-//! while they come and after.
+//! while they come and after; and which of them leave when room is needed.
 
 mod body;
 mod budget;
+mod eviction;
 mod fill;
 mod seats;
 
@@ -25,6 +26,7 @@ mod policy;
 
 pub use body::{Body, Filler, Follower};
 pub use budget::Budget;
+pub use eviction::{Eviction, Item, Rules};
 pub use fill::{Fill, Joiner, Leader, Outcome};
 
 #[cfg(not(loom))]

@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use super::body::{Body, Follower};
-use crate::cache::{Content, Span, Stored};
+use super::eviction::Item;
+use crate::cache::{Content, Key, Span, Stored};
 use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -17,6 +18,8 @@ pub(super) struct Object {
     pub(super) stored: Stored,
     /// As the origin wrote it.
     pub(super) reason: Box<[u8]>,
+    /// Its place in the order of leaving, which is that of its bytes.
+    pub(super) item: Arc<Item<Key>>,
     parts: Box<[Part]>,
 }
 
@@ -30,12 +33,18 @@ struct Part {
 
 impl Object {
     /// A response whose body is all of it.
-    pub(super) fn whole(stored: Stored, reason: &[u8], body: Arc<Body>) -> Self {
-        Self { stored, reason: reason.into(), parts: [Part { start: 0, end: u64::MAX, body }].into() }
+    pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
+        Self { stored, reason: reason.into(), item, parts: [Part { start: 0, end: u64::MAX, body }].into() }
     }
 
     /// A response of which only `span` is there, or will be; and what is there of `other`, which is of the same state.
-    pub(super) fn part(mut stored: Stored, other: Option<&Self>, span: Span, body: Arc<Body>) -> Self {
+    pub(super) fn part(
+        mut stored: Stored,
+        other: Option<&Self>,
+        item: Arc<Item<Key>>,
+        span: Span,
+        body: Arc<Body>,
+    ) -> Self {
         if let Content::Parts(spans, _) = &mut stored.content {
             spans.insert(span);
         }
@@ -43,12 +52,18 @@ impl Object {
         let parts = there.chain([Part { start: span.start(), end: span.end(), body }]).collect();
         // What is served of it is a part, whose reason is its own.
         let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
-        Self { stored, reason, parts }
+        Self { stored, reason, item, parts }
     }
 
     /// The same bytes, about which something newer is known.
     pub(super) fn updated(&self, stored: Stored) -> Self {
-        Self { stored, reason: self.reason.clone(), parts: self.parts.clone() }
+        let (reason, item) = (self.reason.clone(), Arc::clone(&self.item));
+        Self { stored, reason, item, parts: self.parts.clone() }
+    }
+
+    /// What keeping it costs.
+    pub(super) fn cost(&self) -> usize {
+        self.parts.iter().map(|part| part.body.cost()).sum()
     }
 
     /// Bytes of the body once all have come, where it is one whole.

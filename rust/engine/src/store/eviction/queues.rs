@@ -1,0 +1,185 @@
+//! The small and the main queue: items in the order of their coming, each in a slot whose number stays while it is in.
+//!
+//! Slots are linked by numbers, so that an item is taken out of the middle in constant time and leaves nothing behind.
+
+use super::Item;
+use crate::sync::Arc;
+
+/// No slot.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    Small,
+    Main,
+}
+
+pub(super) struct Slot<T> {
+    pub(super) item: Arc<Item<T>>,
+    pub(super) cost: u64,
+    /// The second in which it came.
+    pub(super) inserted: u32,
+    pub(super) until: Option<u32>,
+    /// Of its hits, those that have brought it where it is.
+    pub(super) spent: u32,
+}
+
+pub(super) struct Queues<T> {
+    /// What the small queue may cost before it gives way.
+    pub(super) small: u64,
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+    ends: [Ends; 2],
+}
+
+struct Place<T> {
+    slot: Option<Slot<T>>,
+    queue: Queue,
+    older: u32,
+    newer: u32,
+}
+
+struct Ends {
+    oldest: u32,
+    newest: u32,
+    bytes: u64,
+}
+
+impl<T> Queues<T> {
+    pub(super) fn new(small: u64) -> Self {
+        let ends = || Ends { oldest: NOWHERE, newest: NOWHERE, bytes: 0 };
+        Self { small, places: Vec::new(), free: Vec::new(), ends: [ends(), ends()] }
+    }
+
+    /// Takes an item in, and returns the number of its slot.
+    pub(super) fn add(&mut self, slot: Slot<T>, queue: Queue) -> u32 {
+        // A trial that would end all others is not given: what is larger than the small queue stays while there is room,
+        // and is the next to go when there is none. Asked for again, it will be in the main queue.
+        let first = queue == Queue::Small && slot.cost > self.small;
+        let place = Place { slot: Some(slot), queue, older: NOWHERE, newer: NOWHERE };
+        let number = if let Some(number) = self.free.pop() {
+            self.places[number as usize] = place;
+            number
+        } else {
+            self.places.push(place);
+            u32::try_from(self.places.len() - 1).expect("fewer items than bytes that they cost")
+        };
+        let ends = &self.ends[queue as usize];
+        let (older, newer) = if first { (NOWHERE, ends.oldest) } else { (ends.newest, NOWHERE) };
+        self.link(number, older, newer);
+        number
+    }
+
+    /// Lets an item begin anew, as the newest of the main queue.
+    pub(super) fn renew(&mut self, number: u32) {
+        self.unlink(number);
+        self.place(number).queue = Queue::Main;
+        self.link(number, self.ends[Queue::Main as usize].newest, NOWHERE);
+    }
+
+    pub(super) fn take(&mut self, number: u32) -> Slot<T> {
+        self.unlink(number);
+        self.free.push(number);
+        self.place(number).slot.take().expect(OCCUPIED)
+    }
+
+    pub(super) fn change_cost(&mut self, number: u32, cost: u64) {
+        let place = self.place(number);
+        let (queue, slot) = (place.queue, place.slot.as_mut().expect(OCCUPIED));
+        let before = std::mem::replace(&mut slot.cost, cost);
+        let bytes = &mut self.ends[queue as usize].bytes;
+        *bytes = *bytes - before + cost;
+    }
+
+    /// The queue that has to give, and its oldest item.
+    pub(super) fn next(&self) -> Option<(Queue, u32)> {
+        let [small, main] = &self.ends;
+        let queue =
+            if small.bytes > self.small || main.oldest == NOWHERE { Queue::Small } else { Queue::Main };
+        let oldest = self.ends[queue as usize].oldest;
+        (oldest != NOWHERE).then_some((queue, oldest))
+    }
+
+    /// The slot behind `number`, or the first.
+    pub(super) fn following(&self, number: u32) -> u32 {
+        if number as usize + 1 < self.places.len() { number + 1 } else { 0 }
+    }
+
+    /// What is in a slot, if anything is.
+    pub(super) fn look(&self, number: u32) -> Option<&Slot<T>> {
+        self.places.get(number as usize)?.slot.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> &mut Slot<T> {
+        self.place(number).slot.as_mut().expect(OCCUPIED)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.ends.iter().map(|ends| ends.bytes).sum()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    fn place(&mut self, number: u32) -> &mut Place<T> {
+        &mut self.places[number as usize]
+    }
+
+    fn link(&mut self, number: u32, older: u32, newer: u32) {
+        let (queue, cost) = self.of(number);
+        self.ends[queue as usize].bytes += cost;
+        self.join(queue, older, number);
+        self.join(queue, number, newer);
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let (queue, cost) = self.of(number);
+        let Place { older, newer, .. } = self.places[number as usize];
+        self.ends[queue as usize].bytes -= cost;
+        self.join(queue, older, newer);
+    }
+
+    /// Makes two items neighbours. Where one is nowhere, the other is at that end.
+    fn join(&mut self, queue: Queue, older: u32, newer: u32) {
+        match self.places.get_mut(older as usize) {
+            Some(place) => place.newer = newer,
+            None => self.ends[queue as usize].oldest = newer,
+        }
+        match self.places.get_mut(newer as usize) {
+            Some(place) => place.older = older,
+            None => self.ends[queue as usize].newest = older,
+        }
+    }
+
+    fn of(&self, number: u32) -> (Queue, u64) {
+        (self.places[number as usize].queue, self.look(number).expect(OCCUPIED).cost)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl<T> Queues<T> {
+    pub(super) fn queue(&self, number: u32) -> Queue {
+        self.places[number as usize].queue
+    }
+
+    /// That both lists are whole in both directions, cost what they say, and share no slot; returns all slots in them.
+    pub(super) fn check(&self) -> std::collections::BTreeSet<u32> {
+        let mut seen = std::collections::BTreeSet::new();
+        for queue in [Queue::Small, Queue::Main] {
+            let ends = &self.ends[queue as usize];
+            let (mut older, mut number, mut bytes) = (NOWHERE, ends.oldest, 0);
+            while number != NOWHERE {
+                let place = &self.places[number as usize];
+                assert!(seen.insert(number) && place.queue == queue && place.older == older);
+                bytes += self.look(number).expect(OCCUPIED).cost;
+                (older, number) = (number, place.newer);
+            }
+            assert_eq!((ends.newest, ends.bytes), (older, bytes));
+        }
+        assert_eq!(seen.len(), self.len());
+        seen
+    }
+}
+
+const OCCUPIED: &str = "the number of an item that is in";
