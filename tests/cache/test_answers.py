@@ -192,3 +192,54 @@ async def test_interim_responses_pass(caching: Edges) -> None:
         head = await in_time(client.head())
         assert (head.status, await client.body(head)) == (200, b"ok")
         assert (await client.ask("/a")).head.status == 200
+
+
+async def test_what_is_missed_least_leaves(caching: Edges) -> None:
+    """40 bodies of 256 KiB pass a cache of 8 MiB; the one that is asked for again and again stays."""
+    script = Origin(always(FRESH, body=bytes(256 * 1024)))
+    cache = caching.engine.cache
+    assert cache is not None
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        for number in range(40):
+            await client.ask("/hot")
+            await client.ask(f"/{number}")
+            _, used, limit = cache.stats()
+            assert used <= limit
+        assert [request.target for request in script.requests].count("/hot") == 1
+        assert len(script.requests) == 41
+        assert used > limit // 2
+
+
+async def test_fields_for_one_client_reach_it_and_nobody_else(caching: Edges) -> None:
+    script = Origin(always('Cache-Control: max-age=60, private="X-Mine"', "X-Mine: secret"))
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        assert [(await client.ask("/a")).head.one("X-Mine") for _ in range(2)] == ["secret", None]
+        assert len(script.requests) == 1
+
+
+async def test_what_was_asked_for_before_an_unsafe_request_is_not_stored(caching: Edges) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+    requests: list[str] = []
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            await peer.read_body()
+            requests.append(request.method)
+            if len(requests) == 1:
+                asked.set()
+                await may_answer.wait()
+            await peer.send(answer(FRESH, "Content-Length: 2") + b"ok")
+
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching())
+        slow, other = await caching.connect(served), await caching.connect(served)
+        await slow.get("/a")
+        await asked.wait()
+        await other.ask("/a", "Content-Length: 0", method="POST")
+        may_answer.set()
+        assert (await in_time(slow.head())).status == 200
+        await other.ask("/a")
+        assert requests == ["GET", "POST", "GET"]

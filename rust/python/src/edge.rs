@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Caching, Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+    Caching, Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes,
+    Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;

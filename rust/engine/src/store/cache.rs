@@ -77,12 +77,18 @@ impl Cache {
         drop(gone);
     }
 
-    /// `object` is whole: it counts from now on, and what is missed least leaves for it.
+    /// `object` is whole: it counts from now on, and what is missed least leaves for it. One that has been forgotten
+    /// meanwhile does not.
     pub(super) fn admit(&self, key: &Key, object: &Arc<Object>, now: Time) {
-        let until = if object.stored.validators.any() { None } else { Some(seconds(useless_from(object, now))) };
+        let is_object = |other: &Arc<Object>| Arc::ptr_eq(&other.item, &object.item);
+        if !self.index.with(key, |entry| entry.objects.iter().any(is_object)) {
+            return;
+        }
+        let until =
+            if object.stored.validators.any() { None } else { Some(seconds(useless_from(object, now))) };
         let cost = object.cost() as u64;
         if !lock(&self.eviction).insert(&object.item, cost, until, seconds(now)) {
-            self.forget(key, |other| Arc::ptr_eq(other, object));
+            self.forget(key, is_object);
         }
         self.make_room(0, now);
     }

@@ -18,19 +18,27 @@ pub(super) struct Delivery {
 }
 
 impl Delivery {
-    /// `answer` to a request, out of `object`. Whoever reads it holds the bytes from now on.
-    pub(super) fn new(object: &Object, answer: &Answer, status: &CacheStatus, name: &str, now: Time) -> Self {
+    /// `answer` to a request, out of `object`, whose `fields` are those that are stored, or what the origin has just sent.
+    /// Whoever reads it holds the bytes from now on.
+    pub(super) fn new(
+        object: &Object,
+        fields: Fields,
+        answer: &Answer,
+        status: &CacheStatus,
+        name: &str,
+        now: Time,
+    ) -> Self {
         let stored = &object.stored;
         let mut fields = match answer {
-            Answer::Full => stored.fields.clone(),
-            Answer::NotModified => {
-                stored.fields.iter().filter(|(name, _)| is_in_not_modified(name)).collect()
-            }
-            Answer::Partial(_) | Answer::Unsatisfiable => without(&stored.fields, &["content-length"]),
+            Answer::Full => fields,
+            Answer::NotModified => fields.iter().filter(|(name, _)| is_in_not_modified(name)).collect(),
+            Answer::Partial(_) | Answer::Unsatisfiable => without(&fields, &["content-length"]),
         };
         let (status_code, reason, pieces) = match answer {
             Answer::Full => {
-                if let Some(length) = object.length().filter(|_| stored.length().is_none() && stored.status != 204) {
+                if let Some(length) =
+                    object.length().filter(|_| stored.length().is_none() && stored.status != 204)
+                {
                     fields.push(b"Content-Length", length.to_string().as_bytes());
                 }
                 (stored.status, &*object.reason, vec![(Vec::new(), Some(object.read(None)))])

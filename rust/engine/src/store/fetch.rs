@@ -14,8 +14,8 @@ use super::index::{Entry, Settled};
 use super::object::Object;
 use super::policy::CachePolicy;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Span, Time, Why, answer, decide, invalidated,
-    stands_in,
+    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Span, Time, Why, answer, decide,
+    invalidated, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
@@ -85,7 +85,8 @@ impl Order {
 
     /// For what the client asks for.
     fn range_of(&mut self, request: &Request<'_>) {
-        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"])) {
+        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
+        {
             self.conditions.push(name, value);
         }
         self.is_partial = true;
@@ -103,21 +104,21 @@ impl Access {
         let lines = asking.lines();
         let request = asking.read(&lines, Cache::now());
         // Who has waited for a fill holds it until the delivery does.
-        let mut joined = None;
+        let mut waited = None;
         loop {
             let now = Cache::now();
-            let apart = self.cache.index.is_apart(&asking.key, now);
-            let step = self
-                .cache
-                .index
-                .with(&asking.key, |entry| self.step(entry, &asking, &request, apart, now));
+            let apart = self.cache.index.is_apart(&asking.key, request.authorized, now);
+            let step =
+                self.cache.index.with(&asking.key, |entry| self.step(entry, &asking, &request, apart, now));
             match step {
                 Step::Serve(object, answer, mut status, refresh) => {
-                    status.collapsed = joined.is_some();
+                    status.collapsed = waited.is_some();
                     object.item.hit(seconds(now));
                     // Before the index can let go of it.
-                    let delivery = Delivery::new(&object, &answer, &status, &self.policy.rules.name, now);
-                    drop((joined, object));
+                    let fields = object.stored.fields.clone();
+                    let name = &self.policy.rules.name;
+                    let delivery = Delivery::new(&object, fields, &answer, &status, name, now);
+                    drop((waited, object));
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
                     }
@@ -137,8 +138,8 @@ impl Access {
                                 feed.push_interim(head);
                                 continue;
                             }
-                            Some(Own::Serve(object, status, _held)) => {
-                                self.serve(&object, status, &request, feed).await
+                            Some(Own::Serve(object, status, fields, _held)) => {
+                                self.serve(&object, status, fields, &request, feed).await
                             }
                             Some(Own::Part(object, span, status, _held)) => {
                                 self.serve_part(&object, span, status, &request, feed).await
@@ -152,13 +153,14 @@ impl Access {
                     };
                 }
                 Step::Join(joiner) => {
-                    let joiner = joined.insert(joiner);
+                    let joiner = waited.insert(joiner);
                     match poll_fn(|context| joiner.poll(context)).await {
                         Told::Made(Settled::Failed(error)) => return Err(error),
                         Told::Made(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
                             let detail = Some("stale-if-error");
-                            let status = CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
-                            return self.serve(&object, status, &request, feed).await;
+                            let status =
+                                CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
+                            return self.serve(&object, status, None, &request, feed).await;
                         }
                         Told::Made(_) | Told::Released => {}
                     }
@@ -177,8 +179,9 @@ impl Access {
     ) -> Step {
         let decision = decide(request, &entry.candidates(), &self.policy.rules, now);
         let object = |place: usize| Arc::clone(&entry.objects[place]);
-        let status =
-            |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now);
+        let status = |place: Option<usize>| {
+            CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now)
+        };
         match &decision {
             Decision::Hit { stored, answer } => {
                 Step::Serve(object(*stored), answer.clone(), status(Some(*stored)), None)
@@ -285,13 +288,15 @@ impl Access {
         &self,
         object: &Object,
         status: CacheStatus,
+        fields: Option<Fields>,
         request: &Request<'_>,
         feed: &Feed,
     ) -> Result<Ending> {
         let rules = &self.policy.rules;
         // What was fetched for this request is whole.
         let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Full);
-        let delivery = Delivery::new(object, &answer, &status, &rules.name, Cache::now());
+        let fields = fields.unwrap_or_else(|| object.stored.fields.clone());
+        let delivery = Delivery::new(object, fields, &answer, &status, &rules.name, Cache::now());
         delivery.send(request, &self.cache.pool, feed).await
     }
 
@@ -306,7 +311,8 @@ impl Access {
     ) -> Result<Ending> {
         let rules = &self.policy.rules;
         let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Partial(vec![span]));
-        let delivery = Delivery::new(object, &answer, &status, &rules.name, Cache::now());
+        let delivery =
+            Delivery::new(object, object.stored.fields.clone(), &answer, &status, &rules.name, Cache::now());
         delivery.send(request, &self.cache.pool, feed).await
     }
 
@@ -344,6 +350,7 @@ impl Access {
         let lines: Vec<_> = response_fields(head).collect();
         for target in invalidated(&asking.method, asking.target(), head.status, &lines) {
             let key = asking.key_of(&target, &self.policy.query);
+            self.cache.index.void(&key, Cache::now());
             self.cache.forget(&key, |_| true);
         }
         let status = CacheStatus { forwarded_status: Some(head.status), ..status.clone() };

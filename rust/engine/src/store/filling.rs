@@ -14,22 +14,24 @@ use super::index::Settled;
 use super::object::Object;
 use super::policy::{CachePolicy, Unread};
 use crate::cache::{
-    Asked, CacheStatus, Held, Key, Outcome, Reply, Span, State, Stored, Timing, answered, stands_in,
+    Asked, CacheStatus, Held, Key, Outcome, Refusal, Reply, Span, State, Stored, Time, Timing, answered,
+    stands_in,
 };
 use crate::error::{Code, Error};
 use crate::origin::{self, Origins};
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head};
+use crate::wire::{Fields, Head, is_one_of};
 
 /// What whoever has had the origin asked gets.
 #[derive(Debug)]
 pub(super) enum Own {
     /// An interim response; more follows.
     Interim(Head),
-    /// A stored response, and what has been done for it. What comes is held until it is followed.
-    Serve(Arc<Object>, CacheStatus, Option<Arc<Follower>>),
+    /// A stored response, what has been done for it, and the fields that the origin has just sent, if they are more than
+    /// what is stored. What comes is held until it is followed.
+    Serve(Arc<Object>, CacheStatus, Option<Fields>, Option<Arc<Follower>>),
     /// A stored response of which these bytes have been fetched now.
     Part(Arc<Object>, Span, CacheStatus, Arc<Follower>),
     /// The origin's answer, which is not stored.
@@ -114,7 +116,7 @@ impl Filling {
         }
     }
 
-    async fn receive(&mut self, stream: Stream, requested: crate::cache::Time) -> Next {
+    async fn receive(&mut self, stream: Stream, requested: Time) -> Next {
         let arrived = poll_fn(|context| {
             let head = stream.poll_head(context).map_ok(|_| ());
             for interim in stream.take_interim() {
@@ -149,22 +151,23 @@ impl Filling {
                 let (body, filler) = Body::new(&self.cache.budget);
                 let object = Arc::new(Object::whole(*stored, head.reason(), self.item(), body));
                 self.status.stored = true;
-                self.put(&object, old.as_ref());
+                self.put(&object, old.as_ref(), requested);
                 // Nobody follows it yet, and it is not abandoned.
                 let held = Body::follow(filler.body(), 0..0);
-                self.serve(Arc::clone(&object), Some(held));
+                let sent = lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
+                self.serve(Arc::clone(&object), Some(sent), Some(held));
                 if self.copy(&stream, filler, &object).await {
                     self.cache.admit(&asking.key, &object, Cache::now());
                 }
             }
             Outcome::Store { stored, span: Some(span) } if span.len() <= self.policy.max_object => {
-                self.add(stream, *stored, None, span, old.as_ref()).await;
+                self.add(stream, *stored, None, span, old.as_ref(), requested).await;
             }
             Outcome::Extend { stored, span } if span.len() <= self.policy.max_object => {
-                self.add(stream, *stored, old.as_deref(), span, old.as_ref()).await;
+                self.add(stream, *stored, old.as_deref(), span, old.as_ref(), requested).await;
             }
             Outcome::Store { .. } | Outcome::Extend { .. } => {
-                self.pass(stream, old.as_ref(), Held::Dropped, true);
+                self.pass(stream, old.as_ref(), Held::Dropped, Some(false));
             }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
@@ -172,9 +175,9 @@ impl Filling {
                     if dropped.is_some() {
                         self.cache.forget(&asking.key, |other| Arc::ptr_eq(other, &old));
                     } else {
-                        self.put(&object, Some(&old));
+                        self.put(&object, Some(&old), requested);
                     }
-                    self.serve(object, None);
+                    self.serve(object, None, None);
                 }
                 None => return Next::Again,
             },
@@ -183,7 +186,10 @@ impl Filling {
                 None => return Next::Again,
             },
             Outcome::Refetch => return Next::Again,
-            Outcome::Pass { held, hit_for_miss, .. } => self.pass(stream, old.as_ref(), held, hit_for_miss),
+            Outcome::Pass { held, hit_for_miss, refusal } => {
+                let apart = Some(refusal == Refusal::Authorization).filter(|_| hit_for_miss);
+                self.pass(stream, old.as_ref(), held, apart);
+            }
         }
         Next::Done
     }
@@ -196,12 +202,16 @@ impl Filling {
         wanted <= most && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX), Cache::now())
     }
 
-    /// Stores `object`. Where it is stale from the beginning, whoever comes next does not wait for anybody either.
-    fn put(&self, object: &Arc<Object>, old: Option<&Arc<Object>>) {
+    /// Stores `object`, unless it has been made invalid since it was asked for. Where it is stale from the beginning,
+    /// whoever comes next does not wait for anybody either.
+    fn put(&self, object: &Arc<Object>, old: Option<&Arc<Object>>, requested: Time) {
         let now = Cache::now();
+        if self.cache.index.is_void(&self.asking.key, requested) {
+            return;
+        }
         self.cache.put(&self.asking.key, old, object);
         if matches!(object.stored.freshness.state(now), State::Stale(_)) {
-            self.keep_apart();
+            self.keep_apart(false);
         }
     }
 
@@ -214,6 +224,7 @@ impl Filling {
         other: Option<&Object>,
         span: Span,
         old: Option<&Arc<Object>>,
+        requested: Time,
     ) {
         let (body, filler) = Body::new(&self.cache.budget);
         let object = Arc::new(Object::part(stored, other, self.item(), span, body));
@@ -221,7 +232,7 @@ impl Filling {
         let (status, held) = (self.status.clone(), Arc::new(Body::follow(filler.body(), 0..0)));
         self.tell(Settled::Look(None), Own::Part(Arc::clone(&object), span, status, held));
         if self.copy(&stream, filler, &object).await {
-            self.put(&object, old);
+            self.put(&object, old, requested);
             self.cache.admit(&self.asking.key, &object, Cache::now());
         }
     }
@@ -231,9 +242,9 @@ impl Filling {
         Item::new(self.cache.index.hash(key), key.clone())
     }
 
-    fn keep_apart(&self) {
+    fn keep_apart(&self, credentials: bool) {
         let now = Cache::now();
-        self.cache.index.keep_apart(&self.asking.key, now.plus(self.policy.apart), now);
+        self.cache.index.keep_apart(&self.asking.key, credentials, now.plus(self.policy.apart), now);
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
@@ -246,21 +257,22 @@ impl Filling {
         }
     }
 
-    fn serve(&mut self, object: Arc<Object>, held: Option<Follower>) {
+    fn serve(&mut self, object: Arc<Object>, fields: Option<Fields>, held: Option<Follower>) {
         let (status, held) = (self.status.clone(), held.map(Arc::new));
-        self.tell(Settled::Look(held.clone()), Own::Serve(object, status, held));
+        self.tell(Settled::Look(held.clone()), Own::Serve(object, status, fields, held));
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {
         let status = CacheStatus { detail: Some("stale-if-error"), ..self.status.clone() };
-        self.tell(Settled::Stale(Arc::clone(&object)), Own::Serve(object, status, None));
+        self.tell(Settled::Stale(Arc::clone(&object)), Own::Serve(object, status, None, None));
     }
 
     fn fail(&mut self, error: Error) {
         self.tell(Settled::Failed(error.clone()), Own::Failed(error));
     }
 
-    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: bool) {
+    /// `apart`: whether others do not wait there from now on; and whether that is for those with credentials alone.
+    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<bool>) {
         match (old, held) {
             (None, _) | (_, Held::Kept) => {}
             (Some(old), Held::Dropped) => self.forget(old),
@@ -269,8 +281,8 @@ impl Filling {
                 self.cache.put(&self.asking.key, Some(old), &Arc::new(old.updated(stored)));
             }
         }
-        if apart {
-            self.keep_apart();
+        if let Some(credentials) = apart {
+            self.keep_apart(credentials);
         }
         let status = self.status.clone();
         self.tell(Settled::Look(None), Own::Pass(stream, status));
@@ -284,7 +296,8 @@ impl Filling {
                 if let Poll::Ready(next) = stream.poll_next(context) {
                     return Poll::Ready(Some(next));
                 }
-                if filler.poll_abandoned(context).is_ready() && !self.goes_on(filler.body().length(), length) {
+                if filler.poll_abandoned(context).is_ready() && !self.goes_on(filler.body().length(), length)
+                {
                     return Poll::Ready(None);
                 }
                 Poll::Pending

@@ -12,9 +12,9 @@ use crate::sync::{Arc, Mutex, lock};
 
 /// Several threads look at once; with as many shards two seldom meet. Arbitrary.
 const SHARDS: usize = 16;
-/// Keys of a shard that are remembered for their answers not being shared. Whoever asks for ever new ones makes the
-/// cache forget, and nothing worse. Arbitrary.
-const APART: usize = 1024;
+/// Keys of a shard that are remembered for what is not stored there. Whoever asks for ever new ones makes the cache
+/// forget, and nothing worse. Arbitrary.
+const REMEMBERED: usize = 1024;
 
 /// What all who waited for a fill are told.
 #[derive(Debug, Clone)]
@@ -48,6 +48,10 @@ struct Shard {
     entries: HashMap<Key, Entry>,
     /// Hashes of keys, and until when nobody waits there for anybody: the answers are not shared.
     apart: HashMap<u64, Time>,
+    /// Hashes of keys, and when what was stored there was made invalid.
+    voided: HashMap<u64, Time>,
+    /// The same for all keys whose hash has been forgotten.
+    all_voided: Option<Time>,
 }
 
 impl Index {
@@ -78,31 +82,45 @@ impl Index {
         self.hasher.hash_one(key)
     }
 
-    /// From now on and until then, nobody waits there for what another fetches.
-    pub(super) fn keep_apart(&self, key: &Key, until: Time, now: Time) {
-        let hash = self.hash(key);
+    /// From now on and until then, nobody waits there for what another fetches; or nobody with credentials, where it is
+    /// those that keep the answers from being shared.
+    pub(super) fn keep_apart(&self, key: &Key, credentials: bool, until: Time, now: Time) {
+        let hash = self.hasher.hash_one((key, credentials));
         let apart = &mut lock(self.shard(hash)).apart;
-        if apart.len() >= APART {
+        if apart.len() >= REMEMBERED {
             apart.retain(|_, end| *end > now);
         }
-        if apart.len() >= APART {
+        if apart.len() >= REMEMBERED {
             apart.clear();
         }
         apart.insert(hash, until);
     }
 
-    /// Whether requests there do not wait for each other. Two keys of one hash only do not wait, at worst.
-    pub(super) fn is_apart(&self, key: &Key, now: Time) -> bool {
+    /// Whether a request there does not wait for others. Two keys of one hash only do not wait, at worst.
+    pub(super) fn is_apart(&self, key: &Key, credentials: bool, now: Time) -> bool {
+        let kept = |credentials| {
+            let hash = self.hasher.hash_one((key, credentials));
+            lock(self.shard(hash)).apart.get(&hash).is_some_and(|end| *end > now)
+        };
+        kept(false) || (credentials && kept(true))
+    }
+
+    /// What was asked for up to now is not stored there any more.
+    pub(super) fn void(&self, key: &Key, now: Time) {
         let hash = self.hash(key);
-        let apart = &mut lock(self.shard(hash)).apart;
-        match apart.get(&hash) {
-            Some(end) if *end > now => true,
-            Some(_) => {
-                apart.remove(&hash);
-                false
-            }
-            None => false,
+        let mut shard = lock(self.shard(hash));
+        if shard.voided.len() >= REMEMBERED {
+            shard.voided.clear();
+            shard.all_voided = Some(now);
         }
+        shard.voided.insert(hash, now);
+    }
+
+    /// Whether what was asked for at `requested` has been made invalid since.
+    pub(super) fn is_void(&self, key: &Key, requested: Time) -> bool {
+        let hash = self.hash(key);
+        let shard = lock(self.shard(hash));
+        shard.voided.get(&hash).max(shard.all_voided.as_ref()).is_some_and(|when| *when >= requested)
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
@@ -141,7 +159,8 @@ impl Entry {
     /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there.
     pub(super) fn replace(&mut self, old: Option<&Arc<Object>>, object: Arc<Object>) -> Vec<Arc<Object>> {
         let gone = self.remove(|other| {
-            old.is_some_and(|old| Arc::ptr_eq(other, old)) || other.stored.selection == object.stored.selection
+            old.is_some_and(|old| Arc::ptr_eq(other, old))
+                || other.stored.selection == object.stored.selection
         });
         self.objects.push(object);
         gone

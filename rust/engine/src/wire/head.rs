@@ -76,15 +76,21 @@ pub struct Head {
 impl Head {
     /// A head of HTTP/1.1 that no origin has sent as it is. Nothing is checked: names, values and the reason come from
     /// heads that were.
-    pub fn new<'a>(status: u16, reason: &[u8], headers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>) -> Self {
+    pub fn new<'a>(
+        status: u16,
+        reason: &[u8],
+        headers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Self {
         let mut bytes = reason.to_vec();
         let mut append = |part: &[u8]| {
             let start = bytes.len();
             bytes.extend_from_slice(part);
             start..bytes.len()
         };
-        let fields =
-            headers.into_iter().map(|(name, value)| Field { name: append(name), value: append(value) }).collect();
+        let fields = headers
+            .into_iter()
+            .map(|(name, value)| Field { name: append(name), value: append(value) })
+            .collect();
         Self { status, minor_version: 1, reason: 0..reason.len(), fields, bytes: bytes.into() }
     }
 
