@@ -223,3 +223,39 @@ async def test_what_is_not_shared_does_not_wait_for_each_other(caching: Edges) -
             head = await in_time(client.head())
             assert await in_time(client.body(head)) == b"ok"
         assert waiting == CROWD
+
+
+async def test_a_body_that_turns_out_too_large_is_read_to_its_end_and_not_kept(caching: Edges) -> None:
+    """Nobody had told how long it is: 4 MiB pass a limit of 64 KiB, at the pace of whoever is slower."""
+    pieces = 64
+    piece = bytes(range(256)) * 256
+    may_go_on = asyncio.Event()
+    requests = 0
+
+    async def endless(peer: Peer) -> None:
+        nonlocal requests
+        await peer.request()
+        requests += 1
+        await peer.send(answer(FRESH, "Transfer-Encoding: chunked") + b"10000\r\n" + piece + b"\r\n")
+        await may_go_on.wait()
+        for _ in range(pieces - 1):
+            await peer.send(b"10000\r\n" + piece + b"\r\n")
+        await peer.send(b"0\r\n\r\n")
+
+    async with ScriptedOrigin(endless) as origin:
+        served = await caching.relay(origin.url, caching=Caching(max_object="64KiB"))
+        clients = await crowd(caching, served, 3)
+        heads = [await in_time(client.head()) for client in clients]
+        may_go_on.set()
+        cache = caching.engine.cache
+        assert cache is not None
+        for client, head in zip(clients, heads, strict=True):
+            assert await in_time(client.body(head)) == piece * pieces
+            _, used, limit = cache.stats()
+            assert used < limit
+        assert requests == 1
+        again = await caching.connect(served)
+        await again.get("/segment")
+        await in_time(again.head())
+        assert requests == 2
+        again.abort()

@@ -1,11 +1,13 @@
 //! The one copy of a body: it grows behind a [`Filler`] while any number of [`Follower`]s read it, each at its own
 //! pace, from its own place to its own end.
 //!
-//! The invariants: what was appended is never changed or taken away while the body lives; a body ends once, well or in
+//! The invariants: what was appended is never changed while the body lives, nor taken away from whoever has still to read
+//! it; a body ends once, well or in
 //! an error, and a filler that is dropped without saying so ends it in an error; a follower that waits is woken by the
 //! next piece and by the end, and the filler by the last follower's leaving; what the pieces cost counts against the
 //! budget until the body is gone.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::mem::take;
 use std::ops::Range;
@@ -29,12 +31,18 @@ pub struct Body {
 #[derive(Default)]
 struct State {
     /// Each with the place in the body of its first byte.
-    pieces: Vec<(u64, Slice)>,
+    pieces: VecDeque<(u64, Slice)>,
+    /// Pieces that were let go of, in front of those.
+    gone: usize,
     length: u64,
+    /// Only what somebody has still to read is kept, and the filler waits where that is so many bytes.
+    thin: Option<u64>,
     /// What the pieces take of the budget.
     cost: usize,
     end: Option<Result<Ending>>,
     followers: Seats,
+    /// The piece that each follower reads next, by its seat.
+    places: Vec<usize>,
     filler: Option<Waker>,
 }
 
@@ -95,6 +103,10 @@ impl Body {
         let mut state = lock(&body.state);
         let number = state.followers.take();
         let piece = state.piece_at(range.start);
+        if state.places.len() <= number {
+            state.places.resize(number + 1, usize::MAX);
+        }
+        state.places[number] = piece;
         drop(state);
         Follower { body: Arc::clone(body), number, piece, place: range.start, end: range.end }
     }
@@ -122,9 +134,27 @@ impl Drop for Body {
 impl State {
     /// The piece with the byte at `place`; one behind the last if that has not come.
     fn piece_at(&self, place: u64) -> usize {
-        self.pieces
-            .partition_point(|(first, _)| *first <= place)
-            .saturating_sub(usize::from(place < self.length))
+        let before = self.pieces.partition_point(|(first, _)| *first <= place);
+        self.gone + before.saturating_sub(usize::from(place < self.length))
+    }
+
+    /// Takes out what all followers have read, and says what that gives back.
+    fn let_go(&mut self) -> (Vec<Slice>, usize) {
+        let next = self.places.iter().copied().min().unwrap_or(usize::MAX);
+        let count = next.saturating_sub(self.gone).min(self.pieces.len());
+        let mut cost = 0;
+        let mut slices: Vec<Slice> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let Some((_, slice)) = self.pieces.pop_front() else { break };
+            let (slab, bytes) = slice.slab();
+            // The last piece of a slab gives back what the first has paid.
+            let is_last = self.pieces.front().is_none_or(|(_, next)| next.slab().0 != slab);
+            cost += PIECE + if is_last { bytes } else { 0 };
+            slices.push(slice);
+        }
+        self.gone += slices.len();
+        self.cost -= cost;
+        (slices, cost)
     }
 }
 
@@ -139,12 +169,12 @@ impl Filler {
             let place = state.length;
             let (slab, bytes) = slice.slab();
             // Of pieces of one slab, which come one after the other, the first pays.
-            let paid = state.pieces.last().is_some_and(|(_, last)| last.slab().0 == slab);
+            let paid = state.pieces.back().is_some_and(|(_, last)| last.slab().0 == slab);
             let cost = PIECE + if paid { 0 } else { bytes };
             self.body.budget.take(cost);
             state.cost += cost;
             state.length += slice.len() as u64;
-            state.pieces.push((place, slice));
+            state.pieces.push_back((place, slice));
             state.followers.waiting()
         };
         waiting.into_iter().for_each(Waker::wake);
@@ -158,6 +188,31 @@ impl Filler {
     /// The body will never be whole.
     pub fn fail(self, error: Error) {
         self.body.end(Err(error));
+    }
+
+    /// From now on nothing is kept that nobody has still to read. For a body that is not stored after all: whoever comes
+    /// to read it from now on does not find its beginning.
+    pub fn thin_out(&self, window: u64) {
+        lock(&self.body.state).thin = Some(window);
+    }
+
+    /// Ready when more is to be appended: at once, unless the body is thinned out and its readers have a window of it
+    /// before them.
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.body.state);
+        let Some(window) = state.thin else { return Poll::Ready(()) };
+        let (slices, cost) = state.let_go();
+        self.body.budget.give(cost);
+        let kept = state.pieces.front().map_or(0, |(first, _)| state.length - first);
+        let poll = if kept < window {
+            Poll::Ready(())
+        } else {
+            state.filler = Some(context.waker().clone());
+            Poll::Pending
+        };
+        drop(state);
+        drop(slices);
+        poll
     }
 
     /// Ready when nobody reads the body.
@@ -194,22 +249,34 @@ impl Follower {
         if self.place >= self.end {
             return Poll::Ready(None);
         }
-        let mut state = lock(&self.body.state);
+        let mut locked = lock(&self.body.state);
+        let state = &mut *locked;
+        let front = state.pieces.front().map_or(state.length, |(first, _)| *first);
+        if self.place < front {
+            // Between its being found and its being read it was thinned out.
+            return Poll::Ready(Some(Err(
+                Code::PoolFull.error("the body has turned out too large to be kept from its beginning")
+            )));
+        }
         // The range may begin behind what had come when it was asked for.
-        while state
-            .pieces
-            .get(self.piece)
-            .is_some_and(|(first, slice)| first + slice.len() as u64 <= self.place)
-        {
+        let has_passed = |(first, slice): &(u64, Slice)| first + slice.len() as u64 <= self.place;
+        while state.pieces.get(self.piece - state.gone).is_some_and(has_passed) {
             self.piece += 1;
         }
-        if let Some((first, slice)) = state.pieces.get(self.piece) {
+        state.places[self.number] = self.piece;
+        if let Some((first, slice)) = state.pieces.get(self.piece - state.gone) {
             // Both lie within one slice, which fits into memory.
             let start = usize::try_from(self.place - first).expect("within a slice");
             let length = slice.len().min(usize::try_from(self.end - first).unwrap_or(usize::MAX));
             let part = slice.slice(start..length);
             self.place += part.len() as u64;
             self.piece += 1;
+            state.places[self.number] = self.piece;
+            let filler = if state.thin.is_some() { state.filler.take() } else { None };
+            drop(locked);
+            if let Some(filler) = filler {
+                filler.wake();
+            }
             return Poll::Ready(Some(Ok(part)));
         }
         if let Some(end) = &state.end {
@@ -225,7 +292,8 @@ impl Drop for Follower {
         let filler = {
             let mut state = lock(&self.body.state);
             state.followers.leave(self.number);
-            if state.followers.taken() == 0 { take(&mut state.filler) } else { None }
+            state.places[self.number] = usize::MAX;
+            if state.followers.taken() == 0 || state.thin.is_some() { take(&mut state.filler) } else { None }
         };
         if let Some(filler) = filler {
             filler.wake();

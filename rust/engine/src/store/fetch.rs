@@ -138,11 +138,15 @@ impl Access {
                                 feed.push_interim(head);
                                 continue;
                             }
-                            Some(Own::Serve(object, status, fields, _held)) => {
-                                self.serve(&object, status, fields, &request, feed).await
+                            Some(Own::Serve(object, status, fields, held)) => {
+                                let delivery = self.prepare(&object, &status, fields, &request);
+                                drop((object, held));
+                                delivery.send(&request, &self.cache.pool, feed).await
                             }
-                            Some(Own::Part(object, span, status, _held)) => {
-                                self.serve_part(&object, span, status, &request, feed).await
+                            Some(Own::Part(object, span, status, held)) => {
+                                let delivery = self.prepare_part(&object, span, &status, &request);
+                                drop((object, held));
+                                delivery.send(&request, &self.cache.pool, feed).await
                             }
                             Some(Own::Pass(stream, status)) => {
                                 self.forward(&asking, stream, &status, feed).await
@@ -160,7 +164,8 @@ impl Access {
                             let detail = Some("stale-if-error");
                             let status =
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
-                            return self.serve(&object, status, None, &request, feed).await;
+                            let delivery = self.prepare(&object, &status, None, &request);
+                            return delivery.send(&request, &self.cache.pool, feed).await;
                         }
                         Told::Made(_) | Told::Released => {}
                     }
@@ -284,36 +289,32 @@ impl Access {
             && stands_in(request, &object.stored, rules, Cache::now())
     }
 
-    async fn serve(
+    /// What was fetched for this request.
+    fn prepare(
         &self,
         object: &Object,
-        status: CacheStatus,
+        status: &CacheStatus,
         fields: Option<Fields>,
         request: &Request<'_>,
-        feed: &Feed,
-    ) -> Result<Ending> {
+    ) -> Delivery {
         let rules = &self.policy.rules;
-        // What was fetched for this request is whole.
+        // It is whole.
         let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Full);
         let fields = fields.unwrap_or_else(|| object.stored.fields.clone());
-        let delivery = Delivery::new(object, fields, &answer, &status, &rules.name, Cache::now());
-        delivery.send(request, &self.cache.pool, feed).await
+        Delivery::new(object, fields, &answer, status, &rules.name, Cache::now())
     }
 
-    /// Serves what has been fetched of a part: all that was asked for if it is there now, else the part itself.
-    async fn serve_part(
+    /// What was fetched of a part: all that was asked for if it is there now, else the part itself.
+    fn prepare_part(
         &self,
         object: &Object,
         span: Span,
-        status: CacheStatus,
+        status: &CacheStatus,
         request: &Request<'_>,
-        feed: &Feed,
-    ) -> Result<Ending> {
+    ) -> Delivery {
         let rules = &self.policy.rules;
         let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Partial(vec![span]));
-        let delivery =
-            Delivery::new(object, object.stored.fields.clone(), &answer, &status, &rules.name, Cache::now());
-        delivery.send(request, &self.cache.pool, feed).await
+        Delivery::new(object, object.stored.fields.clone(), &answer, status, &rules.name, Cache::now())
     }
 
     /// Has the origin asked as if there were no cache.

@@ -24,6 +24,9 @@ use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Head, is_one_of};
 
+/// Bytes before its slowest reader of a body that turned out too large to be stored. Arbitrary: some pieces.
+const THIN: u64 = 1 << 20;
+
 /// What whoever has had the origin asked gets.
 #[derive(Debug)]
 pub(super) enum Own {
@@ -291,13 +294,16 @@ impl Filling {
     /// Takes the body into the object, until it is whole or nobody wants it; and says which.
     async fn copy(&self, stream: &Stream, filler: Filler, object: &Arc<Object>) -> bool {
         let length = object.stored.length();
+        let mut is_kept = true;
         loop {
             let next = poll_fn(|context| {
-                if let Poll::Ready(next) = stream.poll_next(context) {
-                    return Poll::Ready(Some(next));
+                if filler.poll_room(context).is_ready() {
+                    if let Poll::Ready(next) = stream.poll_next(context) {
+                        return Poll::Ready(Some(next));
+                    }
                 }
-                if filler.poll_abandoned(context).is_ready() && !self.goes_on(filler.body().length(), length)
-                {
+                let goes_on = || is_kept && self.goes_on(filler.body().length(), length);
+                if filler.poll_abandoned(context).is_ready() && !goes_on() {
                     return Poll::Ready(None);
                 }
                 Poll::Pending
@@ -306,12 +312,12 @@ impl Filling {
                 Some(Some(Ok(piece))) => {
                     let length = filler.body().length() + piece.len() as u64;
                     filler.push(piece.slice().clone());
-                    if length > self.policy.max_object || !self.cache.make_room(0, Cache::now()) {
+                    if is_kept && (length > self.policy.max_object || !self.cache.make_room(0, Cache::now()))
+                    {
+                        // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
+                        is_kept = false;
                         self.forget(object);
-                        filler.fail(Code::PoolFull.error(format!(
-                            "the cache has no room for {length} bytes and more of a body that does not say how long it is"
-                        )));
-                        return false;
+                        filler.thin_out(THIN);
                     }
                 }
                 Some(Some(Err(error))) => {
@@ -321,7 +327,7 @@ impl Filling {
                 }
                 Some(None) => {
                     filler.finish(stream.ending().unwrap_or_default());
-                    return true;
+                    return is_kept;
                 }
                 None => {
                     self.forget(object);

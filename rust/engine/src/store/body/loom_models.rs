@@ -77,3 +77,20 @@ fn a_filler_that_waits_for_the_last_to_leave_is_told() {
         }
     });
 }
+
+#[test]
+fn a_filler_that_waits_for_the_slowest_is_told() {
+    model(3, || {
+        let pool = pool();
+        let (body, filler) = Body::new(&Plain::new(Budget::new(REGION)));
+        let follower = Body::follow(&body, 0..u64::MAX);
+        filler.push(slice(&pool, b"a"));
+        filler.thin_out(1);
+        let next = slice(&pool, b"b");
+        let reading = thread::spawn(move || read(follower));
+        block_on(poll_fn(|context| filler.poll_room(context)));
+        filler.push(next);
+        filler.finish(Ending::default());
+        assert_eq!(reading.join().unwrap(), (b"ab".to_vec(), None));
+    });
+}

@@ -151,6 +151,33 @@ fn a_body_costs_its_slabs_once_and_as_long_as_it_is_held() {
     assert_eq!(budget.used(), 0);
 }
 
+#[test]
+fn a_body_that_is_thinned_out_keeps_what_its_slowest_reader_lacks() {
+    let pool = Pool::new(config(2 * REGION)).unwrap();
+    let budget = budget();
+    let (body, filler) = Body::new(&budget);
+    let count = std::sync::Arc::<Count>::default();
+    let waker = Waker::from(std::sync::Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    let (mut quick, mut slow) = (Body::follow(&body, 0..u64::MAX), Body::follow(&body, 0..u64::MAX));
+    filler.push(slice(&pool, b"abc"));
+    filler.thin_out(4);
+    assert!(filler.poll_room(&mut context).is_ready());
+    filler.push(slice(&pool, b"de"));
+    assert_eq!(read(&mut quick), (b"abcde".to_vec(), None));
+    assert!(filler.poll_room(&mut context).is_pending(), "the slow one has five bytes before it");
+    assert!(matches!(slow.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(Some(Ok(_)))));
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    assert!(filler.poll_room(&mut context).is_ready());
+    assert_eq!(budget.used(), CLASSES[0] + PIECE, "of two slabs one is left");
+    filler.push(slice(&pool, b"f"));
+    filler.finish(Ending::default());
+    assert_eq!(read(&mut slow), (b"def".to_vec(), Some(None)));
+    assert_eq!(read(&mut quick), (b"f".to_vec(), Some(None)));
+    drop((quick, slow, body));
+    assert_eq!((budget.used(), pool.stats().live_bytes), (0, 0));
+}
+
 proptest! {
     /// Whatever the pieces, the range and when the follower comes: it reads the bytes of its range, once.
     #[test]
