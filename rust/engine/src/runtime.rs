@@ -13,6 +13,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::sys::event::EventFd;
 use crate::sys::scheduling::{Policy, set_policy};
 
 /// A fixed set of running threads. Dropping it stops them without waiting.
@@ -112,7 +113,9 @@ impl Thread {
                 }
                 drop(refusals);
                 INBOX.set(Some(Arc::clone(&tasks)));
+                OUTBOX.set(Some(Outbox::default()));
                 runtime.block_on(async {
+                    tokio::spawn(deliver());
                     tokio::select! {
                         // An error is the dropped sender, which is the signal.
                         _ = stopped => {}
@@ -123,6 +126,10 @@ impl Thread {
                 tasks.close();
                 // A resolver call on the blocking pool may hang for long; it holds nothing of ours.
                 runtime.shutdown_background();
+                // What the tasks have said when they were dropped; nothing is kept back from now on.
+                if let Some(outbox) = OUTBOX.take() {
+                    outbox.send();
+                }
             })
             .map_err(failed)?;
         Ok(Self { inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
@@ -243,6 +250,57 @@ pub(crate) fn from_afar(waker: &Waker) -> Waker {
     match INBOX.with_borrow(Clone::clone) {
         Some(inbox) => Waker::from(std::sync::Arc::new(Afar { inbox, waker: waker.clone() })),
         None => waker.clone(),
+    }
+}
+
+/// Whom an engine thread is about to wake.
+#[derive(Default)]
+struct Outbox {
+    events: RefCell<Vec<Arc<EventFd>>>,
+    filled: Arc<Notify>,
+}
+
+impl Outbox {
+    fn send(&self) {
+        for event in self.events.take() {
+            event.signal();
+        }
+    }
+}
+
+thread_local! {
+    /// The outbox of an engine thread.
+    static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
+}
+
+/// Signals `event`; on an engine thread not before the tasks that are ready have run. What they have to say is then one
+/// wake-up: an event loop on the same core would otherwise take the core behind the first request of a burst, and
+/// decide on each alone.
+pub fn signal_soon(event: &Arc<EventFd>) {
+    let later = OUTBOX.with_borrow(|outbox| {
+        let Some(outbox) = outbox else { return false };
+        outbox.events.borrow_mut().push(Arc::clone(event));
+        outbox.filled.notify_one();
+        true
+    });
+    if !later {
+        event.signal();
+    }
+}
+
+/// Signals what has been put off, behind the tasks that were ready when the first was. Never ends.
+async fn deliver() {
+    let Some(filled) = OUTBOX.with_borrow(|outbox| outbox.as_ref().map(|outbox| Arc::clone(&outbox.filled)))
+    else {
+        return;
+    };
+    loop {
+        filled.notified().await;
+        OUTBOX.with_borrow(|outbox| {
+            if let Some(outbox) = outbox {
+                outbox.send();
+            }
+        });
     }
 }
 

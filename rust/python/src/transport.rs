@@ -167,13 +167,23 @@ impl Core {
             }
         };
         if let Some(memory) = memory {
-            memory.bind(py).clear();
+            if let Err(error) = self.introduce(py, memory.bind(py), ends) {
+                return self.fail(py, error, "a protocol could not be told of its client");
+            }
         }
         if has_body {
             self.hand_over(py, Some(head));
         } else {
             self.receive_data(py, &PyBytes::new(py, &head));
         }
+    }
+
+    /// Has the protocol remember another client. What aiohttp asks for with every request is there already; whatever else
+    /// it may have known is of the client before.
+    fn introduce(&self, py: Python<'_>, memory: &Bound<'_, PyDict>, ends: Ends) -> PyResult<()> {
+        memory.clear();
+        memory.set_item(intern!(py, "peername"), self.shared.address(py, ends.remote, false)?)?;
+        memory.set_item(intern!(py, "ssl_context"), py.None())
     }
 
     /// What the engine has to say.
@@ -406,13 +416,13 @@ impl Core {
 
     /// Ends an exchange that went well, and waits for the next.
     fn leave(&self, py: Python<'_>) {
-        let (exchange, resumed) = {
+        let (exchange, resumed, ends) = {
             let mut state = lock(&self.state);
             if state.closing {
                 return;
             }
             state.reading = true;
-            (state.exchange.take(), std::mem::take(&mut state.paused))
+            (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
         };
         let Some(Exchange { far, ended, .. }) = exchange else { return };
         if ended {
@@ -426,7 +436,7 @@ impl Core {
         }
         let transport = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py));
         if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
-            self.shared.put_idle(transport);
+            self.shared.put_idle(ends, transport);
         }
     }
 
