@@ -31,7 +31,7 @@ def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
             return
         # finish_response logs what it could not send, too; and a handler's own error is current while the answer to
         # it is sent.
-        if isinstance(sys.exc_info()[1], ConnectionError) and not response._eof_sent:  # noqa: SLF001
+        if isinstance(sys.exception(), ConnectionError) and not response._eof_sent:  # noqa: SLF001
             return
         # What makes aiohttp wait for another request; else it closes.
         transport._end_response(bool(response.keep_alive and not self._close))  # noqa: SLF001

@@ -351,7 +351,7 @@ impl Core {
         self.abort(py);
     }
 
-    fn write(&self, py: Python<'_>, contents: Vec<Content>) {
+    fn write(&self, py: Python<'_>, contents: impl IntoIterator<Item = Content>) {
         let mut flushes = false;
         let pausing = {
             let mut state = lock(&self.state);
@@ -367,7 +367,7 @@ impl Core {
             }
             if size >= WORTH_FLUSHING {
                 exchange.far.flush();
-            } else if !std::mem::replace(&mut state.dirty, true) {
+            } else {
                 flushes = true;
             }
             let pausing = unsent > high && !state.paused && exchange.far.await_below(low);
@@ -377,12 +377,20 @@ impl Core {
             pausing
         };
         if flushes {
-            if let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) {
-                self.shared.flush_soon(py, transport);
-            }
+            self.flush_soon(py);
         }
         if pausing {
             self.call(py, intern!(py, "pause_writing"));
+        }
+    }
+
+    /// Has what was written leave at the loop's next turn, unless the response ends before.
+    fn flush_soon(&self, py: Python<'_>) {
+        if std::mem::replace(&mut lock(&self.state).dirty, true) {
+            return;
+        }
+        if let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) {
+            self.shared.flush_soon(py, transport);
         }
     }
 

@@ -127,7 +127,12 @@ async fn exchange(
     let progress = Progress::default();
     let routes = site.routes();
     let route = routes.find(incoming.authority(), &incoming.origin_form());
-    let result = attempt(site, thread, client, inbound, incoming, route, &progress).await;
+    // On the heap, each for itself: a stream that the application has handed over stays for hours, and the fetch of a
+    // native route is three times as large as all that it needs.
+    let result = match route {
+        Some(route) => Box::pin(attempt(site, thread, client, inbound, incoming, route, &progress)).await,
+        None => Box::pin(answer_by_application(site, client, inbound, incoming, &progress)).await,
+    };
     let error = result.as_ref().err();
     // What the application has answered is in its own log.
     let is_ours = route.is_some() || site.app.is_none() || progress.status().is_none() && error.is_some();
@@ -164,31 +169,46 @@ fn may_answer(error: &Error) -> bool {
     !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
 }
 
+/// Begins an exchange: from now on it is told when everything is to end.
+fn begin(site: &Site, incoming: &Incoming, progress: &Progress) -> Result<Life> {
+    incoming.body()?;
+    incoming.expects_continue()?;
+    let life = Life::new(&site.clock);
+    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
+    if site.is_closed() {
+        return Err(Code::Draining.error("the time for requests to finish is over"));
+    }
+    progress.close(site.is_draining() || !incoming.keeps_alive());
+    Ok(life)
+}
+
+async fn answer_by_application(
+    site: &Site,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    progress: &Progress,
+) -> Result<()> {
+    let life = begin(site, incoming, progress)?;
+    let Some(queue) = &site.app else {
+        let detail = format!("no route for {} {}", incoming.method(), incoming.path());
+        return Err(Code::NoRoute.error(detail));
+    };
+    lane::answer(site, client, inbound, incoming, progress, queue, &life).await
+}
+
 async fn attempt(
     site: &Site,
     thread: usize,
     client: &Client,
     inbound: &mut Inbound<'_>,
     incoming: &Incoming,
-    route: Option<&Arc<Route>>,
+    route: &Arc<Route>,
     progress: &Progress,
 ) -> Result<()> {
+    let life = begin(site, incoming, progress)?;
     let body = incoming.body()?;
     let expects = incoming.expects_continue()?;
-    let life = Life::new(&site.clock);
-    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
-    if site.is_closed() {
-        return Err(Code::Draining.error("the time for requests to finish is over"));
-    }
-    let draining = site.is_draining();
-    progress.close(draining || !incoming.keeps_alive());
-    let Some(route) = route else {
-        let Some(queue) = &site.app else {
-            let detail = format!("no route for {} {}", incoming.method(), incoming.path());
-            return Err(Code::NoRoute.error(detail));
-        };
-        return lane::answer(site, client, inbound, incoming, progress, queue, &life).await;
-    };
     let most = route.native.limits.body.or(site.config.max_body);
     if let Body::Length(length) = body {
         check_size(length, most)?;

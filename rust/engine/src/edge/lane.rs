@@ -221,7 +221,10 @@ impl Lane<'_> {
                 Sending::File(filing) => self.near.report(outcome(filing.sent())),
             }
         }
-        self.queue.withdraw(self.place);
+        if self.patience.is_some() {
+            // Nothing has been heard of it: it may still wait.
+            self.queue.withdraw(self.place);
+        }
         self.near.lose(reason.map_or(Loss::Closed, |error| Loss::Failed(error.clone())));
     }
 

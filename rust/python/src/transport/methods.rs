@@ -53,9 +53,8 @@ impl Transport {
         let (mut small, mut all) = (Vec::new(), Vec::new());
         append(&self.0.shared, data, &mut small, &mut all)?;
         if !small.is_empty() {
-            all.push(Content::Bytes(small));
-        }
-        if !all.is_empty() {
+            self.0.write(py, [Content::Bytes(small)]);
+        } else if !all.is_empty() {
             self.0.write(py, all);
         }
         Ok(())
@@ -211,11 +210,15 @@ impl Transport {
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         self.0.shared.check_thread()?;
-        let state = lock(&self.0.state);
-        let exchange = state.exchange.as_ref().filter(|_| !state.closing).ok_or_else(closing)?;
-        let stream = stream.get().hand_over(py)?;
-        let rest = Some(self.0.shared.completion(on_end));
-        exchange.far.attach(Attachment { stream, rest });
+        {
+            let state = lock(&self.0.state);
+            let exchange = state.exchange.as_ref().filter(|_| !state.closing).ok_or_else(closing)?;
+            let stream = stream.get().hand_over(py)?;
+            let rest = Some(self.0.shared.completion(on_end));
+            exchange.far.attach(Attachment { stream, rest });
+        }
+        // Nearly always the handler is done now, and the end of its response goes with this.
+        self.0.flush_soon(py);
         Ok(())
     }
 
@@ -228,6 +231,7 @@ impl Transport {
         self.0.shared.check_thread()?;
         self.0.send(py, |far| {
             far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None });
+            far.flush();
             Ok(())
         })
     }
