@@ -75,7 +75,8 @@ impl Threads {
 
 impl Thread {
     fn start(number: usize) -> Result<Self> {
-        let failed = |error: std::io::Error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
+        let failed =
+            |error: std::io::Error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let inbox = Arc::new(Inbox::default());
         let tasks = Arc::clone(&inbox);
