@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -175,7 +176,7 @@ async def test_a_response_that_says_the_client_has_left_is_none(
     serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Gone(web.Response):
-        async def prepare(self, request):
+        async def prepare(self, _request: web.BaseRequest) -> Any:
             raise ConnectionResetError
 
     async def handler(request: web.Request) -> web.Response:
