@@ -2,13 +2,11 @@ mod checker;
 mod head;
 mod link;
 mod queue;
-#[path = "../wire/tests/reference.rs"]
-#[expect(dead_code, reason = "the tests of the wire use the rest")]
-mod reference;
 mod response_reference;
 mod written;
 
 use super::{Checker, Rest};
+use crate::wire::tests::reference;
 
 use crate::pool::testing::config;
 use crate::pool::{Pool, REGION};

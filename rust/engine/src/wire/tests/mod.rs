@@ -6,7 +6,7 @@ mod connection;
 mod corpus;
 mod head;
 mod incoming;
-mod reference;
+pub(crate) mod reference;
 mod request;
 mod request_body;
 mod request_reference;
