@@ -441,7 +441,7 @@ impl Lane<'_> {
     /// Has the application hear of its mistake.
     fn blame(&self, error: Error) -> Error {
         let request = format!("{} {}", self.incoming.method(), self.incoming.target());
-        self.queue.report(Fault { request, error: error.clone() });
+        self.queue.report(Fault { request: Some(request), error: error.clone() });
         error
     }
 }

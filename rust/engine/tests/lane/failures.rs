@@ -9,7 +9,7 @@ const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 /// The fault that the application is told of, in its own words.
 async fn fault(rig: &Rig) -> String {
     let fault = rig.fault().await;
-    assert_eq!(fault.request, "GET /");
+    assert_eq!(fault.request.as_deref(), Some("GET /"));
     assert_eq!(fault.error.code(), Code::BadResponse);
     fault.error.detail().to_owned()
 }
