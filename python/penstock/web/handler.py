@@ -11,6 +11,16 @@ from aiohttp import web
 __all__ = ["make_handler"]
 
 
+class _Over:
+    """What stands in the place of a protocol when a response has ended."""
+
+    __slots__ = ()
+    transport: Final = None
+
+
+_OVER: Final = _Over()
+
+
 class _SaysWhenItIsDone:
     """What is put in front of a `RequestHandler`. It has no state: the class of a handler is changed to it."""
 
@@ -27,6 +37,9 @@ class _SaysWhenItIsDone:
         if transport is not None and not finished[1]:
             # What makes aiohttp wait for another request; else it closes.
             keeps = finished[0].keep_alive and not self._close  # type: ignore[attr-defined]
+            # Behind this the protocol is somebody else's: who keeps the request has no way to write through it.
+            kept: Any = request
+            kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
             transport._end_response(bool(keeps))  # noqa: SLF001
         return finished
 
