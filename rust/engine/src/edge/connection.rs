@@ -13,7 +13,7 @@ use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
 use super::inbound::{Inbound, check_size};
-use super::lane;
+use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Task, fault};
 use super::progress::Progress;
@@ -187,7 +187,8 @@ async fn attempt(
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
         };
-        return lane::answer(site, client, inbound, incoming, progress, queue, &life).await;
+        let asked = Asked { incoming, body, expects_continue: expects };
+        return lane::answer(site, client, inbound, asked, progress, queue, &life).await;
     };
     let most = route.native.limits.body.or(site.config.max_body);
     if let Body::Length(length) = body {
