@@ -13,6 +13,15 @@ from aiohttp import web
 
 __all__ = ["make_handler"]
 
+
+class _Over:
+    """What stands in the place of a protocol when a response has ended."""
+
+    __slots__ = ()
+    transport: Final = None
+
+
+_OVER: Final = _Over()
 _classes: Final[dict[type[web.RequestHandler], type[web.RequestHandler]]] = {}
 
 
@@ -33,6 +42,9 @@ def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
         # it is sent.
         if isinstance(sys.exception(), ConnectionError) and not response._eof_sent:  # noqa: SLF001
             return
+        # Behind this the protocol is somebody else's: who keeps the request has no way to write through it.
+        kept: Any = request
+        kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
         # What makes aiohttp wait for another request; else it closes.
         transport._end_response(bool(response.keep_alive and not self._close))  # noqa: SLF001
 

@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) factory: Py<PyAny>,
     /// Makes what `get_extra_info("socket")` returns for a transport.
     pub(crate) socket: Py<PyAny>,
-    /// Called with each fault of a response: the request, the code's name, and what was wrong.
+    /// Called with each fault: the request or None, the code's name, and what was wrong.
     fault: Py<PyAny>,
     /// Of the Unix socket that is listened to.
     path: Option<String>,

@@ -1,10 +1,11 @@
 //! `Transport`: what aiohttp's protocol takes for a connection, and what is one exchange after the other with the
 //! engine.
 //!
-//! A transport belongs to one protocol for life and to a client for one request: it is bound to an exchange, hands
-//! the request to the protocol, and writes what comes back. When the protocol says that its response has ended it is
-//! free for the next request, of whatever client. The invariants: all of it happens on the event loop's thread; no
-//! lock is held while Python is called; a transport whose exchange did not end well is never used again.
+//! A [`Core`] belongs to one protocol for life and to a client for one request: it is bound to an exchange, hands the
+//! request to the protocol, and writes what comes back. When the protocol says that its response has ended it is free
+//! for the next request, of whatever client, and the protocol is given another [`Transport`] then. The invariants: all
+//! of it happens on the event loop's thread; no lock is held while Python is called; whoever keeps a transport past its
+//! response reaches nobody with it; a core whose exchange did not end well is never used again.
 
 mod methods;
 
@@ -57,6 +58,12 @@ struct Exchange {
 struct State {
     exchange: Option<Exchange>,
     protocol: Option<Protocol>,
+    /// Who is given a transport for each request: the protocol, whoever stands before it.
+    handler: Option<Py<PyAny>>,
+    /// Counts requests: a transport of an earlier one is over.
+    turn: u64,
+    /// The turn of the transport that was made last.
+    newest: u64,
     /// What the protocol remembers of its connection (`under_cached_property`).
     memory: Option<Py<PyDict>>,
     ends: Ends,
@@ -80,9 +87,13 @@ pub(crate) struct Core {
     transport: Mutex<Option<Py<Transport>>>,
 }
 
-/// A duck type of `asyncio.Transport`.
+/// A duck type of `asyncio.Transport`, for one request.
 #[pyclass(frozen, weakref, dict, module = "penstock._native")]
-pub(crate) struct Transport(Arc<Core>);
+pub(crate) struct Transport {
+    core: Arc<Core>,
+    turn: u64,
+    ends: Ends,
+}
 
 /// Calls a transport when the engine has news for it. Weak: the slot belongs to the transport.
 struct Listener(Weak<Core>);
@@ -102,6 +113,9 @@ impl Transport {
         let state = State {
             exchange: None,
             protocol: None,
+            handler: Some(protocol.clone().unbind()),
+            turn: 0,
+            newest: 0,
             memory: None,
             ends,
             reading: true,
@@ -127,7 +141,7 @@ impl Transport {
                 Err(_) => None,
             };
         }
-        let transport = Py::new(py, Self(Arc::clone(&core)))?;
+        let transport = Py::new(py, Self { core: Arc::clone(&core), turn: 0, ends })?;
         *lock(&core.transport) = Some(transport.clone_ref(py));
         core.set_protocol(py, &protocol)?;
         protocol.call_method1(intern!(py, "connection_made"), (&transport,))?;
@@ -135,7 +149,12 @@ impl Transport {
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.0
+        &self.core
+    }
+
+    /// Whether its response has ended. What it is asked to do then it does not do, as if it were closed.
+    fn is_over(&self) -> bool {
+        lock(&self.core.state).turn != self.turn
     }
 }
 
@@ -148,9 +167,31 @@ impl Core {
         Ok(())
     }
 
+    /// Gives the protocol a transport of its own for a request of a client at `ends`, if it has had one before.
+    fn renew(self: &Arc<Self>, py: Python<'_>, ends: Ends) -> PyResult<()> {
+        let (turn, handler) = {
+            let mut state = lock(&self.state);
+            let is_new = state.newest == state.turn;
+            let Some(handler) = state.handler.as_ref().filter(|_| !is_new) else { return Ok(()) };
+            let handler = handler.clone_ref(py);
+            state.newest = state.turn;
+            (state.turn, handler)
+        };
+        let transport = Py::new(py, Transport { core: Arc::clone(self), turn, ends })?;
+        // Where aiohttp's protocols keep what `connection_made` has given them.
+        handler.bind(py).setattr(intern!(py, "transport"), &transport)?;
+        let previous = lock(&self.transport).replace(transport);
+        drop(previous);
+        Ok(())
+    }
+
     /// Hands a request to the protocol. The transport is free.
-    pub(crate) fn begin(&self, py: Python<'_>, request: Request) {
+    pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
         let Request { head, body, chunked, ends, far } = request;
+        if let Err(error) = self.renew(py, ends) {
+            // The request is dropped, which ends its connection.
+            return self.fail(py, error, "a protocol could not be given a transport for its next request");
+        }
         let has_body = body.is_some();
         let memory = {
             let mut state = lock(&self.state);
@@ -430,6 +471,7 @@ impl Core {
                 return;
             }
             state.reading = true;
+            state.turn += 1;
             (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
         };
         let Some(Exchange { far, ended, .. }) = exchange else { return };
@@ -500,12 +542,13 @@ impl Core {
 
     /// The connection is over: the protocol is told, once, and let go of.
     fn lose(&self, py: Python<'_>, reason: Option<PyErr>) {
-        let (protocol, slot, exchange) = {
+        let (protocol, handler, slot, exchange) = {
             let mut state = lock(&self.state);
             state.closing = true;
             state.memory = None;
-            (state.protocol.take(), state.slot.take(), state.exchange.take())
+            (state.protocol.take(), state.handler.take(), state.slot.take(), state.exchange.take())
         };
+        drop(handler);
         let transport = lock(&self.transport).take();
         if slot.is_none() {
             return;

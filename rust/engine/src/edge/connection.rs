@@ -13,7 +13,7 @@ use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
 use super::inbound::{Inbound, check_size};
-use super::lane;
+use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Task, fault};
 use super::progress::Progress;
@@ -170,16 +170,15 @@ fn may_answer(error: &Error) -> bool {
 }
 
 /// Begins an exchange: from now on it is told when everything is to end.
-fn begin(site: &Site, incoming: &Incoming, progress: &Progress) -> Result<Life> {
-    incoming.body()?;
-    incoming.expects_continue()?;
+fn begin<'a>(site: &Site, incoming: &'a Incoming, progress: &Progress) -> Result<(Asked<'a>, Life)> {
+    let asked = Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()? };
     let life = Life::new(&site.clock);
     // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
     if site.is_closed() {
         return Err(Code::Draining.error("the time for requests to finish is over"));
     }
     progress.close(site.is_draining() || !incoming.keeps_alive());
-    Ok(life)
+    Ok((asked, life))
 }
 
 async fn answer_by_application(
@@ -189,12 +188,12 @@ async fn answer_by_application(
     incoming: &Incoming,
     progress: &Progress,
 ) -> Result<()> {
-    let life = begin(site, incoming, progress)?;
+    let (asked, life) = begin(site, incoming, progress)?;
     let Some(queue) = &site.app else {
         let detail = format!("no route for {} {}", incoming.method(), incoming.path());
         return Err(Code::NoRoute.error(detail));
     };
-    lane::answer(site, client, inbound, incoming, progress, queue, &life).await
+    lane::answer(site, client, inbound, asked, progress, queue, &life).await
 }
 
 async fn attempt(
@@ -206,9 +205,7 @@ async fn attempt(
     route: &Arc<Route>,
     progress: &Progress,
 ) -> Result<()> {
-    let life = begin(site, incoming, progress)?;
-    let body = incoming.body()?;
-    let expects = incoming.expects_continue()?;
+    let (Asked { body, expects_continue: expects, .. }, life) = begin(site, incoming, progress)?;
     let most = route.native.limits.body.or(site.config.max_body);
     if let Body::Length(length) = body {
         check_size(length, most)?;

@@ -99,22 +99,6 @@ pub(super) fn encode(
     bytes
 }
 
-/// The bytes of an interim response.
-pub(super) fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(256);
-    write_to(&mut bytes, format_args!("HTTP/1.1 {} ", head.status));
-    bytes.extend_from_slice(head.reason());
-    bytes.extend_from_slice(b"\r\n");
-    for (name, value) in response_fields(head) {
-        field(&mut bytes, name, value);
-    }
-    if let Some(via) = via {
-        field(&mut bytes, b"Via", via.as_bytes());
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes
-}
-
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {
         out.extend_from_slice(part);

@@ -26,4 +26,4 @@ pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, e
 pub(crate) use text::{is_one_of, is_token, members};
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;
