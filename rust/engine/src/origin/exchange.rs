@@ -1,6 +1,8 @@
 //! One request and its response on one connection.
 
+use std::future::poll_fn;
 use std::pin::pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::task::yield_now;
@@ -82,9 +84,9 @@ pub(super) async fn exchange(
             upload.abandon();
         }
         publish(response, terms, first_byte, feed);
-        let mut receiver = Receiver { reader, terms, feed, decoder: Decoder::new(body, terms.limits.body) };
+        let mut receiver = Receiver::new(reader, terms, feed, body);
         {
-            let receive = pin!(receiver.receive(body, rest));
+            let receive = pin!(receiver.receive(rest));
             alongside(upload, connection, &progress, receive).await?;
         }
         let trailers = receiver.decoder.trailers().to_vec();
@@ -109,60 +111,112 @@ fn publish(head: Head, terms: &Terms<'_>, first_byte: Duration, feed: &Feed) {
 }
 
 /// Takes the body from the connection to the feed.
+///
+/// Polled by hand, where all else of an exchange is async: this is the path of each event, and of each read.
 struct Receiver<'a> {
     reader: Reader<'a>,
     terms: &'a Terms<'a>,
     feed: &'a Feed,
+    body: Body,
     decoder: Decoder,
+    size: ReadSize,
+    /// What is decoded, and not yet fed.
+    pieces: Vec<Slice>,
+    step: Step,
+    /// Bytes read in this turn.
+    turn: usize,
 }
 
-impl Receiver<'_> {
+/// What a [`Receiver`] does next.
+#[derive(Debug)]
+enum Step {
+    /// Wait for the consumer to have room.
+    Room,
+    /// Read.
+    Read,
+    /// Feed what was read, which the decoder found good or not.
+    Feed(Result<()>),
+}
+
+impl<'a> Receiver<'a> {
+    fn new(reader: Reader<'a>, terms: &'a Terms<'a>, feed: &'a Feed, body: Body) -> Self {
+        let decoder = Decoder::new(body, terms.limits.body);
+        let size = ReadSize::new(terms.reads, decoder.remaining());
+        Self { reader, terms, feed, body, decoder, size, pieces: Vec::new(), step: Step::Room, turn: 0 }
+    }
+
     /// `rest` came in the same read as the end of the head.
-    async fn receive(&mut self, body: Body, rest: Slice) -> Result<()> {
-        let mut size = ReadSize::new(self.terms.reads, self.decoder.remaining());
-        let mut pieces = Vec::new();
-        self.accept(rest, &mut pieces).await?;
+    async fn receive(&mut self, rest: Slice) -> Result<()> {
+        self.decode(rest);
+        poll_fn(|context| self.poll_feed(context)).await?;
         self.reader.end_head(self.decoder.remaining());
-        let mut turn = 0;
-        while !self.decoder.is_done() {
-            self.feed.room().await?;
-            self.reader.readable(self.terms.timeouts.between_bytes, Code::IoTimeout, || true).await?;
-            // Chunks are not read into one piece: their size lines lie between the bytes.
-            if body != Body::Chunked {
-                self.reader.reserve(self.feed, self.remaining()).await?;
-            }
-            let size_now = size.next(self.decoder.remaining());
-            match self.reader.read(size_now, self.feed.credit()).await? {
-                Read::Bytes { slice, offered } => {
-                    size.record(offered, slice.len());
-                    turn += slice.len();
-                    self.accept(slice, &mut pieces).await?;
-                    if turn >= TURN {
-                        turn = 0;
-                        yield_now().await;
-                    }
-                }
-                Read::End { clean } => return self.end(clean, body),
-                Read::Nothing => {}
-            }
+        while !poll_fn(|context| self.poll_receive(context)).await? {
+            self.turn = 0;
+            yield_now().await;
         }
         Ok(())
+    }
+
+    /// Whether the body has ended; if not, it is the turn of others.
+    fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<bool>> {
+        loop {
+            match self.step {
+                Step::Feed(_) => {
+                    ready!(self.poll_feed(context))?;
+                    if self.turn >= TURN {
+                        return Poll::Ready(Ok(false));
+                    }
+                }
+                Step::Room if self.decoder.is_done() => return Poll::Ready(Ok(true)),
+                Step::Room => {
+                    ready!(self.feed.poll_room(context))?;
+                    self.step = Step::Read;
+                }
+                Step::Read => match ready!(self.poll_read(context))? {
+                    Read::Bytes { slice, offered } => {
+                        self.size.record(offered, slice.len());
+                        self.turn += slice.len();
+                        self.decode(slice);
+                    }
+                    Read::End { clean } => return Poll::Ready(self.end(clean).map(|()| true)),
+                    Read::Nothing => self.step = Step::Room,
+                },
+            }
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<Result<Read>> {
+        let limit = self.terms.timeouts.between_bytes;
+        ready!(self.reader.poll_readable(context, limit, Code::IoTimeout, || true))?;
+        // Chunks are not read into one piece: their size lines lie between the bytes.
+        if self.body != Body::Chunked {
+            let remaining = self.remaining();
+            ready!(self.reader.poll_reserve(context, self.feed, remaining))?;
+        }
+        let size = self.size.next(self.decoder.remaining());
+        self.reader.poll_body(context, size, self.feed.credit())
     }
 
     fn remaining(&self) -> usize {
         self.decoder.remaining().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    async fn accept(&mut self, bytes: Slice, pieces: &mut Vec<Slice>) -> Result<()> {
-        let decoded = self.decoder.decode(bytes, &mut |piece| pieces.push(piece));
-        for piece in pieces.drain(..) {
-            self.feed.push(piece).await?;
-        }
-        decoded
+    fn decode(&mut self, bytes: Slice) {
+        let pieces = &mut self.pieces;
+        self.step = Step::Feed(self.decoder.decode(bytes, &mut |piece| pieces.push(piece)));
     }
 
-    fn end(&self, clean: bool, body: Body) -> Result<()> {
-        if !clean && body == Body::UntilClose {
+    /// Feeds what was decoded before an error, and then says the error.
+    fn poll_feed(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(self.feed.poll_push(context, &mut self.pieces))?;
+        match std::mem::replace(&mut self.step, Step::Room) {
+            Step::Feed(decoded) => Poll::Ready(decoded),
+            Step::Room | Step::Read => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn end(&self, clean: bool) -> Result<()> {
+        if !clean && self.body == Body::UntilClose {
             return Err(Code::BodyTruncated
                 .error("the TLS connection ended without close_notify, so the body may have been cut off"));
         }

@@ -1,7 +1,9 @@
 //! A whole fetch: a connection, the exchange on it, and a second one where the first was dead before it began.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -13,6 +15,7 @@ use super::payload::Payload;
 use super::request::{Request, RequestBody, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
+use crate::net::Called;
 use crate::pool::PoolState;
 use crate::stream::{Ending, Feed, Timings};
 use crate::wire::encode_request;
@@ -28,12 +31,25 @@ use crate::wire::encode_request;
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let origin = Arc::clone(&origins.place(&request.endpoint).origin);
     let total = request.timeouts.total;
-    let result = tokio::select! {
-        biased;
-        result = run(&origins, request, &feed) => result,
-        () = feed.closed() => return,
-        error = expiry(total) => Err(error),
+    let result = {
+        let mut run = pin!(run(&origins, request, &feed));
+        let aside = pin!(async {
+            tokio::select! {
+                biased;
+                () = feed.closed() => None,
+                error = expiry(total) => Some(error),
+            }
+        });
+        let mut aside = Called::new(aside);
+        poll_fn(|context| {
+            if let Poll::Ready(result) = run.as_mut().poll(context) {
+                return Poll::Ready(Some(result));
+            }
+            aside.poll(context).map(|expired| expired.map(Err))
+        })
+        .await
     };
+    let Some(result) = result else { return };
     match result {
         Ok(ending) => feed.finish(ending),
         Err(error) => feed.fail(error.at(&origin)),
