@@ -122,7 +122,7 @@ mod tests {
             assert!(start.await);
             tokio::time::advance(LIMIT / 2).await;
         }
-        poll_fn(|context| Poll::Ready(watch.poll_start(context, Instant::now(), Some(LIMIT)))).await;
+        let _ = poll_fn(|context| Poll::Ready(watch.poll_start(context, Instant::now(), Some(LIMIT)))).await;
         let started = Instant::now();
         poll_fn(|context| watch.poll_expired(context)).await;
         assert_eq!(started.elapsed(), LIMIT);

@@ -12,12 +12,14 @@ use super::connect;
 use super::exchange::{Done, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
+use super::place::Place;
 use super::request::{Request, RequestBody, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
 use crate::net::Called;
 use crate::pool::PoolState;
 use crate::stream::{Ending, Feed, Timings};
+use crate::sync::Arc as Shared;
 use crate::wire::encode_request;
 
 /// Sends `request` and puts the response into `feed`, whose consumer sees every failure as an error that names the
@@ -29,10 +31,11 @@ use crate::wire::encode_request;
 ///
 /// The request is boxed because whoever waits for a body for hours keeps it: within the future it would be held thrice.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
-    let origin = Arc::clone(&origins.place(&request.endpoint).origin);
+    let place = origins.place(&request.endpoint);
+    let origin = Arc::clone(&place.origin);
     let total = request.timeouts.total;
     let result = {
-        let mut run = pin!(run(&origins, request, &feed));
+        let mut run = pin!(run(&origins, place, request, &feed));
         let aside = pin!(async {
             tokio::select! {
                 biased;
@@ -63,7 +66,12 @@ async fn expiry(total: Option<Duration>) -> Error {
     Code::TotalTimeout.error(format!("the exchange took longer than {total:?}"))
 }
 
-async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Result<Ending> {
+async fn run(
+    origins: &Origins,
+    place: Shared<Place>,
+    mut request: Box<Request>,
+    feed: &Feed,
+) -> Result<Ending> {
     let mut body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
     let framing = body.framing();
     let Request { endpoint, method, target, authority, headers, timeouts, .. } = &*request;
@@ -71,7 +79,7 @@ async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Resul
     let mut head = encode()?;
     admit(origins)?;
     let started = Instant::now();
-    let mut lease = origins.lease(endpoint, timeouts.queue).await?;
+    let mut lease = origins.lease(place, endpoint, timeouts.queue).await?;
     let queue = started.elapsed();
     admit(origins)?;
     let idempotent = is_idempotent(method);

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::Deref;
 
 use super::fields::Fields;
-use super::text::{is_one_of, is_text, is_token, quoted};
+use super::text::{Characters, is_one_of, is_text, is_token, quoted};
 use crate::error::{Code, Error, Result};
 
 /// How the body of a request is delimited.
@@ -162,13 +162,16 @@ pub(super) fn is_host(value: &[u8]) -> bool {
     valid && port_is_valid
 }
 
+/// Unreserved characters and sub-delimiters.
+const NAME: &Characters = &Characters::new(b"-._~!$&'()*+,;=");
+
 /// A registered name: unreserved characters, sub-delimiters, and percent signs that encode something.
 fn is_name(mut name: &[u8]) -> bool {
     let valid = !name.is_empty();
     while let [byte, rest @ ..] = name {
         name = match (byte, rest) {
             (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
-            _ if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => rest,
+            _ if NAME.has(*byte) => rest,
             _ => return false,
         };
     }
