@@ -59,55 +59,68 @@ pub(super) async fn exchange(
     feed: &Feed,
 ) -> std::result::Result<Done, Failure> {
     let progress = Progress::default();
-    let started = Instant::now();
-    let mut reader = Reader::new(connection, Peer::Origin, terms.pool);
-    let mut head = HeadReader::new(terms, started);
-    let outcome = {
-        let read = pin!(head.read(&mut reader, &progress, feed));
-        alongside(upload, connection, &progress, read).await
-    };
-    let (response, rest, first_byte) = outcome.map_err(|error| Failure {
-        unanswered: !head.has_begun() && matches!(error.code(), Code::OriginReset | Code::OriginClosed),
-        error,
-    })?;
-    progress.answered();
-    let answered = Instant::now();
-    let result: Result<Done> = async {
-        let switched = upload.asks_to_switch() && switches(&response);
-        let body = if switched { Body::UntilClose } else { body_of(&response, terms.method)? };
-        if switched {
-            upload.switch();
-        }
-        let keep = keeps_alive(&response);
-        if !keep && response.status >= 400 {
-            // The origin has said no and will not read on (RFC 9112, section 9.6).
-            upload.abandon();
-        }
-        publish(response, terms, first_byte, feed);
+    // What reads the head ends with this block, and takes no room while the body comes.
+    let (mut receiver, keep) = {
+        let started = Instant::now();
+        let mut reader = Reader::new(connection, Peer::Origin, terms.pool);
+        let mut head = HeadReader::new(terms, started);
+        let outcome = {
+            let read = pin!(head.read(&mut reader, &progress, feed));
+            alongside(upload, connection, &progress, read).await
+        };
+        let (response, rest, first_byte) = outcome.map_err(|error| Failure {
+            unanswered: !head.has_begun() && matches!(error.code(), Code::OriginReset | Code::OriginClosed),
+            error,
+        })?;
+        progress.answered();
+        let (body, keep) = begin(response, first_byte, upload, terms, feed).map_err(midway)?;
         let mut receiver = Receiver::new(reader, terms, feed, body);
-        {
-            let receive = pin!(receiver.receive(rest));
-            alongside(upload, connection, &progress, receive).await?;
-        }
-        let trailers = receiver.decoder.trailers().to_vec();
-        Ok(Done {
-            reusable: keep && receiver.decoder.is_done() && upload.is_complete(),
-            ending: Ending { body: answered.elapsed(), trailers },
-        })
+        receiver.decode(rest);
+        (receiver, keep)
+    };
+    let answered = Instant::now();
+    let outcome = {
+        let receive = pin!(receiver.receive());
+        alongside(upload, connection, &progress, receive).await
+    };
+    outcome.map_err(midway)?;
+    Ok(Done {
+        reusable: keep && receiver.decoder.is_done() && upload.is_complete(),
+        ending: Ending { body: answered.elapsed(), trailers: receiver.decoder.trailers().to_vec() },
+    })
+}
+
+fn midway(error: Error) -> Failure {
+    Failure { error, unanswered: false }
+}
+
+/// Passes the head on. How the body ends, and whether the connection may serve again behind it.
+fn begin(
+    response: Head,
+    first_byte: Duration,
+    upload: &mut Upload,
+    terms: &Terms<'_>,
+    feed: &Feed,
+) -> Result<(Body, bool)> {
+    let switched = upload.asks_to_switch() && switches(&response);
+    let body = if switched { Body::UntilClose } else { body_of(&response, terms.method)? };
+    if switched {
+        upload.switch();
     }
-    .await;
-    result.map_err(|error| Failure { error, unanswered: false })
+    let keep = keeps_alive(&response);
+    if !keep && response.status >= 400 {
+        // The origin has said no and will not read on (RFC 9112, section 9.6).
+        upload.abandon();
+    }
+    let timings = Timings { first_byte, ..terms.timings };
+    feed.set_head(ResponseHead { head: response, timings, reused: terms.reused });
+    Ok((body, keep))
 }
 
 /// Whether the origin takes up the offer of WebSocket.
 fn switches(response: &Head) -> bool {
     let is_websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
     response.status == 101 && response.get("upgrade").is_some_and(is_websocket)
-}
-
-fn publish(head: Head, terms: &Terms<'_>, first_byte: Duration, feed: &Feed) {
-    let timings = Timings { first_byte, ..terms.timings };
-    feed.set_head(ResponseHead { head, timings, reused: terms.reused });
 }
 
 /// Takes the body from the connection to the feed.
@@ -145,9 +158,8 @@ impl<'a> Receiver<'a> {
         Self { reader, terms, feed, body, decoder, size, pieces: Vec::new(), step: Step::Room, turn: 0 }
     }
 
-    /// `rest` came in the same read as the end of the head.
-    async fn receive(&mut self, rest: Slice) -> Result<()> {
-        self.decode(rest);
+    /// To the end. What came in the same read as the end of the head has been decoded.
+    async fn receive(&mut self) -> Result<()> {
         poll_fn(|context| self.poll_feed(context)).await?;
         self.reader.end_head(self.decoder.remaining());
         while !poll_fn(|context| self.poll_receive(context)).await? {
