@@ -197,4 +197,26 @@ mod tests {
         assert!(clock.cut_longest(1));
         assert!(slow.wait(&context, &clock));
     }
+
+    #[test]
+    fn whoever_writes_is_told_of_the_cut_and_whoever_owns_of_the_end() {
+        struct Count(AtomicU64);
+        impl std::task::Wake for Count {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let clock = Arc::new(Clock::new());
+        let life = Life::new(&clock);
+        let counts = [(); 2].map(|()| std::sync::Arc::new(Count(AtomicU64::new(0))));
+        let [owner, writer] = counts.clone().map(Waker::from);
+        assert!(!life.is_stopped(&Context::from_waker(&owner)));
+        life.share().1.wait(&Context::from_waker(&writer), &clock);
+        let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
+        assert!(clock.cut_longest(0));
+        assert_eq!(woken(), [0, 1]);
+        clock.stop();
+        assert_eq!(woken(), [1, 1]);
+        assert!(life.is_stopped(&Context::from_waker(&owner)));
+    }
 }
