@@ -1,7 +1,7 @@
 //! A future that is polled only when it has been woken.
 //!
 //! A task that waits for several things is polled for each of them, and would ask all the others too. One that is quiet
-//! for hours beside one that is busy then costs its cache lines for each event: a third of what a poll touches.
+//! for hours beside one that is busy then costs its cache lines, and its code, for each event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
