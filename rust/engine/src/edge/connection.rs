@@ -20,7 +20,7 @@ use super::progress::Progress;
 use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Life, Outgoing, Piece, Watch};
+use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::Feed;
 use crate::sync::Arc;
@@ -223,13 +223,13 @@ async fn attempt(
     let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
     let mut overdue = Watch::default();
     let mut trouble = None;
-    poll_fn(|context| {
+    let aside = poll_fn(|context| {
         if !progress.is_stopped() && life.is_stopped(context) {
             progress.stop();
             overdue.start(Some(site.config.linger));
         }
         if overdue.poll_expired(context).is_ready() {
-            return Poll::Ready(Err(Code::Draining.error("the client took its last bytes too slowly")));
+            return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
         }
         if trouble.is_none() {
             if let Poll::Ready(error) = listen.as_mut().poll(context) {
@@ -237,11 +237,18 @@ async fn attempt(
                 trouble = Some(error);
             }
         }
+        Poll::Pending
+    });
+    let mut aside = Called::new(aside);
+    let result = poll_fn(|context| {
+        if let Poll::Ready(error) = aside.poll(context) {
+            return Poll::Ready(Err(error));
+        }
         answer.as_mut().poll(context)
     })
-    .await
+    .await;
     // What the client did wrong says more than what became of it.
-    .map_err(|error| trouble.unwrap_or(error))
+    result.map_err(|error| trouble.unwrap_or(error))
 }
 
 /// The two ends of what goes up, if there is anything.
