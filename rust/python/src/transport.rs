@@ -7,15 +7,14 @@
 //! of it happens on the event loop's thread; no lock is held while Python is called; whoever keeps a transport past its
 //! response reaches nobody with it; a core whose exchange did not end well is never used again.
 
+mod join;
 mod methods;
 
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use penstock_engine::app::{Content, Ends, Far, Loss, Outcome, Request};
-use penstock_engine::pool::CopyReason;
-use penstock_engine::stream::{Delivery, Stream};
-use penstock_engine::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
+use penstock_engine::stream::Stream;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -25,6 +24,8 @@ use crate::errors::exception;
 use crate::lane::Shared;
 use crate::lock;
 use crate::port::{Receive, Slot};
+
+use join::join;
 
 /// asyncio's own default, in bytes.
 const HIGH: usize = 64 * 1024;
@@ -596,42 +597,6 @@ impl Core {
             self.call(py, intern!(py, "pause_writing"));
         }
     }
-}
-
-/// One object of `before` and the pieces, in one chunk if the protocol is to see chunks.
-fn join<'py>(
-    py: Python<'py>,
-    before: Option<&[u8]>,
-    pieces: &[Delivery],
-    last: bool,
-    chunked: bool,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let size: usize = pieces.iter().map(|piece| piece.len()).sum();
-    if let Some(piece) = pieces.first() {
-        piece.pool().count_copy(CopyReason::PythonBytes, size);
-    }
-    let chunk = std::num::NonZeroUsize::new(size).filter(|_| chunked).map(encode_chunk_head);
-    let mut parts: Vec<&[u8]> = Vec::with_capacity(pieces.len() + 4);
-    parts.extend(before);
-    if let Some(head) = &chunk {
-        parts.push(head);
-    }
-    parts.extend(pieces.iter().map(|piece| &piece[..]));
-    if chunk.is_some() {
-        parts.push(CHUNK_END);
-    }
-    if last {
-        parts.push(LAST_CHUNK);
-    }
-    let length = parts.iter().map(|part| part.len()).sum();
-    PyBytes::new_with(py, length, |mut target| {
-        for part in &parts {
-            let (front, rest) = target.split_at_mut(part.len());
-            front.copy_from_slice(part);
-            target = rest;
-        }
-        Ok(())
-    })
 }
 
 fn closing() -> PyErr {
