@@ -14,14 +14,14 @@ use penstock_engine::app::{Completion, Ends, Outcome, Queue, Request};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, intern};
 
 use crate::engine::Engine;
 use crate::errors::exception;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Returns, Slot};
-use crate::transport::{Transport, address_tuple};
+use crate::transport::Transport;
 
 /// How many idle protocols are looked at for the one that had a client last: fewer than a hundred comparisons cost less
 /// than to make its address anew. Arbitrary.
@@ -316,5 +316,15 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.shared.queue.abandon();
+    }
+}
+
+/// An address as the `socket` module has it.
+fn address_tuple(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
+    match address {
+        SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
+        SocketAddr::V6(v6) => {
+            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
+        }
     }
 }

@@ -18,7 +18,7 @@ use penstock_engine::stream::Stream;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::exception;
 use crate::lane::Shared;
@@ -601,14 +601,4 @@ impl Core {
 
 fn closing() -> PyErr {
     PyConnectionResetError::new_err("the connection is closing")
-}
-
-/// An address as the `socket` module has it.
-pub(crate) fn address_tuple(py: Python<'_>, address: std::net::SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
-    match address {
-        std::net::SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
-        std::net::SocketAddr::V6(v6) => {
-            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
-        }
-    }
 }

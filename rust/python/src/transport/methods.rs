@@ -52,10 +52,12 @@ impl Transport {
         self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
         append(&self.core.shared, data, &mut small, &mut all)?;
-        if !small.is_empty() {
-            all.push(Content::Bytes(small));
+        if self.is_over() {
+            return Ok(());
         }
-        if !all.is_empty() && !self.is_over() {
+        if !small.is_empty() {
+            self.core.write(py, [Content::Bytes(small)]);
+        } else if !all.is_empty() {
             self.core.write(py, all);
         }
         Ok(())
