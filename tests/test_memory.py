@@ -1,7 +1,10 @@
 """`penstock serve` in front of clients that stop reading: the origin waits, and the process stays within its budget."""
 
 import asyncio
+import resource
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -98,6 +101,77 @@ async def test_clients_that_stop_reading_cost_no_more_than_the_budget(count: int
         await first.reader.readexactly(64 * MIB)
         assert resident(running) <= limit
         for client in (beside, *clients):
+            client.reset()
+        await asyncio.gather(*(peer.wait_left() for peer in peers))
+        running.process.terminate()
+        assert await running.ended() == 0
+
+
+CROWD = 1000
+CROWD_POOL = 64 * MIB
+SMALL_BUFFER = 16 * KIB
+"""Of the sockets at either end: the kernel's memory is not the gateway's, and a thousand connections have much of it."""
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Enough for both ends of a crowd, here and in children."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 4 * CROWD
+    if soft < needed and hard != resource.RLIM_INFINITY and hard < needed:
+        pytest.skip(f"only {hard} descriptors are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("lane", ["native", "app"])
+@pytest.mark.usefixtures("many_descriptors")
+async def test_a_crowd_that_stops_reading_leaves_room_for_others(lane: str) -> None:
+    """A thousand readers of a body of 1 GB, on a pool of 64 MiB: whoever comes then is served as before."""
+    async with (
+        ScriptedOrigin(origin) as server,
+        serve(
+            *("--origin", server.url, "--memory", "64MiB", "--threads", "1"),
+            *("--no-access-log", "--lane", lane),
+        ) as running,
+    ):
+        # Connections that are accepted take it from the listener.
+        server._server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
+        beside = await RawClient.connect(running.port)
+        for _ in range(500):
+            assert (await beside.ask("/small")).body == b"ok"
+        idle = resident(running)
+        crowd = [await RawClient.connect(running.port, receive_buffer=SMALL_BUFFER) for _ in range(CROWD)]
+        for client in crowd:
+            client.writer.transport.pause_reading()
+            await client.get("/large")
+
+        def large() -> list[Peer]:
+            return [peer for peer in server.connections if any(r.target == "/large" for r in peer.requests)]
+
+        await until(lambda: len(large()) == CROWD, "every request has reached the origin")
+        peers = large()
+        # None of the requests beside them is refused, before the windows are full and after.
+        sent = await stopped(beside, peers, {200})
+        assert sent < CROWD * BODY // 20
+        limit = idle + CROWD_POOL + CROWD * PER_CONNECTION
+        used = resident(running)
+        assert used <= limit, f"{used // KIB} KiB of {limit // KIB}; {idle // KIB} when idle"
+        for _ in range(100):
+            fresh = await RawClient.connect(running.port)
+            for _ in range(3):
+                assert (await fresh.ask("/small")).body == b"ok"
+            fresh.abort()
+        assert not any(peer.left for peer in peers), "somebody was cut off to make room"
+
+        # Whoever reads again gets more.
+        first = crowd[0]
+        first.writer.transport.resume_reading()
+        assert (await first.head()).one("Content-Length") == str(BODY)
+        await first.reader.readexactly(16 * MIB)
+        assert resident(running) <= limit
+        for client in (beside, *crowd):
             client.reset()
         await asyncio.gather(*(peer.wait_left() for peer in peers))
         running.process.terminate()

@@ -241,14 +241,15 @@ class Lane:
         engine: Engine,
         factory: Callable[[], Any],
         socket: Callable[[Transport], Any],
-        fault: Callable[[str, str, str], object],
+        fault: Callable[[str | None, str, str], object],
         waiting: int,
         limit: float | None,
         path: str | None,
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
 
-        `fault` is told of a response that was cut off: the request, the code's name, and what was wrong.
+        `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's name,
+        and what was wrong.
         """
 
     def drain(self) -> None:
@@ -304,6 +305,7 @@ class FrameStream:
     def closed(self) -> bool:
         """Whether its consumer has closed it."""
     def _head(self) -> Awaitable[None]: ...
+    def _relay_head(self, forwarding: Forwarding, write: Callable[[bytes], object]) -> Awaitable[None]: ...
     def _batch(self, most: int) -> Awaitable[list[Frame]]: ...
     def _take(self, most: int) -> list[Frame]: ...
     def _done(self) -> bool: ...

@@ -85,6 +85,46 @@ async def test_leaving_in_the_midst_of_an_upload(edge: Edges, how: str) -> None:
     assert received == []
 
 
+async def test_a_reset_behind_an_upload_that_nobody_reads_is_seen(edge: Edges) -> None:
+    """The window is full and the socket is not read: nothing but the reset itself says so, and no limit is over yet."""
+    async with ScriptedOrigin(says(b"", then="stall")) as origin:
+        served = await edge.relay(origin.url)
+        client = await edge.connect(served)
+        await client.get("/", "Content-Length: 1000000000", method="POST")
+        transport = client.writer.transport
+        transport.set_write_buffer_limits(high=1)
+        while not await stands_still(client):
+            client.writer.write(bytes(1 << 20))
+        client.reset()
+        await until(lambda: served.connections == 0, "the connection has ended")
+        await until(lambda: edge.engine.stats().streams == 0, "both streams have ended")
+        (await origin.connection()).abort()
+
+
+async def stands_still(client: RawClient) -> bool:
+    """Whether the kernel takes nothing more of what is written, for as long as a busy machine may need to."""
+    transport = client.writer.transport
+    before = -1
+    for _ in range(20):
+        if not (waiting := transport.get_write_buffer_size()):
+            return False
+        if waiting != before:
+            before = waiting
+        await asyncio.sleep(0.01)
+    return transport.get_write_buffer_size() == before
+
+
+async def test_a_reset_behind_requests_in_the_pipeline_is_seen(edge: Edges) -> None:
+    async with ScriptedOrigin(says(answer("Content-Length: 10", body=b"half"), then="stall")) as origin:
+        served = await edge.relay(origin.url)
+        client = await edge.connect(served)
+        request = b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n"
+        await client.send(request * 1000)
+        await client.reader.readuntil(b"half")
+        client.reset()
+        await gone(edge, await origin.connection())
+
+
 async def test_leaving_with_another_request_in_the_pipeline(edge: Edges) -> None:
     """A reset is seen at once; what waits behind the response is dropped with it."""
     async with ScriptedOrigin(says(answer("Content-Length: 10", body=b"half"), then="stall")) as origin:

@@ -17,7 +17,7 @@ from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Gateway, settle_failures
 from penstock.web.access import AccessLogger
 
-from .client import answer
+from .client import Reply, answer
 from .conftest import Connect
 from .origins import says
 from .server import Serving
@@ -57,11 +57,14 @@ async def test_a_failure_before_the_head_is_a_problem(serving: Serving, connect:
     script, status, name = BEFORE_THE_HEAD[case]
     async with ScriptedOrigin(script) as origin:
         client = await connect(await serving.gateway(origin.url, timeouts=SHORT))
-        reply = await client.ask("/secret")
-        assert_problem(reply, status, name)
-        assert str(origin.port).encode() not in reply.body
-        assert b"127.0.0.1" not in reply.body
-        assert_problem(await client.ask(), status, name)
+        for _ in range(2):
+            await client.get("/secret")
+            while (head := await client.head()).status == 103:
+                pass
+            reply = Reply(head, await client.body(head))
+            assert_problem(reply, status, name)
+            assert str(origin.port).encode() not in reply.body
+            assert b"127.0.0.1" not in reply.body
 
 
 def assert_problem(reply, status: int, name: str) -> None:

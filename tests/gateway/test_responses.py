@@ -11,6 +11,7 @@ from penstock.testing import Peer, ScriptedOrigin, respond
 
 from .client import Reply, answer
 from .conftest import Connect
+from .origins import says
 from .server import Serving
 
 
@@ -195,11 +196,47 @@ class TestFields:
         assert reply.body == body
 
 
-async def test_an_interim_response_is_not_the_response(relayed) -> None:
-    reply = await relayed(
-        b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + answer("Content-Length: 2", body=b"ok")
-    )
-    assert (reply.head.status, reply.head.all("Link"), reply.body) == (200, [], b"ok")
+HINTS = answer("Link: </a.css>; rel=preload", "Connection: x-hop", "X-Hop: 1", status="103 Early Hints")
+
+
+async def test_interim_responses_pass_as_they_come(serving: Serving, connect: Connect) -> None:
+    """Before the head is there, and each once."""
+    go_on = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HINTS)
+        await go_on.wait()
+        await peer.send(HINTS + HINTS + answer("Content-Length: 2", body=b"ok"))
+        await peer.stall()
+
+    async with ScriptedOrigin(script) as origin:
+        served = await serving.gateway(origin.url)
+        client = await connect(served)
+        await client.get()
+        for _ in range(3):
+            hints = await client.head()
+            assert (hints.status, hints.reason) == (103, "Early Hints")
+            assert hints.fields == (("Link", "</a.css>; rel=preload"), ("Via", "1.1 penstock"))
+            go_on.set()
+        head = await client.head()
+        assert (head.status, head.all("Link"), await client.body(head)) == (200, [], b"ok")
+        assert await served.error() is None
+
+
+async def test_a_failure_behind_an_interim_response_is_told(serving: Serving, connect: Connect) -> None:
+    async with ScriptedOrigin(says(HINTS)) as origin:
+        client = await connect(await serving.gateway(origin.url))
+        await client.get()
+        assert (await client.head()).status == 103
+        assert (await client.head()).status == 502
+
+
+async def test_a_client_of_http_1_0_gets_no_interim_response(serving: Serving, connect: Connect) -> None:
+    async with ScriptedOrigin(respond(HINTS + answer("Content-Length: 2", body=b"ok"))) as origin:
+        client = await connect(await serving.gateway(origin.url))
+        reply = await client.ask(version="1.0")
+        assert (reply.head.status, reply.head.all("Link"), reply.body) == (200, [], b"ok")
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked"])

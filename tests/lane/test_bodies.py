@@ -43,11 +43,14 @@ async def test_an_application_that_does_not_read_stops_the_client(
     go_on = asyncio.Event()
 
     async def slow(request: web.Request) -> web.Response:
+        if request.path == "/beside":
+            return web.Response(text="ok")
         await go_on.wait()
         piece = await request.content.readany()
         return web.Response(text=str(len(piece) > 0), headers={"Connection": "close"})
 
-    client = await connect(await serve(slow, server={"lingering_time": 0}))
+    served = await serve(slow, server={"lingering_time": 0})
+    client, beside = await connect(served), await connect(served)
     await client.get("/", framing, method="POST")
     sent = 0
 
@@ -62,7 +65,9 @@ async def test_an_application_that_does_not_read_stops_the_client(
     previous = -1
     while sent != previous:
         previous = sent
-        await asyncio.sleep(0.1)
+        # It has stopped when nothing goes while so many requests pass beside it.
+        for _ in range(100):
+            assert (await beside.ask("/beside")).body == b"ok"
     assert sent < 12 * MEGABYTE, "sockets, a window and aiohttp's buffer hold this much"
     assert engine.stats().pool.live_bytes < 2 * MEGABYTE
     go_on.set()

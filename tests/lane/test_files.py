@@ -1,13 +1,17 @@
 """Files through the engine's sendfile, whatever the event loop."""
 
 import asyncio
+import fcntl
 import os
+import struct
+import termios
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from conftest import until
+from gateway.client import RawClient
 
 from .conftest import Connect, Serve
 
@@ -67,6 +71,13 @@ async def test_the_loop_is_left_as_it_was(serve: Serve, file: Path) -> None:
     assert loop.sendfile == original
 
 
+def waiting(client: RawClient) -> int:
+    """Bytes that the kernel has for a client that has not read them."""
+    connection = client.writer.get_extra_info("socket")
+    (count,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
 async def test_a_client_that_does_not_read_gets_the_file_later(
     serve: Serve, connect: Connect, tmp_path: Path
 ) -> None:
@@ -80,7 +91,7 @@ async def test_a_client_that_does_not_read_gets_the_file_later(
     client = await connect(await serve(handler), 4096)
     client.writer.transport.pause_reading()
     await client.get()
-    await asyncio.sleep(0.1)
+    await until(lambda: waiting(client), "what the client does not read has been sent")
     client.writer.transport.resume_reading()
     assert len(await client.body(await client.head())) == 40_000_000
 

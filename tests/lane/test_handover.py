@@ -39,6 +39,26 @@ async def test_a_relay_is_over_for_python_when_it_is_handed_over(
     assert engine.stats().pool.bytes_copied["python_bytes"] == 0
 
 
+async def test_what_is_handed_over_does_not_wait_for_the_handler(
+    engine: penstock.Engine, serve: Serve, connect: Connect
+) -> None:
+    go_on = asyncio.Event()
+    async with ScriptedOrigin(says(answer("Content-Length: 2", body=b"ok"))) as origin:
+        gateway = Gateway(origin.url, engine=engine)
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            response = await gateway.relay(request)
+            await go_on.wait()
+            return response
+
+        served = await serve(handler)
+        client = await connect(served)
+        await client.get()
+        assert await client.body(await client.head()) == b"ok"
+        go_on.set()
+        assert (await client.ask()).body == b"ok"
+
+
 async def test_the_end_is_told_once_however_it_comes(
     engine: penstock.Engine, serve: Serve, connect: Connect
 ) -> None:

@@ -64,6 +64,24 @@ async def test_a_handler_is_used_again_and_knows_each_client(serve: Serve, conne
     assert served.counts() == (0, 1, 0)
 
 
+async def test_a_client_gets_the_handler_that_it_had_last(serve: Serve, connect: Connect) -> None:
+    together = asyncio.Barrier(2)
+
+    async def which(request: web.Request) -> web.Response:
+        if request.path == "/together":
+            await together.wait()
+        return web.Response(text=str(id(request.protocol)))
+
+    served = await serve(which)
+    clients = [await connect(served) for _ in range(2)]
+    first = await asyncio.gather(*(client.ask("/together") for client in clients))
+    assert first[0].body != first[1].body
+    for number in (0, 1, 1, 0, 0, 1):
+        assert (await clients[number].ask()).body == first[number].body
+    stranger = await connect(served)
+    assert (await stranger.ask()).body == first[1].body, "the latest, so that others can grow old"
+
+
 async def test_clients_that_are_idle_cost_python_nothing(
     engine: penstock.Engine, serve: Serve, connect: Connect
 ) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -169,6 +170,38 @@ async def test_a_handler_that_fails_within_its_body_has_no_clean_end(
             await client.rest()
     assert head.status == 200
     assert "on purpose" in caplog.text
+
+
+async def test_a_response_that_says_the_client_has_left_is_none(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Gone(web.Response):
+        async def prepare(self, _request: web.BaseRequest) -> Any:
+            raise ConnectionResetError
+
+    async def handler(request: web.Request) -> web.Response:
+        return Gone() if request.path == "/gone" else web.Response(text="next")
+
+    served = await serve(handler)
+    client = await connect(served)
+    await client.get("/gone")
+    assert await client.rest() == b""
+    assert caplog.text == "", "aiohttp takes it for the client's doing, and so does the engine"
+    assert (await (await connect(served)).ask("/next")).body == b"next"
+
+
+async def test_a_connection_error_of_the_handler_s_own_is_answered(
+    serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        raise ConnectionRefusedError("on purpose")
+
+    served = await serve(handler)
+    reply = await (await connect(served)).ask()
+    assert reply.head.status == 500
+    assert b"500 Internal Server Error" in reply.body
+    assert "on purpose" in caplog.text
+    await until(lambda: served.connections() == 0, "aiohttp closes behind an error")
 
 
 async def test_a_handler_that_fails_before_its_head_is_answered(

@@ -6,6 +6,7 @@ import threading
 
 import pytest
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from conftest import until
 
@@ -128,4 +129,57 @@ async def test_what_is_written_to_a_transport_that_is_free_goes_nowhere(
     kept[0].write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
     assert (await client.ask()).body == b"ok"
     assert (await (await connect(served)).ask()).body == b"ok"
-    assert len(set(kept)) == 1
+    assert len(served.runner.server.connections) == 1, "one handler has served them all"
+
+
+async def test_who_keeps_a_transport_past_its_response_reaches_nobody(serve: Serve, connect: Connect) -> None:
+    """The handler of one client's request is that of another's afterwards, and its transport must not be."""
+    kept: list[web.Request] = []
+    transports: list[asyncio.Transport] = []
+    writers: list[AbstractStreamWriter] = []
+    sockets: list[socket.socket] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        response = web.StreamResponse()
+        await response.prepare(request)
+        kept.append(request)
+        transports.append(request.transport)
+        writers.append(request.writer)
+        sockets.append(request.transport.get_extra_info("socket"))
+        await response.write(b"one")
+        if len(kept) > 1:
+            old = transports[0]
+            assert old is not request.transport
+            assert old.get_extra_info("peername") != request.transport.get_extra_info("peername")
+            assert (old.is_closing(), old.is_reading(), old.get_write_buffer_size()) == (True, False, 0)
+            old.write(b"intruder")
+            old.writelines([b"intruder", bytes(100_000)])
+            old.pause_reading()
+            old.set_write_buffer_limits(0)
+            old.set_protocol(asyncio.Protocol())
+            sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 10_000)
+            with open(__file__, "rb") as file, pytest.raises(RuntimeError, match="closing"):
+                await asyncio.get_running_loop().sendfile(old, file)
+            old.close()
+            old.abort()
+            assert kept[0].transport is None
+            with pytest.raises(ConnectionResetError):
+                await writers[0].write(b"intruder")
+            assert request.transport.is_reading()
+            assert not request.transport.is_closing()
+            assert request.transport.get_write_buffer_limits() == (16 * 1024, 64 * 1024)
+        await response.write(b"two")
+        return response
+
+    served = await serve(handler)
+    for _ in range(5):
+        client = await connect(served)
+        assert (await client.ask()).body == b"onetwo"
+        await until(lambda: served.counts()[1] == 1, "the handler is free")
+        # And while nobody uses it.
+        for transport in transports:
+            transport.abort()
+    assert len({id(transport) for transport in transports}) == 5
+    assert len({transport.get_extra_info("peername") for transport in transports}) == 5
+    assert len(served.runner.server.connections) == 1, "all were served by one handler"

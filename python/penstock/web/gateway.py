@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from aiohttp import hdrs, web
+from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
@@ -276,7 +276,11 @@ class Gateway:
                 timeouts=order.timeouts,
             )
             # `await upstream` would be two frames more to resume, and each property a call.
-            await upstream._head()  # noqa: SLF001
+            if request.version < HttpVersion11:
+                await upstream._head()  # noqa: SLF001
+            else:
+                # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
+                await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
             fields = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001 (the one caller)
             if order.changes is not None:

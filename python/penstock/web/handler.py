@@ -1,9 +1,12 @@
 """aiohttp's protocol, as the engine's transport needs it: one that says when its response has ended.
 
 The transport gives a protocol one request after the other, of whatever clients, as a reverse proxy does with a
-connection to its upstream. So it must know when the one before is over, which aiohttp tells nobody.
+connection to its upstream. So it must know when the one before is over, which aiohttp tells nobody. The last thing
+that `finish_response` does is to have the request logged, and there it is told: around `finish_response` itself it
+would cost every request a coroutine.
 """
 
+import sys
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,35 +14,44 @@ from aiohttp import web
 __all__ = ["make_handler"]
 
 
-class _SaysWhenItIsDone:
-    """What is put in front of a `RequestHandler`. It has no state: the class of a handler is changed to it."""
+class _Over:
+    """What stands in the place of a protocol when a response has ended."""
 
     __slots__ = ()
-
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send the response and log it, as aiohttp does, and tell the transport."""
-        finished: tuple[web.StreamResponse, bool] = await super().finish_response(  # type: ignore[misc]
-            request, resp, start_time
-        )
-        transport: Any = self.transport  # type: ignore[attr-defined]
-        if transport is not None and not finished[1]:
-            # What makes aiohttp wait for another request; else it closes.
-            keeps = finished[0].keep_alive and not self._close  # type: ignore[attr-defined]
-            transport._end_response(bool(keeps))  # noqa: SLF001
-        return finished
+    transport: Final = None
 
 
+_OVER: Final = _Over()
 _classes: Final[dict[type[web.RequestHandler], type[web.RequestHandler]]] = {}
 
 
 def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
+    """`cls` with a `log_access` that tells the transport. It has no state: the class of a handler is changed to it."""
     known = _classes.get(cls)
-    if known is None:
-        members = {"__slots__": (), "__module__": __name__}
-        known = _classes[cls] = type(cls.__name__, (_SaysWhenItIsDone, cls), members)
-    return known
+    if known is not None:
+        return known
+    log: Any = cls.log_access
+
+    def log_access(self: Any, request: web.BaseRequest, response: Any, time: float | None) -> None:
+        """Log the request, as aiohttp does, and tell the transport that the response has ended."""
+        log(self, request, response, time)
+        transport = self.transport
+        if transport is None:
+            return
+        # finish_response logs what it could not send, too; and a handler's own error is current while the answer to
+        # it is sent.
+        if isinstance(sys.exception(), ConnectionError) and not response._eof_sent:  # noqa: SLF001
+            return
+        # Behind this the protocol is somebody else's: who keeps the request has no way to write through it.
+        kept: Any = request
+        kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
+        # What makes aiohttp wait for another request; else it closes.
+        transport._end_response(bool(response.keep_alive and not self._close))  # noqa: SLF001
+
+    members = {"__slots__": (), "__module__": __name__, "log_access": log_access}
+    saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)
+    _classes[cls] = saying
+    return saying
 
 
 def make_handler(server: web.Server) -> web.RequestHandler:

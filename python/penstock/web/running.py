@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,9 @@ def run_app(
     **kwargs: Any,
 ) -> None:
     """Serve `app` until SIGINT or SIGTERM, as `aiohttp.web.run_app` does, with its arguments.
+
+    Requests under way get `shutdown_timeout` seconds to finish then. A second signal cuts them off, and the process ends
+    with status 1.
 
     Args:
         app: the application, or a coroutine that makes it on the loop.
@@ -109,10 +113,15 @@ def run_app(
             await runner.cleanup()
 
     with asyncio.Runner(loop_factory=None if loop is None else lambda: loop) as runner:
+        running = runner.get_loop()
+        main = running.create_task(serve())
+        # Not `runner.run`: it would cancel the handlers together with what waits for them.
         try:
-            runner.run(serve())
+            running.run_until_complete(main)
         except (web.GracefulExit, KeyboardInterrupt):
-            return
+            main.cancel()
+            with suppress(asyncio.CancelledError):
+                running.run_until_complete(main)
 
 
 def _places(

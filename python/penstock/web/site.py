@@ -180,8 +180,11 @@ def _unix_path(sock: socket.socket) -> str | None:
     return address if isinstance(address, str) else None
 
 
-def _log_fault(request: str, name: str, detail: str) -> None:
-    _log.error("%s: the response was cut off: %s (%s)", request, detail, name)
+def _log_fault(request: str | None, name: str, detail: str) -> None:
+    if request is None:
+        _log.error("%s (%s)", detail, name)
+    else:
+        _log.error("%s: the response was cut off: %s (%s)", request, detail, name)
 
 
 class _Bound:

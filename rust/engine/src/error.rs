@@ -172,6 +172,7 @@ table! {
     0x50A ListenFailed "LISTEN_FAILED" System Local false "The operating system refused a socket to listen on.";
     0x50B BadResponse "BAD_RESPONSE" Value Local false "The application's response is not HTTP, or not as long as it says.";
     0x50C AppBusy "APP_BUSY" State Local true "The application did not take the request: too many wait, or it has waited for too long.";
+    0x50D AcceptFailed "ACCEPT_FAILED" System Local true "The operating system refused to accept connections, such as for want of descriptors.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";

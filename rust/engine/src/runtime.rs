@@ -1,9 +1,7 @@
 //! The engine's threads: one tokio current-thread runtime each, so that what a thread owns never moves.
 
 use std::cell::RefCell;
-use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,13 +11,12 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
-use crate::sys::scheduling::{Policy, set_policy};
+use crate::sys::event::EventFd;
 
 /// A fixed set of running threads. Dropping it stops them without waiting.
 #[derive(Debug)]
 pub struct Threads {
     running: Vec<Thread>,
-    notices: Vec<String>,
     next: AtomicUsize,
 }
 
@@ -33,25 +30,8 @@ struct Thread {
 impl Threads {
     /// Starts `count` threads.
     pub fn start(count: usize) -> Result<Self> {
-        let (sender, refusals) = mpsc::channel();
-        let running =
-            (0..count).map(|number| Thread::start(number, sender.clone())).collect::<Result<_>>()?;
-        drop(sender);
-        let notices = refusals
-            .iter()
-            .take(1)
-            .map(|error| {
-                format!(
-                    "the batch policy was refused ({error}); engine threads interrupt others on their core"
-                )
-            })
-            .collect();
-        Ok(Self { running, notices, next: AtomicUsize::new(0) })
-    }
-
-    /// What the operating system has refused.
-    pub fn notices(&self) -> &[String] {
-        &self.notices
+        let running = (0..count).map(Thread::start).collect::<Result<_>>()?;
+        Ok(Self { running, next: AtomicUsize::new(0) })
     }
 
     /// How many there are.
@@ -94,8 +74,9 @@ impl Threads {
 }
 
 impl Thread {
-    fn start(number: usize, refusals: mpsc::Sender<io::Error>) -> Result<Self> {
-        let failed = |error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
+    fn start(number: usize) -> Result<Self> {
+        let failed =
+            |error: std::io::Error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let inbox = Arc::new(Inbox::default());
         let tasks = Arc::clone(&inbox);
@@ -103,16 +84,10 @@ impl Thread {
         let body = std::thread::Builder::new()
             .name(format!("penstock-engine-{number}"))
             .spawn(move || {
-                // The event loop's thread goes on where an engine thread on its core wakes: what has arrived by the
-                // next pause is then done at one go. That is a sixth of the switches, and a quarter of the time, of a
-                // relay of 64 KiB where both share one core; where each has a core of its own it changes nothing.
-                if let Err(error) = set_policy(Policy::Batch) {
-                    // Nobody listens if another thread could not be started.
-                    let _ = refusals.send(error);
-                }
-                drop(refusals);
                 INBOX.set(Some(Arc::clone(&tasks)));
+                OUTBOX.set(Some(Outbox::default()));
                 runtime.block_on(async {
+                    tokio::spawn(deliver());
                     tokio::select! {
                         // An error is the dropped sender, which is the signal.
                         _ = stopped => {}
@@ -123,6 +98,10 @@ impl Thread {
                 tasks.close();
                 // A resolver call on the blocking pool may hang for long; it holds nothing of ours.
                 runtime.shutdown_background();
+                // What the tasks have said when they were dropped; nothing is kept back from now on.
+                if let Some(outbox) = OUTBOX.take() {
+                    outbox.send();
+                }
             })
             .map_err(failed)?;
         Ok(Self { inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
@@ -246,6 +225,57 @@ pub(crate) fn from_afar(waker: &Waker) -> Waker {
     }
 }
 
+/// Whom an engine thread is about to wake.
+#[derive(Default)]
+struct Outbox {
+    events: RefCell<Vec<Arc<EventFd>>>,
+    filled: Arc<Notify>,
+}
+
+impl Outbox {
+    fn send(&self) {
+        for event in self.events.take() {
+            event.signal();
+        }
+    }
+}
+
+thread_local! {
+    /// The outbox of an engine thread.
+    static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
+}
+
+/// Signals `event`; on an engine thread not before the tasks that are ready have run. What they have to say is then one
+/// wake-up: an event loop on the same core would otherwise take the core behind the first request of a burst, and
+/// decide on each alone.
+pub fn signal_soon(event: &Arc<EventFd>) {
+    let later = OUTBOX.with_borrow(|outbox| {
+        let Some(outbox) = outbox else { return false };
+        outbox.events.borrow_mut().push(Arc::clone(event));
+        outbox.filled.notify_one();
+        true
+    });
+    if !later {
+        event.signal();
+    }
+}
+
+/// Signals what has been put off, behind the tasks that were ready when the first was. Never ends.
+async fn deliver() {
+    let Some(filled) = OUTBOX.with_borrow(|outbox| outbox.as_ref().map(|outbox| Arc::clone(&outbox.filled)))
+    else {
+        return;
+    };
+    loop {
+        filled.notified().await;
+        OUTBOX.with_borrow(|outbox| {
+            if let Some(outbox) = outbox {
+                outbox.send();
+            }
+        });
+    }
+}
+
 /// How often an idle thread wakes. In seconds.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -265,8 +295,9 @@ impl Drop for Threads {
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
-    use crate::sys::scheduling::policy;
 
     #[test]
     fn tasks_run_on_the_thread_they_were_given_to() {
@@ -280,20 +311,6 @@ mod tests {
             assert_eq!(receiver.recv().unwrap(), Some(format!("penstock-engine-{number}")));
         }
         assert_eq!([threads.pick(), threads.pick(), threads.pick()], [0, 1, 0]);
-    }
-
-    #[test]
-    fn threads_wait_for_a_pause_of_the_one_that_runs() {
-        let threads = Threads::start(2).unwrap();
-        assert_eq!(threads.notices(), [] as [&str; 0]);
-        let (sender, receiver) = mpsc::channel();
-        for number in 0..2 {
-            let sender = sender.clone();
-            threads.spawn(number, || async move {
-                sender.send(policy()).unwrap();
-            });
-            assert_eq!(receiver.recv().unwrap(), libc::SCHED_BATCH);
-        }
     }
 
     #[test]
@@ -318,6 +335,48 @@ mod tests {
         threads.join();
         // Nobody is there any more, and nothing is kept for them.
         receiver.recv().unwrap().wake();
+    }
+
+    #[test]
+    fn a_signal_waits_for_the_tasks_that_are_ready() {
+        let threads = Threads::start(1).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        threads.spawn(0, || async move {
+            let event = Arc::new(EventFd::new().unwrap());
+            signal_soon(&event);
+            let before = event.is_readable();
+            tokio::task::yield_now().await;
+            sender.send((before, event.is_readable())).unwrap();
+        });
+        assert_eq!(receiver.recv().unwrap(), (false, true));
+        threads.stop();
+        threads.join();
+    }
+
+    #[test]
+    fn a_signal_is_sent_also_by_a_thread_that_ends_and_by_any_other() {
+        struct Signals(Arc<EventFd>);
+        impl Drop for Signals {
+            fn drop(&mut self) {
+                signal_soon(&self.0);
+            }
+        }
+        let threads = Threads::start(1).unwrap();
+        let event = Arc::new(EventFd::new().unwrap());
+        let (guard, (sender, receiver)) = (Signals(Arc::clone(&event)), mpsc::channel());
+        threads.spawn(0, || async move {
+            let _guard = guard;
+            sender.send(()).unwrap();
+            std::future::pending::<()>().await;
+        });
+        receiver.recv().unwrap();
+        assert!(!event.is_readable());
+        threads.stop();
+        threads.join();
+        assert!(event.is_readable());
+        event.clear();
+        signal_soon(&event);
+        assert!(event.is_readable());
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod reference;
 mod request_reference;
 mod support;
 
-use connection::{Arrived, Left, Limits, read};
+use connection::{Arrived, Limits, read};
 use libfuzzer_sys::fuzz_target;
 use penstock_engine::Result;
 use penstock_engine::wire::{
@@ -26,13 +26,6 @@ use support::slice;
 const LIMITS: Limits = Limits {
     head: IncomingLimits { line: 48, bytes: 200, fields: 6 },
     body: BodyLimits { chunk_extension_bytes: 24, trailer_bytes: 48 },
-};
-const MAXIMA: Maxima = Maxima {
-    line: LIMITS.head.line,
-    head: LIMITS.head.bytes,
-    fields: LIMITS.head.fields,
-    extensions: LIMITS.body.chunk_extension_bytes,
-    trailer: LIMITS.body.trailer_bytes,
 };
 
 /// What is written anew may be longer: a Host, a length, a space behind each colon.
@@ -54,37 +47,14 @@ const OURS: [&str; 10] = [
 
 fuzz_target!(|input: &[u8]| {
     let Some((seed, bytes)) = input.split_first() else { return };
-    let expected = requests(bytes, MAXIMA);
+    let expected = requests(bytes, LIMITS.maxima());
     let (arrived, left) = read(LIMITS, [bytes]);
-    assert_eq!((arrived.iter().map(plain).collect(), end(left)), expected);
+    assert_eq!((arrived.iter().map(Arrived::plain).collect(), left.end()), expected);
     assert_eq!(read(LIMITS, support::pieces(bytes, *seed)), (arrived.clone(), left));
     for request in arrived {
         check_written_anew(&request.head);
     }
 });
-
-fn plain(arrived: &Arrived) -> ParsedRequest {
-    let head = &arrived.head;
-    ParsedRequest {
-        method: head.method().to_owned(),
-        target: head.origin_form().into_owned(),
-        authority: head.authority().to_owned(),
-        minor_version: head.minor_version,
-        fields: pairs(head),
-        body: arrived.body.clone(),
-        trailers: arrived.trailers.clone(),
-        keeps_alive: head.keeps_alive(),
-        expects_continue: arrived.expects_continue,
-    }
-}
-
-fn end(left: Left) -> End {
-    match left {
-        Left::Idle | Left::Head => End::Open,
-        Left::Closed => End::Done,
-        Left::Refused(name) => End::Fault(name),
-    }
-}
 
 fn pairs(head: &Incoming) -> Vec<(Vec<u8>, Vec<u8>)> {
     head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()

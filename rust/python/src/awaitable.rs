@@ -10,16 +10,18 @@ use std::task::{Context, Poll};
 
 use penstock_engine::Code;
 use penstock_engine::pool::Purpose;
+use penstock_engine::relay::encode_interim;
 use penstock_engine::stream::{Delivery, Feed, Stream};
 use pyo3::exceptions::PyStopAsyncIteration;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList};
 
 use crate::buffer::stop_iteration;
 use crate::errors::{IntoPython, exception};
 use crate::frame::Frame;
 use crate::lock;
 use crate::port::Slot;
+use crate::relay::Forwarding;
 
 /// After this many results without a turn of the loop, one is taken, so that a fast origin cannot starve the rest.
 const RUN: usize = 64;
@@ -31,6 +33,8 @@ const RUN_BYTES: usize = 1024 * 1024;
 pub(crate) enum Want {
     /// The response head; produces `None`.
     Head(Arc<Stream>),
+    /// The same; interim responses before it are given to somebody as a client gets them.
+    RelayedHead(Arc<Stream>, Py<Forwarding>, Py<PyAny>),
     /// One frame.
     Frame(Arc<Stream>),
     /// A list of what is ready, at least one frame and at most so many.
@@ -102,6 +106,18 @@ impl Awaitable {
                 Poll::Pending => Ok(Poll::Pending),
                 Poll::Ready(head) => head.map(|_| Poll::Ready(())).into_python(py),
             },
+            Want::RelayedHead(stream, forwarding, write) => {
+                let head = stream.poll_head(context);
+                // Looked at behind the head: those that came with it, from the engine's thread, are there then.
+                for head in stream.take_interim() {
+                    let via = forwarding.get().0.via((1, head.minor_version));
+                    write.bind(py).call1((PyBytes::new(py, &encode_interim(&head, via.as_deref())),))?;
+                }
+                match head {
+                    Poll::Pending => Ok(Poll::Pending),
+                    Poll::Ready(head) => head.map(|_| Poll::Ready(())).into_python(py),
+                }
+            }
             Want::Room(feed, pool, size) => {
                 let feed = lock(feed);
                 let Some(feed) = feed.as_ref() else {

@@ -252,7 +252,7 @@ impl Engine {
     }
 
     fn notices(&self) -> Vec<String> {
-        [self.pool.notices(), self.threads.notices()].concat()
+        self.pool.notices().to_vec()
     }
 
     fn address_range(&self) -> (usize, usize) {

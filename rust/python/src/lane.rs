@@ -10,18 +10,22 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use penstock_engine::app::{Completion, Outcome, Queue, Request};
+use penstock_engine::app::{Completion, Ends, Outcome, Queue, Request};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use pyo3::{PyTraverseError, intern};
 
 use crate::engine::Engine;
 use crate::errors::exception;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Returns, Slot};
-use crate::transport::{Transport, address_tuple};
+use crate::transport::Transport;
+
+/// How many idle protocols are looked at for the one that had a client last: fewer than a hundred comparisons cost less
+/// than to make its address anew. Arbitrary.
+const LOOK: usize = 64;
 
 #[derive(Default)]
 struct Endings {
@@ -39,11 +43,12 @@ pub(crate) struct Shared {
     pub(crate) factory: Py<PyAny>,
     /// Makes what `get_extra_info("socket")` returns for a transport.
     pub(crate) socket: Py<PyAny>,
-    /// Called with each fault of a response: the request, the code's name, and what was wrong.
+    /// Called with each fault: the request or None, the code's name, and what was wrong.
     fault: Py<PyAny>,
     /// Of the Unix socket that is listened to.
     path: Option<String>,
-    idle: Mutex<Vec<Py<Transport>>>,
+    /// Protocols without a request, each with the ends of its last one; the latest is the last.
+    idle: Mutex<Vec<(Ends, Py<Transport>)>>,
     /// Transports that were written to in this turn of the loop.
     dirty: Mutex<Vec<Py<Transport>>>,
     /// Has them flushed.
@@ -90,14 +95,27 @@ impl Shared {
         }
     }
 
-    /// A protocol that has no request. The latest is the first to be used again, so that others can grow old.
-    pub(crate) fn put_idle(&self, transport: Py<Transport>) {
-        lock(&self.idle).push(transport);
+    /// A protocol that has no request.
+    pub(crate) fn put_idle(&self, ends: Ends, transport: Py<Transport>) {
+        lock(&self.idle).push((ends, transport));
+    }
+
+    /// The idle protocol that had this client last, which knows its addresses; or the latest, so that others can grow
+    /// old.
+    fn take_idle(&self, ends: Ends) -> Option<Py<Transport>> {
+        let mut idle = lock(&self.idle);
+        match idle.iter().rev().take(LOOK).position(|(known, _)| *known == ends) {
+            Some(behind) => {
+                let at = idle.len() - 1 - behind;
+                Some(idle.remove(at).1)
+            }
+            None => idle.pop().map(|(_, transport)| transport),
+        }
     }
 
     /// A transport is not to be used again.
     pub(crate) fn forget(&self, transport: &Py<Transport>) {
-        lock(&self.idle).retain(|other| !other.is(transport));
+        lock(&self.idle).retain(|(_, other)| !other.is(transport));
     }
 
     pub(crate) fn address<'py>(
@@ -147,8 +165,7 @@ impl Shared {
     }
 
     fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let idle = lock(&self.idle).pop();
-        let transport = match idle {
+        let transport = match self.take_idle(request.ends) {
             Some(transport) => transport,
             None => match Transport::connect(py, self, request.ends) {
                 Ok(transport) => transport,
@@ -268,7 +285,7 @@ impl Lane {
         }
         self.shared.queue.abandon();
         let idle = std::mem::take(&mut *lock(&self.shared.idle));
-        for transport in idle {
+        for (_, transport) in idle {
             transport.get().core().abort(py);
         }
         let slot = lock(&self.slot).take();
@@ -288,7 +305,7 @@ impl Lane {
         visit.call(&self.shared.socket)?;
         visit.call(&self.shared.fault)?;
         if let Ok(idle) = self.shared.idle.try_lock() {
-            for transport in idle.iter() {
+            for (_, transport) in idle.iter() {
                 visit.call(transport)?;
             }
         }
@@ -299,5 +316,15 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         self.shared.queue.abandon();
+    }
+}
+
+/// An address as the `socket` module has it.
+fn address_tuple(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
+    match address {
+        SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
+        SocketAddr::V6(v6) => {
+            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
+        }
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
 use penstock_engine::EventFd;
+use penstock_engine::runtime::signal_soon;
 use pyo3::exceptions::PyOSError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -24,7 +25,7 @@ use crate::lock;
 /// The half that engine threads see.
 #[derive(Debug)]
 struct Mailbox {
-    event: EventFd,
+    event: Arc<EventFd>,
     /// The eventfd is readable, or about to be; whoever adds a slot need not write to it.
     signalled: AtomicBool,
     slots: Mutex<Vec<usize>>,
@@ -54,7 +55,7 @@ impl Mailbox {
     fn signal(&self) {
         // AcqRel pairs with the Release store in `take`: who sees `false` pushed after the loop's last look.
         if !self.signalled.swap(true, Ordering::AcqRel) {
-            self.event.signal();
+            signal_soon(&self.event);
         }
     }
 
@@ -175,7 +176,7 @@ impl LoopPort {
             py,
             Self {
                 mailbox: Arc::new(Mailbox {
-                    event,
+                    event: Arc::new(event),
                     signalled: AtomicBool::new(false),
                     slots: Mutex::new(Vec::new()),
                     released: Mutex::new(Vec::new()),

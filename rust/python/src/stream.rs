@@ -87,6 +87,12 @@ impl FrameStream {
         self.awaitable(py, &self.head, Want::Head)
     }
 
+    /// As `_head`. Interim responses that come before it are written with `write`, as a client of HTTP/1.1 gets them.
+    fn _relay_head(&self, forwarding: Py<Forwarding>, write: Py<PyAny>) -> Awaitable {
+        let want = Want::RelayedHead(Arc::clone(&self.stream), forwarding, write);
+        Awaitable::new(want, Arc::clone(&self.slot))
+    }
+
     fn _batch(&self, most: usize) -> Awaitable {
         Awaitable::new(Want::Batch(Arc::clone(&self.stream), most.max(1)), Arc::clone(&self.slot))
     }

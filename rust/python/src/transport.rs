@@ -1,29 +1,31 @@
 //! `Transport`: what aiohttp's protocol takes for a connection, and what is one exchange after the other with the
 //! engine.
 //!
-//! A transport belongs to one protocol for life and to a client for one request: it is bound to an exchange, hands
-//! the request to the protocol, and writes what comes back. When the protocol says that its response has ended it is
-//! free for the next request, of whatever client. The invariants: all of it happens on the event loop's thread; no
-//! lock is held while Python is called; a transport whose exchange did not end well is never used again.
+//! A [`Core`] belongs to one protocol for life and to a client for one request: it is bound to an exchange, hands the
+//! request to the protocol, and writes what comes back. When the protocol says that its response has ended it is free
+//! for the next request, of whatever client, and the protocol is given another [`Transport`] then. The invariants: all
+//! of it happens on the event loop's thread; no lock is held while Python is called; whoever keeps a transport past its
+//! response reaches nobody with it; a core whose exchange did not end well is never used again.
 
+mod join;
 mod methods;
 
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use penstock_engine::app::{Content, Ends, Far, Loss, Outcome, Request};
-use penstock_engine::pool::CopyReason;
-use penstock_engine::stream::{Delivery, Stream};
-use penstock_engine::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
+use penstock_engine::stream::Stream;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::exception;
 use crate::lane::Shared;
 use crate::lock;
 use crate::port::{Receive, Slot};
+
+use join::join;
 
 /// asyncio's own default, in bytes.
 const HIGH: usize = 64 * 1024;
@@ -57,6 +59,12 @@ struct Exchange {
 struct State {
     exchange: Option<Exchange>,
     protocol: Option<Protocol>,
+    /// Who is given a transport for each request: the protocol, whoever stands before it.
+    handler: Option<Py<PyAny>>,
+    /// Counts requests: a transport of an earlier one is over.
+    turn: u64,
+    /// The turn of the transport that was made last.
+    newest: u64,
     /// What the protocol remembers of its connection (`under_cached_property`).
     memory: Option<Py<PyDict>>,
     ends: Ends,
@@ -80,9 +88,13 @@ pub(crate) struct Core {
     transport: Mutex<Option<Py<Transport>>>,
 }
 
-/// A duck type of `asyncio.Transport`.
+/// A duck type of `asyncio.Transport`, for one request.
 #[pyclass(frozen, weakref, dict, module = "penstock._native")]
-pub(crate) struct Transport(Arc<Core>);
+pub(crate) struct Transport {
+    core: Arc<Core>,
+    turn: u64,
+    ends: Ends,
+}
 
 /// Calls a transport when the engine has news for it. Weak: the slot belongs to the transport.
 struct Listener(Weak<Core>);
@@ -102,6 +114,9 @@ impl Transport {
         let state = State {
             exchange: None,
             protocol: None,
+            handler: Some(protocol.clone().unbind()),
+            turn: 0,
+            newest: 0,
             memory: None,
             ends,
             reading: true,
@@ -127,7 +142,7 @@ impl Transport {
                 Err(_) => None,
             };
         }
-        let transport = Py::new(py, Self(Arc::clone(&core)))?;
+        let transport = Py::new(py, Self { core: Arc::clone(&core), turn: 0, ends })?;
         *lock(&core.transport) = Some(transport.clone_ref(py));
         core.set_protocol(py, &protocol)?;
         protocol.call_method1(intern!(py, "connection_made"), (&transport,))?;
@@ -135,7 +150,12 @@ impl Transport {
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.0
+        &self.core
+    }
+
+    /// Whether its response has ended. What it is asked to do then it does not do, as if it were closed.
+    fn is_over(&self) -> bool {
+        lock(&self.core.state).turn != self.turn
     }
 }
 
@@ -148,9 +168,31 @@ impl Core {
         Ok(())
     }
 
+    /// Gives the protocol a transport of its own for a request of a client at `ends`, if it has had one before.
+    fn renew(self: &Arc<Self>, py: Python<'_>, ends: Ends) -> PyResult<()> {
+        let (turn, handler) = {
+            let mut state = lock(&self.state);
+            let is_new = state.newest == state.turn;
+            let Some(handler) = state.handler.as_ref().filter(|_| !is_new) else { return Ok(()) };
+            let handler = handler.clone_ref(py);
+            state.newest = state.turn;
+            (state.turn, handler)
+        };
+        let transport = Py::new(py, Transport { core: Arc::clone(self), turn, ends })?;
+        // Where aiohttp's protocols keep what `connection_made` has given them.
+        handler.bind(py).setattr(intern!(py, "transport"), &transport)?;
+        let previous = lock(&self.transport).replace(transport);
+        drop(previous);
+        Ok(())
+    }
+
     /// Hands a request to the protocol. The transport is free.
-    pub(crate) fn begin(&self, py: Python<'_>, request: Request) {
+    pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
         let Request { head, body, chunked, ends, far } = request;
+        if let Err(error) = self.renew(py, ends) {
+            // The request is dropped, which ends its connection.
+            return self.fail(py, error, "a protocol could not be given a transport for its next request");
+        }
         let has_body = body.is_some();
         let memory = {
             let mut state = lock(&self.state);
@@ -167,13 +209,23 @@ impl Core {
             }
         };
         if let Some(memory) = memory {
-            memory.bind(py).clear();
+            if let Err(error) = self.introduce(py, memory.bind(py), ends) {
+                return self.fail(py, error, "a protocol could not be told of its client");
+            }
         }
         if has_body {
             self.hand_over(py, Some(head));
         } else {
             self.receive_data(py, &PyBytes::new(py, &head));
         }
+    }
+
+    /// Has the protocol remember another client. What aiohttp asks for with every request is there already; whatever else
+    /// it may have known is of the client before.
+    fn introduce(&self, py: Python<'_>, memory: &Bound<'_, PyDict>, ends: Ends) -> PyResult<()> {
+        memory.clear();
+        memory.set_item(intern!(py, "peername"), self.shared.address(py, ends.remote, false)?)?;
+        memory.set_item(intern!(py, "ssl_context"), py.None())
     }
 
     /// What the engine has to say.
@@ -341,7 +393,7 @@ impl Core {
         self.abort(py);
     }
 
-    fn write(&self, py: Python<'_>, contents: Vec<Content>) {
+    fn write(&self, py: Python<'_>, contents: impl IntoIterator<Item = Content>) {
         let mut flushes = false;
         let pausing = {
             let mut state = lock(&self.state);
@@ -357,7 +409,7 @@ impl Core {
             }
             if size >= WORTH_FLUSHING {
                 exchange.far.flush();
-            } else if !std::mem::replace(&mut state.dirty, true) {
+            } else {
                 flushes = true;
             }
             let pausing = unsent > high && !state.paused && exchange.far.await_below(low);
@@ -367,12 +419,20 @@ impl Core {
             pausing
         };
         if flushes {
-            if let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) {
-                self.shared.flush_soon(py, transport);
-            }
+            self.flush_soon(py);
         }
         if pausing {
             self.call(py, intern!(py, "pause_writing"));
+        }
+    }
+
+    /// Has what was written leave at the loop's next turn, unless the response ends before.
+    fn flush_soon(&self, py: Python<'_>) {
+        if std::mem::replace(&mut lock(&self.state).dirty, true) {
+            return;
+        }
+        if let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) {
+            self.shared.flush_soon(py, transport);
         }
     }
 
@@ -406,13 +466,14 @@ impl Core {
 
     /// Ends an exchange that went well, and waits for the next.
     fn leave(&self, py: Python<'_>) {
-        let (exchange, resumed) = {
+        let (exchange, resumed, ends) = {
             let mut state = lock(&self.state);
             if state.closing {
                 return;
             }
             state.reading = true;
-            (state.exchange.take(), std::mem::take(&mut state.paused))
+            state.turn += 1;
+            (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
         };
         let Some(Exchange { far, ended, .. }) = exchange else { return };
         if ended {
@@ -426,7 +487,7 @@ impl Core {
         }
         let transport = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py));
         if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
-            self.shared.put_idle(transport);
+            self.shared.put_idle(ends, transport);
         }
     }
 
@@ -482,12 +543,13 @@ impl Core {
 
     /// The connection is over: the protocol is told, once, and let go of.
     fn lose(&self, py: Python<'_>, reason: Option<PyErr>) {
-        let (protocol, slot, exchange) = {
+        let (protocol, handler, slot, exchange) = {
             let mut state = lock(&self.state);
             state.closing = true;
             state.memory = None;
-            (state.protocol.take(), state.slot.take(), state.exchange.take())
+            (state.protocol.take(), state.handler.take(), state.slot.take(), state.exchange.take())
         };
+        drop(handler);
         let transport = lock(&self.transport).take();
         if slot.is_none() {
             return;
@@ -537,52 +599,6 @@ impl Core {
     }
 }
 
-/// One object of `before` and the pieces, in one chunk if the protocol is to see chunks.
-fn join<'py>(
-    py: Python<'py>,
-    before: Option<&[u8]>,
-    pieces: &[Delivery],
-    last: bool,
-    chunked: bool,
-) -> PyResult<Bound<'py, PyBytes>> {
-    let size: usize = pieces.iter().map(|piece| piece.len()).sum();
-    if let Some(piece) = pieces.first() {
-        piece.pool().count_copy(CopyReason::PythonBytes, size);
-    }
-    let chunk = std::num::NonZeroUsize::new(size).filter(|_| chunked).map(encode_chunk_head);
-    let mut parts: Vec<&[u8]> = Vec::with_capacity(pieces.len() + 4);
-    parts.extend(before);
-    if let Some(head) = &chunk {
-        parts.push(head);
-    }
-    parts.extend(pieces.iter().map(|piece| &piece[..]));
-    if chunk.is_some() {
-        parts.push(CHUNK_END);
-    }
-    if last {
-        parts.push(LAST_CHUNK);
-    }
-    let length = parts.iter().map(|part| part.len()).sum();
-    PyBytes::new_with(py, length, |mut target| {
-        for part in &parts {
-            let (front, rest) = target.split_at_mut(part.len());
-            front.copy_from_slice(part);
-            target = rest;
-        }
-        Ok(())
-    })
-}
-
 fn closing() -> PyErr {
     PyConnectionResetError::new_err("the connection is closing")
-}
-
-/// An address as the `socket` module has it.
-pub(crate) fn address_tuple(py: Python<'_>, address: std::net::SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
-    match address {
-        std::net::SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
-        std::net::SocketAddr::V6(v6) => {
-            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
-        }
-    }
 }

@@ -291,9 +291,16 @@ impl Far {
         change(&self.link, |state| if state.commands.is_empty() { None } else { state.near.take() });
     }
 
-    /// Lets the engine send a stream.
+    /// Lets the engine send a stream, which leaves as bytes do.
     pub fn attach(&self, attachment: Attachment) {
-        self.command(Command::Attach(attachment), |_| {});
+        let mut state = lock(&self.link);
+        if state.is_over_for_good() {
+            // It tells its owner what became of it.
+            drop(state);
+            drop(attachment);
+            return;
+        }
+        state.commands.push_back(Command::Attach(attachment));
     }
 
     /// Lets the engine send a part of a file.

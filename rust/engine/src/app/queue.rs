@@ -39,11 +39,11 @@ pub struct Request {
     pub far: Far,
 }
 
-/// What an application did that broke its response.
+/// What the operator should know: what an application did that broke its response, or what befell the site.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// Method and target of the request.
-    pub request: String,
+    /// Method and target of the request whose response was cut off, if it is about one.
+    pub request: Option<String>,
     /// What was wrong.
     pub error: Error,
 }
@@ -160,7 +160,7 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Tells whoever takes requests that a response was broken off.
+    /// Tells whoever takes requests of a fault.
     pub fn report(&self, fault: Fault) {
         let mut state = lock(&self.state);
         if state.faults.len() < FAULTS {

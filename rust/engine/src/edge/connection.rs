@@ -13,14 +13,14 @@ use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
 use super::inbound::{Inbound, check_size};
-use super::lane;
+use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Task, fault};
 use super::progress::Progress;
 use super::route::Route;
 use super::site::{Load, Phase, Site};
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Life, Outgoing, Piece, Watch};
+use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::Feed;
 use crate::sync::Arc;
@@ -127,7 +127,12 @@ async fn exchange(
     let progress = Progress::default();
     let routes = site.routes();
     let route = routes.find(incoming.authority(), &incoming.origin_form());
-    let result = attempt(site, thread, client, inbound, incoming, route, &progress).await;
+    // On the heap, each for itself: a stream that the application has handed over stays for hours, and the fetch of a
+    // native route is three times as large as all that it needs.
+    let result = match route {
+        Some(route) => Box::pin(attempt(site, thread, client, inbound, incoming, route, &progress)).await,
+        None => Box::pin(answer_by_application(site, client, inbound, incoming, &progress)).await,
+    };
     let error = result.as_ref().err();
     // What the application has answered is in its own log.
     let is_ours = route.is_some() || site.app.is_none() || progress.status().is_none() && error.is_some();
@@ -164,31 +169,43 @@ fn may_answer(error: &Error) -> bool {
     !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
 }
 
+/// Begins an exchange: from now on it is told when everything is to end.
+fn begin<'a>(site: &Site, incoming: &'a Incoming, progress: &Progress) -> Result<(Asked<'a>, Life)> {
+    let asked = Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()? };
+    let life = Life::new(&site.clock);
+    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
+    if site.is_closed() {
+        return Err(Code::Draining.error("the time for requests to finish is over"));
+    }
+    progress.close(site.is_draining() || !incoming.keeps_alive());
+    Ok((asked, life))
+}
+
+async fn answer_by_application(
+    site: &Site,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    progress: &Progress,
+) -> Result<()> {
+    let (asked, life) = begin(site, incoming, progress)?;
+    let Some(queue) = &site.app else {
+        let detail = format!("no route for {} {}", incoming.method(), incoming.path());
+        return Err(Code::NoRoute.error(detail));
+    };
+    lane::answer(site, client, inbound, asked, progress, queue, &life).await
+}
+
 async fn attempt(
     site: &Site,
     thread: usize,
     client: &Client,
     inbound: &mut Inbound<'_>,
     incoming: &Incoming,
-    route: Option<&Arc<Route>>,
+    route: &Arc<Route>,
     progress: &Progress,
 ) -> Result<()> {
-    let body = incoming.body()?;
-    let expects = incoming.expects_continue()?;
-    let life = Life::new(&site.clock);
-    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
-    if site.is_closed() {
-        return Err(Code::Draining.error("the time for requests to finish is over"));
-    }
-    let draining = site.is_draining();
-    progress.close(draining || !incoming.keeps_alive());
-    let Some(route) = route else {
-        let Some(queue) = &site.app else {
-            let detail = format!("no route for {} {}", incoming.method(), incoming.path());
-            return Err(Code::NoRoute.error(detail));
-        };
-        return lane::answer(site, client, inbound, incoming, progress, queue, &life).await;
-    };
+    let (Asked { body, expects_continue: expects, .. }, life) = begin(site, incoming, progress)?;
     let most = route.native.limits.body.or(site.config.max_body);
     if let Body::Length(length) = body {
         check_size(length, most)?;
@@ -206,13 +223,13 @@ async fn attempt(
     let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
     let mut overdue = Watch::default();
     let mut trouble = None;
-    poll_fn(|context| {
+    let aside = poll_fn(|context| {
         if !progress.is_stopped() && life.is_stopped(context) {
             progress.stop();
             overdue.start(Some(site.config.linger));
         }
         if overdue.poll_expired(context).is_ready() {
-            return Poll::Ready(Err(Code::Draining.error("the client took its last bytes too slowly")));
+            return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
         }
         if trouble.is_none() {
             if let Poll::Ready(error) = listen.as_mut().poll(context) {
@@ -220,11 +237,18 @@ async fn attempt(
                 trouble = Some(error);
             }
         }
+        Poll::Pending
+    });
+    let mut aside = Called::new(aside);
+    let result = poll_fn(|context| {
+        if let Poll::Ready(error) = aside.poll(context) {
+            return Poll::Ready(Err(error));
+        }
         answer.as_mut().poll(context)
     })
-    .await
+    .await;
     // What the client did wrong says more than what became of it.
-    .map_err(|error| trouble.unwrap_or(error))
+    result.map_err(|error| trouble.unwrap_or(error))
 }
 
 /// The two ends of what goes up, if there is anything.

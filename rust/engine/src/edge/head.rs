@@ -54,9 +54,7 @@ pub(super) fn encode(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let out = &mut bytes;
-    write_to(out, format_args!("HTTP/1.1 {} ", head.status));
-    out.extend_from_slice(head.reason());
-    out.extend_from_slice(b"\r\n");
+    status_line(out, head);
     let mut dated = false;
     for (name, value) in response_fields(head) {
         let replaced = |edit: &Edit| match edit {
@@ -99,20 +97,12 @@ pub(super) fn encode(
     bytes
 }
 
-/// The bytes of an interim response.
-pub(super) fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(256);
-    write_to(&mut bytes, format_args!("HTTP/1.1 {} ", head.status));
-    bytes.extend_from_slice(head.reason());
-    bytes.extend_from_slice(b"\r\n");
-    for (name, value) in response_fields(head) {
-        field(&mut bytes, name, value);
+fn status_line(out: &mut Vec<u8>, head: &Head) {
+    let digit = |place: u16| b'0' + u8::try_from(head.status / place % 10).unwrap_or_default();
+    let status = [digit(100), digit(10), digit(1)];
+    for part in [b"HTTP/1.1 ", status.as_slice(), b" ", head.reason(), b"\r\n"] {
+        out.extend_from_slice(part);
     }
-    if let Some(via) = via {
-        field(&mut bytes, b"Via", via.as_bytes());
-    }
-    bytes.extend_from_slice(b"\r\n");
-    bytes
 }
 
 fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {

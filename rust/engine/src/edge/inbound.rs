@@ -3,21 +3,26 @@
 //! One connection has one [`Inbound`] for its life. Bytes behind the request that is being answered are held, at most
 //! one read of them, until their turn comes.
 
-use std::future::pending;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::EdgeConfig;
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Peer, Read, Reader};
+use crate::net::{Connection, Peer, Read, Reader, Socket};
 use crate::pool::{CLASSES, Pool, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
 use crate::wire::{Body, Decoder, Incoming, IncomingScanner, parse_incoming};
 
+/// How often the kernel is asked for the client while nothing of it is read: a reset wakes only who waits for bytes. One
+/// call a second is nothing beside what a client that has left keeps occupied meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The reading half of a connection.
 #[derive(Debug)]
 pub(super) struct Inbound<'a> {
+    connection: &'a Connection,
     reader: Reader<'a>,
     config: &'a EdgeConfig,
     reads: ReadSizes,
@@ -35,7 +40,7 @@ impl<'a> Inbound<'a> {
         reads: ReadSizes,
     ) -> Self {
         let reader = Reader::new(connection, Peer::Client, pool);
-        Self { reader, config, reads, held: None, body_is_read: true }
+        Self { connection, reader, config, reads, held: None, body_is_read: true }
     }
 
     /// Whether bytes are here that nobody has taken: of the body that is awaited, or of the next request.
@@ -114,11 +119,11 @@ impl<'a> Inbound<'a> {
                     feed.finish(Ending::default());
                     if !self.body_is_read {
                         // The end of a tunnel from this side; what comes from the other is still on its way.
-                        pending::<()>().await;
+                        return Box::pin(self.hung_up()).await;
                     }
                 }
-                // Nobody wants the rest of it. Whether the client is there, writing to it will tell.
-                Err(error) if error.code() == Code::StreamClosed => pending().await,
+                // Nobody wants the rest of it.
+                Err(error) if error.code() == Code::StreamClosed => return Box::pin(self.hung_up()).await,
                 Err(error) => {
                     feed.fail(error.clone());
                     return error;
@@ -151,7 +156,11 @@ impl<'a> Inbound<'a> {
             if decoder.is_done() {
                 return Ok(());
             }
-            feed.room().await?;
+            tokio::select! {
+                biased;
+                room = feed.room() => room?,
+                error = self.hung_up() => return Err(error),
+            }
             self.reader.readable(limit, Code::RequestTimeout, || true).await?;
             match self.reader.read(size.next(decoder.remaining()), feed.credit()).await? {
                 Read::Bytes { slice, offered } => {
@@ -189,8 +198,19 @@ impl<'a> Inbound<'a> {
                 return Err(gone("before the end of the response"));
             }
         }
-        // The next request waits for its turn. Whether the client is there, writing to it will tell.
-        pending().await
+        // The next request waits for its turn.
+        Ok(Box::pin(self.hung_up()).await)
+    }
+
+    /// Ends when the kernel knows that the client is lost. That it has ended its side is not enough: what it has sent
+    /// before may still be wanted.
+    async fn hung_up(&self) -> Error {
+        loop {
+            sleep(LOOK).await;
+            if self.connection.with_socket(Socket::has_hung_up) {
+                return gone("with a reset");
+            }
+        }
     }
 }
 

@@ -24,6 +24,14 @@ use crate::runtime::from_afar;
 use crate::sys::descriptor::set_option;
 use crate::wire::{Body, Incoming};
 
+/// A request as its head says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) incoming: &'a Incoming,
+    pub(super) body: Body,
+    pub(super) expects_continue: bool,
+}
+
 /// Has the application answer, over `queue`. The future ends when all of the response is with the kernel.
 ///
 /// # Errors
@@ -32,12 +40,12 @@ pub(super) async fn answer(
     site: &Site,
     client: &Client,
     inbound: &mut Inbound<'_>,
-    incoming: &Incoming,
+    asked: Asked<'_>,
     progress: &Progress,
     queue: &Queue,
     life: &Life,
 ) -> Result<()> {
-    let body = incoming.body()?;
+    let Asked { incoming, body, expects_continue } = asked;
     let most = site.config.max_body;
     if let Body::Length(length) = body {
         check_size(length, most)?;
@@ -52,6 +60,7 @@ pub(super) async fn answer(
     let mut lane = Lane {
         client,
         incoming,
+        expects_continue,
         progress,
         site,
         queue,
@@ -130,6 +139,7 @@ enum Sending {
 struct Lane<'a> {
     client: &'a Client,
     incoming: &'a Incoming,
+    expects_continue: bool,
     progress: &'a Progress,
     site: &'a Site,
     queue: &'a Queue,
@@ -221,7 +231,10 @@ impl Lane<'_> {
                 Sending::File(filing) => self.near.report(outcome(filing.sent())),
             }
         }
-        self.queue.withdraw(self.place);
+        if self.patience.is_some() {
+            // Nothing has been heard of it: it may still wait.
+            self.queue.withdraw(self.place);
+        }
         self.near.lose(reason.map_or(Loss::Closed, |error| Loss::Failed(error.clone())));
     }
 
@@ -428,7 +441,7 @@ impl Lane<'_> {
             };
         }
         // A client that was not told to send its body does not send it.
-        let unasked = self.incoming.expects_continue()? && !self.checker.has_continued();
+        let unasked = self.expects_continue && !self.checker.has_continued();
         if !self.done || !(self.over.is_some() || unasked) {
             return Ok(false);
         }
@@ -441,7 +454,7 @@ impl Lane<'_> {
     /// Has the application hear of its mistake.
     fn blame(&self, error: Error) -> Error {
         let request = format!("{} {}", self.incoming.method(), self.incoming.target());
-        self.queue.report(Fault { request, error: error.clone() });
+        self.queue.report(Fault { request: Some(request), error: error.clone() });
         error
     }
 }

@@ -3,6 +3,7 @@
 //! One listener hands out to the thread with the fewest connections. `SO_REUSEPORT` would spread them by a hash that is
 //! blind to how long they last.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::time::Instant;
 
 use super::client::{Addresses, Client};
 use super::connection;
@@ -24,6 +26,9 @@ use crate::sync::Arc;
 /// After a failure to accept that is not the client's, such as no free descriptor: long enough for one to become
 /// free, and not to spin meanwhile. Arbitrary.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often a listener that cannot accept says so. Arbitrary; a shortage comes and goes with every client.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// How a socket listens.
 #[derive(Debug, Clone, Copy)]
@@ -123,6 +128,21 @@ enum Bound {
     Unix(UnixListener),
 }
 
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tcp, unix) = match self {
+            Self::Tcp(listener) => (listener.local_addr().ok(), None),
+            Self::Unix(listener) => (None, listener.local_addr().ok()),
+        };
+        let path = unix.as_ref().and_then(|address| address.as_pathname());
+        match (tcp, path) {
+            (Some(address), _) => address.fmt(f),
+            (None, Some(path)) => path.display().fmt(f),
+            (None, None) => f.write_str("a socket without a name"),
+        }
+    }
+}
+
 async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
     let bound = if listener.address().is_some() {
         TcpListener::from_std(listener.0.into()).map(Bound::Tcp)
@@ -130,6 +150,7 @@ async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
         UnixListener::from_std(listener.0.into()).map(Bound::Unix)
     };
     let Ok(bound) = bound else { return };
+    let mut told: Option<Instant> = None;
     loop {
         let accepted = match &bound {
             Bound::Tcp(listener) => listener.accept().await.map(|(stream, remote)| {
@@ -147,7 +168,14 @@ async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
         match accepted {
             Ok((socket, addresses)) => hand_out(site, threads, socket, addresses),
             Err(error) if is_of_client(&error) => {}
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(error) => {
+                if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
+                    told = Some(Instant::now());
+                    let detail = format!("connections to {bound} have to wait: {error}");
+                    site.report(Code::AcceptFailed.error(detail));
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use super::client::Client;
-use super::head::{Framing, Persistence, encode, encode_interim};
+use super::head::{Framing, Persistence, encode};
 use super::progress::Progress;
 use super::route::{Caching, Edit, Leave, Route};
 use super::site::Site;
@@ -132,7 +132,7 @@ impl Task<'_> {
             // HTTP/1.0 has none (RFC 9110, section 15.2).
             if self.incoming.minor_version == 1 {
                 let via = route.native.forwarding.via((1, head.minor_version));
-                outgoing.push(Piece::Bytes(encode_interim(&head, via.as_deref())));
+                outgoing.push(Piece::Bytes(relay::encode_interim(&head, via.as_deref())));
             }
         }
     }

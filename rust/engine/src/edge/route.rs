@@ -142,7 +142,7 @@ impl Route {
     /// The target of a request for `path` at the origin.
     pub(super) fn target(&self, path: &str) -> String {
         let rest = path.strip_prefix(self.pattern.prefix.as_str()).unwrap_or(path);
-        format!("{}{rest}", self.native.replacement)
+        [self.native.replacement.as_str(), rest].concat()
     }
 }
 

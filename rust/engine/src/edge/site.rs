@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{EdgeConfig, Log, Routes};
-use crate::app::Queue;
+use crate::app::{Fault, Queue};
+use crate::error::Error;
 use crate::framing::Framing;
 use crate::net::Clock;
 use crate::origin::Origins;
@@ -181,6 +182,13 @@ impl Site {
             accepted: self.accepted.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Has the operator told of what befell the site, by the log of whoever takes its requests.
+    pub(super) fn report(&self, error: Error) {
+        if let Some(queue) = &self.app {
+            queue.report(Fault { request: None, error });
         }
     }
 

@@ -4,6 +4,7 @@
 //! before there is something to read and memory for it; nothing that waits to be written is copied; every wait for
 //! the other side can have a limit.
 
+mod called;
 mod connection;
 mod failure;
 mod filing;
@@ -14,6 +15,7 @@ mod socket;
 mod vital;
 mod watch;
 
+pub(crate) use called::Called;
 pub(crate) use connection::{Connection, Transport, Unrest};
 pub(crate) use failure::Peer;
 pub(crate) use filing::Filing;

@@ -10,10 +10,13 @@ use std::time::Duration;
 use super::{Clock, Connection, Life, Vital, Watch};
 use crate::stream::Delivery;
 use crate::sync::Arc as Shared;
-use crate::wire::ChunkHead;
+use crate::wire::{CHUNK_END, ChunkHead};
 
-/// Pieces of one write. Linux takes up to 1024; a chunk is three, so this is ten chunks. Arbitrary.
-const PIECES: usize = 32;
+/// Parts of one write. Linux takes up to 1024; a chunk is three, so this is ten chunks. Arbitrary.
+const PARTS: usize = 32;
+
+/// Parts of a piece at most.
+const PARTS_OF_PIECE: usize = 3;
 
 /// Bytes to write. Dropping it gives back what it holds of the pool, and of a stream's credit.
 pub(crate) enum Piece {
@@ -21,8 +24,8 @@ pub(crate) enum Piece {
     Bytes(Vec<u8>),
     /// Of its own, and of others.
     Shared(Arc<Vec<u8>>),
-    /// The size line of a chunk.
-    Chunk(ChunkHead),
+    /// A chunk: its size line, its bytes as in [`Piece::Delivery`], and the line end behind them.
+    Chunk(ChunkHead, Delivery),
     /// Constant.
     Mark(&'static [u8]),
     /// Of the pool, and charged to a stream.
@@ -32,22 +35,31 @@ pub(crate) enum Piece {
 }
 
 impl Piece {
-    /// The bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The bytes, in order.
+    fn parts(&self) -> [&[u8]; PARTS_OF_PIECE] {
         match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Shared(bytes) => bytes,
-            Self::Chunk(head) => head,
-            Self::Mark(bytes) => bytes,
-            Self::Delivery(delivery) => delivery,
-            Self::Foreign(bytes) => (**bytes).as_ref(),
+            Self::Bytes(bytes) => [bytes, &[], &[]],
+            Self::Shared(bytes) => [bytes, &[], &[]],
+            Self::Chunk(head, delivery) => [head, delivery, CHUNK_END],
+            Self::Mark(bytes) => [bytes, &[], &[]],
+            Self::Delivery(delivery) => [delivery, &[], &[]],
+            Self::Foreign(bytes) => [(**bytes).as_ref(), &[], &[]],
         }
+    }
+
+    /// How many parts have bytes, at most.
+    fn count(&self) -> usize {
+        if matches!(self, Self::Chunk(..)) { PARTS_OF_PIECE } else { 1 }
+    }
+
+    fn len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
     }
 }
 
 impl fmt::Debug for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Piece").field("length", &self.bytes().len()).finish()
+        f.debug_struct("Piece").field("length", &self.len()).finish()
     }
 }
 
@@ -66,12 +78,16 @@ pub(crate) enum Stop {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
+    /// Parts of the pieces.
+    parts: usize,
     /// Bytes of the first piece that are written.
     written: usize,
     limit: Option<Duration>,
     stall: Watch,
     /// What the other side had not taken when the wait for the socket began.
     untaken: Option<usize>,
+    /// The socket is what is waited for.
+    waits: bool,
     life: Option<(Shared<Clock>, Shared<Vital>)>,
 }
 
@@ -80,10 +96,12 @@ impl Outbox {
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self {
             pieces: VecDeque::new(),
+            parts: 0,
             written: 0,
             limit,
             stall: Watch::default(),
             untaken: None,
+            waits: false,
             life: None,
         }
     }
@@ -95,7 +113,8 @@ impl Outbox {
 
     /// Appends. Pieces without bytes are passed over.
     pub(crate) fn push(&mut self, piece: Piece) {
-        if !piece.bytes().is_empty() {
+        if piece.len() > 0 {
+            self.parts += piece.count();
             self.pieces.push_back(piece);
         }
     }
@@ -107,12 +126,13 @@ impl Outbox {
 
     /// Whether one more write would not take more than there is.
     pub(crate) fn is_full(&self) -> bool {
-        self.pieces.len() + 3 > PIECES
+        self.parts + PARTS_OF_PIECE > PARTS
     }
 
     /// Drops what was not written, and the room for more.
     pub(crate) fn clear(&mut self) {
         self.pieces = VecDeque::new();
+        self.parts = 0;
         self.written = 0;
     }
 
@@ -127,16 +147,34 @@ impl Outbox {
         context: &mut Context<'_>,
         connection: &Connection,
     ) -> Poll<Result<usize, Stop>> {
-        let mut parts = [IoSlice::new(&[]); PIECES];
-        let mut count = 0;
-        for (part, piece) in parts.iter_mut().zip(&self.pieces) {
-            *part = IoSlice::new(&piece.bytes()[if count == 0 { self.written } else { 0 }..]);
-            count += 1;
-        }
-        let write = connection.poll_write(context, &parts[..count]);
+        // One piece is what an event is, and needs no long list.
+        let write = if self.pieces.len() == 1 {
+            self.poll_write_parts::<PARTS_OF_PIECE>(context, connection)
+        } else {
+            self.poll_write_parts::<PARTS>(context, connection)
+        };
         let taken = ready!(self.poll_socket(context, connection, write))?;
         self.advance(taken);
         Poll::Ready(Ok(taken))
+    }
+
+    fn poll_write_parts<const MOST: usize>(
+        &self,
+        context: &mut Context<'_>,
+        connection: &Connection,
+    ) -> Poll<io::Result<usize>> {
+        let mut parts = [IoSlice::new(&[]); MOST];
+        let mut count = 0;
+        let mut written = self.written;
+        for part in self.pieces.iter().flat_map(Piece::parts) {
+            let passed = written.min(part.len());
+            written -= passed;
+            if part.len() > passed && count < MOST {
+                parts[count] = IoSlice::new(&part[passed..]);
+                count += 1;
+            }
+        }
+        connection.poll_write(context, &parts[..count])
     }
 
     /// Ready when everything has been written and is with the kernel.
@@ -147,6 +185,10 @@ impl Outbox {
     ) -> Poll<Result<(), Stop>> {
         while !self.pieces.is_empty() {
             ready!(self.poll_write(context, connection))?;
+        }
+        // What TCP has taken is with the kernel.
+        if !connection.is_tls() {
+            return Poll::Ready(Ok(()));
         }
         let flush = connection.poll_flush(context);
         self.poll_socket(context, connection, flush)
@@ -163,15 +205,16 @@ impl Outbox {
         operation: Poll<io::Result<T>>,
     ) -> Poll<Result<T, Stop>> {
         if let Poll::Ready(result) = operation {
-            self.stall.start(None);
-            self.untaken = None;
-            if let Some((_, vital)) = &self.life {
-                // What remains begins to wait with the next refusal.
-                vital.rest();
+            if std::mem::take(&mut self.waits) {
+                self.stall.start(None);
+                if let Some((_, vital)) = &self.life {
+                    // What remains begins to wait with the next refusal.
+                    vital.rest();
+                }
             }
             return Poll::Ready(result.map_err(Stop::Broken));
         }
-        if self.untaken.is_none() {
+        if !std::mem::replace(&mut self.waits, true) {
             self.untaken = connection.untaken();
             self.stall.start(self.limit);
         }
@@ -200,13 +243,14 @@ impl Outbox {
 
     fn advance(&mut self, mut taken: usize) {
         while let Some(first) = self.pieces.front() {
-            let rest = first.bytes().len() - self.written;
+            let rest = first.len() - self.written;
             if taken < rest {
                 self.written += taken;
                 return;
             }
             taken -= rest;
             self.written = 0;
+            self.parts -= first.count();
             self.pieces.pop_front();
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Connection, Life, Outbox, Piece, Stop};
 use crate::error::{Code, Error, Result};
 use crate::stream::{Delivery, Stream};
-use crate::wire::{CHUNK_END, LAST_CHUNK, encode_chunk_head};
+use crate::wire::{LAST_CHUNK, encode_chunk_head};
 
 /// Where the rest of a body comes from, and how it is delimited.
 #[derive(Debug)]
@@ -44,6 +44,15 @@ pub(crate) enum Fault {
     Source(Error),
     /// The connection did.
     Socket(Stop),
+}
+
+/// Whether a body may have more at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fill {
+    /// What waits has to be written first.
+    Full,
+    /// It has ended, or wakes the task when it has more.
+    Dry,
 }
 
 /// A message on its way out.
@@ -130,7 +139,7 @@ impl Outgoing {
     /// # Errors
     /// The body has failed already, or is not what was announced.
     pub(crate) fn prime(&mut self, context: &mut Context<'_>) -> Result<()> {
-        self.fill(context)
+        self.fill(context).map(|_| ())
     }
 
     /// Sends what there is. Ready when the body has ended and all of it is with the kernel; one that has failed, when
@@ -140,10 +149,14 @@ impl Outgoing {
         context: &mut Context<'_>,
         connection: &Connection,
     ) -> Poll<std::result::Result<(), Fault>> {
+        let mut dry = false;
         loop {
             // Before the write, so that the head and the first piece of the body leave together.
-            if self.failure.is_none() {
-                self.failure = self.fill(context).err();
+            if self.failure.is_none() && !dry {
+                match self.fill(context) {
+                    Ok(fill) => dry = fill == Fill::Dry,
+                    Err(error) => self.failure = Some(error),
+                }
             }
             if let Some(error) = self.failure.as_ref().filter(|_| self.outbox.is_empty() || !self.begun) {
                 return Poll::Ready(Err(Fault::Source(error.clone())));
@@ -157,25 +170,25 @@ impl Outgoing {
         }
     }
 
-    fn fill(&mut self, context: &mut Context<'_>) -> Result<()> {
+    fn fill(&mut self, context: &mut Context<'_>) -> Result<Fill> {
         while !self.outbox.is_full() {
             let stream = match &self.body {
-                Body::Ended => return Ok(()),
+                Body::Ended => return Ok(Fill::Dry),
                 Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => stream,
                 Body::Part(part) => &part.stream,
             };
-            let Poll::Ready(next) = stream.poll_next(context) else { return Ok(()) };
+            let Poll::Ready(next) = stream.poll_next(context) else { return Ok(Fill::Dry) };
             match next {
                 // It is we who hold the window: what is queued here goes first.
                 Some(Err(error)) if error.code() == Code::WindowHeld && !self.outbox.is_empty() => {
-                    return Ok(());
+                    return Ok(Fill::Full);
                 }
                 Some(Err(error)) => return Err(error),
                 Some(Ok(delivery)) => self.enqueue(delivery)?,
                 None => self.end()?,
             }
         }
-        Ok(())
+        Ok(Fill::Full)
     }
 
     fn enqueue(&mut self, delivery: Delivery) -> Result<()> {
@@ -192,9 +205,7 @@ impl Outgoing {
                 self.outbox.push(Piece::Delivery(delivery));
             }
             Body::Chunked(_) | Body::Part(Part { chunked: true, .. }) => {
-                self.outbox.push(Piece::Chunk(encode_chunk_head(length)));
-                self.outbox.push(Piece::Delivery(delivery));
-                self.outbox.push(Piece::Mark(CHUNK_END));
+                self.outbox.push(Piece::Chunk(encode_chunk_head(length), delivery));
             }
             Body::Raw(_) | Body::Part(_) | Body::Ended => self.outbox.push(Piece::Delivery(delivery)),
         }

@@ -9,6 +9,8 @@ use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::Peer;
 use super::connection::Connection;
 use super::watch::Watch;
@@ -46,6 +48,17 @@ pub(crate) struct Reader<'a> {
     reserved: usize,
     limit: Watch,
     linger: Watch,
+    wait: Wait,
+}
+
+/// How far a wait for bytes has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// There is none.
+    Over,
+    /// Its limit does not run yet.
+    Begun,
+    Limited,
 }
 
 impl<'a> Reader<'a> {
@@ -58,6 +71,7 @@ impl<'a> Reader<'a> {
             reserved: 0,
             limit: Watch::default(),
             linger: Watch::default(),
+            wait: Wait::Over,
         }
     }
 
@@ -71,37 +85,62 @@ impl<'a> Reader<'a> {
         code: Code,
         runs: impl Fn() -> bool,
     ) -> Result<()> {
-        let mut running = false;
-        let mut waiting = false;
-        poll_fn(|context| {
-            if self.connection.poll_readable(context).map_err(|error| self.peer.broken(&error))?.is_ready() {
-                return Poll::Ready(Ok(()));
+        self.wait = Wait::Over;
+        poll_fn(|context| self.poll_readable(context, limit, code, &runs)).await
+    }
+
+    /// As [`Reader::readable`]. Once begun, a wait is polled to its end, or begun anew by that.
+    pub(crate) fn poll_readable(
+        &mut self,
+        context: &mut Context<'_>,
+        limit: Option<Duration>,
+        code: Code,
+        runs: impl Fn() -> bool,
+    ) -> Poll<Result<()>> {
+        if let Poll::Ready(ready) = self.connection.poll_readable(context) {
+            self.wait = Wait::Over;
+            return Poll::Ready(ready.map_err(|error| self.peer.broken(&error)));
+        }
+        // One look at the clock a wait, for both timers.
+        let begun = (self.wait == Wait::Over).then(Instant::now);
+        if begun.is_some() {
+            self.wait = Wait::Begun;
+            self.free_unused();
+        }
+        let expired = match self.wait {
+            Wait::Limited => self.limit.poll_expired(context),
+            _ if runs() => {
+                self.wait = Wait::Limited;
+                self.limit.poll_start(context, begun.unwrap_or_else(Instant::now), limit)
             }
-            if !std::mem::replace(&mut waiting, true) {
-                self.linger.start(Some(LINGER));
-                self.free_unused();
+            _ => Poll::Pending,
+        };
+        if expired.is_ready() {
+            return Poll::Ready(Err(self.peer.silent(code, limit.unwrap_or_default())));
+        }
+        // Timers, too, are memory that an idle stream has no use for.
+        if limit.is_none() {
+            self.limit = Watch::default();
+        }
+        self.linger(context, begun);
+        Poll::Pending
+    }
+
+    /// Gives a slab back that nobody needs while nothing comes; looks at it from `begin`, if the wait begins now.
+    fn linger(&mut self, context: &mut Context<'_>, begin: Option<Instant>) {
+        let mut begin = begin;
+        while self.writer.is_some() {
+            let expired = match begin.take() {
+                Some(now) => self.linger.poll_start(context, now, Some(LINGER)),
+                None => self.linger.poll_expired(context),
+            };
+            if expired.is_pending() {
+                return;
             }
-            if !running && runs() {
-                running = true;
-                self.limit.start(limit);
-            }
-            if running && self.limit.poll_expired(context).is_ready() {
-                return Poll::Ready(Err(self.peer.silent(code, limit.unwrap_or_default())));
-            }
-            while self.writer.is_some() && self.linger.poll_expired(context).is_ready() {
-                self.free_unused();
-                self.linger.start(Some(LINGER));
-            }
-            // Timers, too, are memory that an idle stream has no use for.
-            if self.writer.is_none() {
-                self.linger = Watch::default();
-            }
-            if limit.is_none() {
-                self.limit = Watch::default();
-            }
-            Poll::Pending
-        })
-        .await
+            self.free_unused();
+            self.linger.start(Some(LINGER));
+        }
+        self.linger = Watch::default();
     }
 
     /// The head has been read, and `remaining` bytes of body follow it, if that is known. What is left of the head's
@@ -153,18 +192,34 @@ impl<'a> Reader<'a> {
 
     /// Reads once into a slab for about `size` bytes, and no more than `most` unless memory was reserved.
     pub(crate) async fn read(&mut self, size: usize, most: usize) -> Result<Read> {
+        poll_fn(|context| self.poll_body(context, size, most)).await
+    }
+
+    /// As [`Reader::read`].
+    pub(crate) fn poll_body(
+        &mut self,
+        context: &mut Context<'_>,
+        size: usize,
+        most: usize,
+    ) -> Poll<Result<Read>> {
         let size = size.min(most);
         self.prepare(size);
-        poll_fn(|context| self.poll_read(context, size, most, Purpose::Bulk)).await
+        self.poll_read(context, size, most, Purpose::Bulk)
     }
 
     /// From now on, what the current frame of `feed` lacks goes into one piece of memory with its beginning, if the
     /// frame is worth that. `remaining` bytes are left of the body.
-    pub(crate) async fn reserve(&mut self, feed: &Feed, remaining: usize) -> Result<()> {
+    pub(crate) fn poll_reserve(
+        &mut self,
+        context: &mut Context<'_>,
+        feed: &Feed,
+        remaining: usize,
+    ) -> Poll<Result<()>> {
         if self.reserved == 0 {
-            self.reserved = reading::reserve(self.pool, feed, &mut self.writer, remaining).await?;
+            let reserve = reading::poll_reserve(context, self.pool, feed, &mut self.writer, remaining);
+            self.reserved = ready!(reserve)?;
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// The slab of the last read, if it still pays; `None` asks for another.

@@ -75,6 +75,14 @@ impl Socket {
         }
     }
 
+    /// Whether both directions have ended, as after a reset, whatever waits to be read.
+    pub(crate) fn has_hung_up(&self) -> bool {
+        match self {
+            Self::Tcp(stream) => descriptor::has_hung_up(stream),
+            Self::Unix(stream) => descriptor::has_hung_up(stream),
+        }
+    }
+
     /// Asks the kernel whether there is a byte: 1, the end: 0, or neither: `WouldBlock`. Takes nothing.
     pub(crate) fn peek(&self) -> io::Result<usize> {
         let mut byte = [MaybeUninit::uninit()];

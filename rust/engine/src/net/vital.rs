@@ -13,7 +13,9 @@ pub(crate) struct Vital {
     waiting_since: AtomicU64,
     cut: AtomicBool,
     stopped: AtomicBool,
-    task: Mutex<Option<Waker>>,
+    /// Whom it is to be told that it was cut, and that it was stopped: not the same future, though the same task.
+    writer: Mutex<Option<Waker>>,
+    owner: Mutex<Option<Waker>>,
 }
 
 /// A [`Vital`] that its clock knows until this is dropped.
@@ -35,7 +37,7 @@ impl Life {
 
     /// Whether everything is to end; the task of `context` is woken when that changes.
     pub(crate) fn is_stopped(&self, context: &Context<'_>) -> bool {
-        self.vital.watch(context);
+        watch(&self.vital.owner, context);
         self.vital.stopped.load(Ordering::Relaxed)
     }
 }
@@ -91,7 +93,7 @@ impl Clock {
             .map(|(_, vital)| Arc::clone(vital));
         let Some(vital) = longest else { return false };
         vital.cut.store(true, Ordering::Relaxed);
-        vital.wake();
+        wake(&vital.writer);
         true
     }
 
@@ -100,7 +102,7 @@ impl Clock {
         let all = lock(&self.all).clone();
         for vital in all {
             vital.stopped.store(true, Ordering::Relaxed);
-            vital.wake();
+            wake(&vital.owner);
         }
     }
 
@@ -120,7 +122,7 @@ impl Vital {
         if self.waiting_since.load(Ordering::Relaxed) == 0 {
             self.waiting_since.store(clock.now(), Ordering::Relaxed);
         }
-        self.watch(context);
+        watch(&self.writer, context);
         self.cut.load(Ordering::Relaxed)
     }
 
@@ -129,19 +131,19 @@ impl Vital {
         self.waiting_since.store(clock.now(), Ordering::Relaxed);
         self.cut.store(false, Ordering::Relaxed);
     }
+}
 
-    fn watch(&self, context: &Context<'_>) {
-        let mut task = lock(&self.task);
-        if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
-            *task = Some(context.waker().clone());
-        }
+fn watch(place: &Mutex<Option<Waker>>, context: &Context<'_>) {
+    let mut task = lock(place);
+    if !task.as_ref().is_some_and(|task| task.will_wake(context.waker())) {
+        *task = Some(context.waker().clone());
     }
+}
 
-    fn wake(&self) {
-        let task = lock(&self.task).take();
-        if let Some(task) = task {
-            task.wake();
-        }
+fn wake(place: &Mutex<Option<Waker>>) {
+    let task = lock(place).take();
+    if let Some(task) = task {
+        task.wake();
     }
 }
 
@@ -194,5 +196,27 @@ mod tests {
         clock.advance();
         assert!(clock.cut_longest(1));
         assert!(slow.wait(&context, &clock));
+    }
+
+    #[test]
+    fn whoever_writes_is_told_of_the_cut_and_whoever_owns_of_the_end() {
+        struct Count(AtomicU64);
+        impl std::task::Wake for Count {
+            fn wake(self: std::sync::Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let clock = Arc::new(Clock::new());
+        let life = Life::new(&clock);
+        let counts = [(); 2].map(|()| std::sync::Arc::new(Count(AtomicU64::new(0))));
+        let [owner, writer] = counts.clone().map(Waker::from);
+        assert!(!life.is_stopped(&Context::from_waker(&owner)));
+        life.share().1.wait(&Context::from_waker(&writer), &clock);
+        let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
+        assert!(clock.cut_longest(0));
+        assert_eq!(woken(), [0, 1]);
+        clock.stop();
+        assert_eq!(woken(), [1, 1]);
+        assert!(life.is_stopped(&Context::from_waker(&owner)));
     }
 }

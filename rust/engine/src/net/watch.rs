@@ -1,9 +1,10 @@
 //! A limit on waiting that is set anew for every read, without touching the runtime's timer for every read.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::task::unconstrained;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Expires when a wait takes longer than its limit. The timer stays where it was set and is moved only when it
@@ -11,13 +12,38 @@ use tokio::time::{Instant, Sleep, sleep_until};
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     due: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
+}
+
+#[derive(Debug)]
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    /// When it fires; a look at `sleep` would cost more than all else here.
+    fires: Instant,
+    /// Whom it wakes then.
+    task: Waker,
 }
 
 impl Watch {
     /// From now on; `None` for ever.
     pub(crate) fn start(&mut self, limit: Option<Duration>) {
         self.due = limit.map(|limit| Instant::now() + limit);
+    }
+
+    /// As [`Watch::start`] at `now`, which is now, for a task that is about to wait: ready if there is no time to wait.
+    ///
+    /// A timer that is still to fire, and fires within the limit, is not asked: it wakes the task in any case.
+    pub(crate) fn poll_start(
+        &mut self,
+        context: &mut Context<'_>,
+        now: Instant,
+        limit: Option<Duration>,
+    ) -> Poll<()> {
+        self.due = limit.map(|limit| now + limit);
+        match (self.due, &self.timer) {
+            (Some(due), Some(timer)) if timer.serves(context, now, due) => Poll::Pending,
+            _ => self.poll_expired(context),
+        }
     }
 
     /// Whether there is something to expire.
@@ -28,17 +54,36 @@ impl Watch {
     /// Ready when the limit has passed since the last [`Watch::start`].
     pub(crate) fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(due) = self.due else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
-        if due < timer.deadline() {
-            timer.as_mut().reset(due);
+        let task = context.waker();
+        let timer = self.timer.get_or_insert_with(|| Timer {
+            sleep: Box::pin(sleep_until(due)),
+            fires: due,
+            task: task.clone(),
+        });
+        timer.task.clone_from(task);
+        if due < timer.fires {
+            timer.set(due);
         }
-        while timer.as_mut().poll(context).is_ready() {
-            if timer.deadline() >= due {
+        // Without the runtime's budget of operations: a timer that it holds up would not know its task.
+        while Pin::new(&mut unconstrained(timer.sleep.as_mut())).poll(context).is_ready() {
+            if timer.fires >= due {
                 return Poll::Ready(());
             }
-            timer.as_mut().reset(due);
+            timer.set(due);
         }
         Poll::Pending
+    }
+}
+
+impl Timer {
+    fn set(&mut self, at: Instant) {
+        self.sleep.as_mut().reset(at);
+        self.fires = at;
+    }
+
+    /// Whether it wakes the task of `context` between `now` and `due`.
+    fn serves(&self, context: &Context<'_>, now: Instant, due: Instant) -> bool {
+        now < self.fires && self.fires <= due && self.task.will_wake(context.waker())
     }
 }
 
@@ -65,6 +110,58 @@ mod tests {
         }
         tokio::time::advance(LIMIT / 2).await;
         assert!(expired(&mut watch).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_ends_with_its_own_limit_although_the_timer_of_an_earlier_one_stands() {
+        let mut watch = Watch::default();
+        for _ in 0..3 {
+            let start = poll_fn(|context| {
+                Poll::Ready(watch.poll_start(context, Instant::now(), Some(LIMIT)).is_pending())
+            });
+            assert!(start.await);
+            tokio::time::advance(LIMIT / 2).await;
+        }
+        let _ = poll_fn(|context| Poll::Ready(watch.poll_start(context, Instant::now(), Some(LIMIT)))).await;
+        let started = Instant::now();
+        poll_fn(|context| watch.poll_expired(context)).await;
+        assert_eq!(started.elapsed(), LIMIT);
+        let at_once = poll_fn(|context| watch.poll_start(context, Instant::now(), Some(Duration::ZERO)));
+        at_once.await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_timer_that_another_task_set_is_not_relied_on() {
+        let mut watch = Watch::default();
+        let noop = &mut Context::from_waker(Waker::noop());
+        assert!(watch.poll_start(noop, Instant::now(), Some(LIMIT)).is_pending());
+        let mut begun = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut begun, true) {
+                Poll::Ready(())
+            } else {
+                watch.poll_start(context, Instant::now(), Some(LIMIT * 2))
+            }
+        })
+        .await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_does_not_ask_the_timer_is_woken_by_it() {
+        let mut watch = Watch::default();
+        let before = Instant::now();
+        poll_fn(|context| Poll::Ready(watch.poll_start(context, before, Some(LIMIT)).is_pending())).await;
+        tokio::time::advance(LIMIT / 2).await;
+        let mut begun = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut begun, true) {
+                Poll::Ready(())
+            } else {
+                watch.poll_start(context, Instant::now(), Some(LIMIT))
+            }
+        })
+        .await;
+        assert_eq!(before.elapsed(), LIMIT, "the timer of the first wait");
     }
 
     #[tokio::test(start_paused = true)]

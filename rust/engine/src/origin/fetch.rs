@@ -1,7 +1,9 @@
 //! A whole fetch: a connection, the exchange on it, and a second one where the first was dead before it began.
 
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -10,11 +12,14 @@ use super::connect;
 use super::exchange::{Done, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
+use super::place::Place;
 use super::request::{Request, RequestBody, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
+use crate::net::Called;
 use crate::pool::PoolState;
 use crate::stream::{Ending, Feed, Timings};
+use crate::sync::Arc as Shared;
 use crate::wire::encode_request;
 
 /// Sends `request` and puts the response into `feed`, whose consumer sees every failure as an error that names the
@@ -26,14 +31,28 @@ use crate::wire::encode_request;
 ///
 /// The request is boxed because whoever waits for a body for hours keeps it: within the future it would be held thrice.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
-    let origin = Arc::clone(&origins.place(&request.endpoint).origin);
+    let place = origins.place(&request.endpoint);
+    let origin = Arc::clone(&place.origin);
     let total = request.timeouts.total;
-    let result = tokio::select! {
-        biased;
-        result = run(&origins, request, &feed) => result,
-        () = feed.closed() => return,
-        error = expiry(total) => Err(error),
+    let result = {
+        let mut run = pin!(run(&origins, place, request, &feed));
+        let aside = pin!(async {
+            tokio::select! {
+                biased;
+                () = feed.closed() => None,
+                error = expiry(total) => Some(error),
+            }
+        });
+        let mut aside = Called::new(aside);
+        poll_fn(|context| {
+            if let Poll::Ready(result) = run.as_mut().poll(context) {
+                return Poll::Ready(Some(result));
+            }
+            aside.poll(context).map(|expired| expired.map(Err))
+        })
+        .await
     };
+    let Some(result) = result else { return };
     match result {
         Ok(ending) => feed.finish(ending),
         Err(error) => feed.fail(error.at(&origin)),
@@ -47,7 +66,12 @@ async fn expiry(total: Option<Duration>) -> Error {
     Code::TotalTimeout.error(format!("the exchange took longer than {total:?}"))
 }
 
-async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Result<Ending> {
+async fn run(
+    origins: &Origins,
+    place: Shared<Place>,
+    mut request: Box<Request>,
+    feed: &Feed,
+) -> Result<Ending> {
     let mut body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
     let framing = body.framing();
     let Request { endpoint, method, target, authority, headers, timeouts, .. } = &*request;
@@ -55,7 +79,7 @@ async fn run(origins: &Origins, mut request: Box<Request>, feed: &Feed) -> Resul
     let mut head = encode()?;
     admit(origins)?;
     let started = Instant::now();
-    let mut lease = origins.lease(endpoint, timeouts.queue).await?;
+    let mut lease = origins.lease(place, endpoint, timeouts.queue).await?;
     let queue = started.elapsed();
     admit(origins)?;
     let idempotent = is_idempotent(method);

@@ -61,13 +61,18 @@ impl Origins {
         place
     }
 
-    /// The right to use one connection to `endpoint`, in turn.
-    pub(super) async fn lease(&self, endpoint: &Endpoint, limit: Option<Duration>) -> Result<Lease> {
+    /// The right to use one connection to `endpoint`, whose place was `place` a moment ago, in turn.
+    pub(super) async fn lease(
+        &self,
+        mut place: Arc<Place>,
+        endpoint: &Endpoint,
+        limit: Option<Duration>,
+    ) -> Result<Lease> {
         loop {
-            match self.place(endpoint).ask()? {
+            match place.ask()? {
                 Answer::Granted(lease) => return Ok(lease),
                 Answer::Wait(receiver) => return wait(receiver, limit).await,
-                Answer::Retired => {}
+                Answer::Retired => place = self.place(endpoint),
             }
         }
     }

@@ -172,7 +172,10 @@ impl Counters {
         } else {
             PoolState::Open
         };
-        self.state.store(state as u8, Ordering::Relaxed);
+        // Stored only where it changes: all threads ask for it, for each read.
+        if state as u8 != was {
+            self.state.store(state as u8, Ordering::Relaxed);
+        }
         state
     }
 

@@ -13,7 +13,7 @@ mod response;
 mod tests;
 
 pub use request::{Client, Replaced};
-pub use response::response_fields;
+pub use response::{encode_interim, response_fields};
 
 /// What the origin is told about the client, and each side about the relay.
 #[derive(Debug, Clone)]
@@ -34,6 +34,13 @@ pub struct Forwarding {
 impl Forwarding {
     /// The value of a Via field for a message that was received in that version of HTTP.
     pub fn via(&self, version: (u8, u8)) -> Option<String> {
-        self.via.as_ref().map(|pseudonym| format!("{}.{} {pseudonym}", version.0, version.1))
+        // By hand: `format!` is not cheap, and this is done twice a request.
+        let digit = |number: u8| char::from(b'0' + number % 10);
+        self.via.as_ref().map(|pseudonym| {
+            let mut via = String::with_capacity(4 + pseudonym.len());
+            via.extend([digit(version.0), '.', digit(version.1), ' ']);
+            via.push_str(pseudonym);
+            via
+        })
     }
 }

@@ -1,4 +1,6 @@
-//! The fields of a response on its way to the client.
+//! The fields of a response on its way to the client, and interim responses as a whole.
+
+use std::io::Write;
 
 use super::hop::{Nominated, ends_here, is};
 use crate::wire::{Head, members};
@@ -23,4 +25,21 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
         has_length = true;
         members(value).next().map(|length| (name, length))
     })
+}
+
+/// The bytes of an interim response, for a client of HTTP/1.1: HTTP/1.0 has none (RFC 9110, section 15.2). A length, which
+/// none may have (section 8.6), could be taken for that of a body.
+pub fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(256);
+    write!(bytes, "HTTP/1.1 {} ", head.status).expect("a Vec takes all that is written");
+    bytes.extend_from_slice(head.reason());
+    bytes.extend_from_slice(b"\r\n");
+    let via = via.map(|via| (b"Via".as_slice(), via.as_bytes()));
+    for (name, value) in response_fields(head).filter(|(name, _)| !is(name, "content-length")).chain(via) {
+        for part in [name, b": ", value, b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes.extend_from_slice(b"\r\n");
+    bytes
 }

@@ -189,6 +189,14 @@ fn a_length_is_one_number() {
 }
 
 #[test]
+fn an_interim_response_has_neither_a_hop_nor_a_length() {
+    let head = head("Link: </a>\r\nConnection: x-hop\r\nX-Hop: 1\r\nContent-Length: 5\r\n");
+    let bytes = encode_interim(&head, Some("1.1 penstock"));
+    assert_eq!(bytes, b"HTTP/1.1 200 OK\r\nLink: </a>\r\nVia: 1.1 penstock\r\n\r\n");
+    assert!(encode_interim(&head, None).ends_with(b"Link: </a>\r\n\r\n"));
+}
+
+#[test]
 fn values_are_not_printed() {
     let fields: Fields = [("Cookie", "secret")].into_iter().collect();
     assert_eq!(

@@ -58,7 +58,9 @@ impl Intake {
     }
 
     async fn prepare(&mut self) -> Result<()> {
-        self.reserved = reading::reserve(&self.pool, &self.feed, &mut self.writer, usize::MAX).await?;
+        let (pool, feed, writer) = (&self.pool, &self.feed, &mut self.writer);
+        self.reserved =
+            poll_fn(|context| reading::poll_reserve(context, pool, feed, writer, usize::MAX)).await?;
         let pays = |writer: &mut Writer| {
             writer.reclaim();
             worth_filling(writer.remaining(), writer.capacity())

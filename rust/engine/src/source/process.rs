@@ -12,7 +12,6 @@ use tokio::time::timeout;
 
 use super::{Intake, descriptor};
 use crate::error::{Code, Result};
-use crate::sys::scheduling::with_default;
 
 /// What to run.
 #[derive(Debug)]
@@ -62,8 +61,7 @@ async fn run(command: Command, intake: &mut Intake) -> Result<()> {
     if let Some(environment) = command.environment {
         builder.env_clear().envs(environment);
     }
-    // A child inherits the policy of the thread that starts it, and an engine thread's is not for everybody.
-    let mut child = with_default(|| builder.spawn()).map_err(|error| failed("started", error))?;
+    let mut child = builder.spawn().map_err(|error| failed("started", error))?;
     let output =
         child.stdout.take().expect("piped above").into_owned_fd().map_err(|error| failed("read", error))?;
     let words = tokio::spawn(last_words(child.stderr.take().expect("piped above")));

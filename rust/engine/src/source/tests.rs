@@ -9,7 +9,6 @@ use crate::framing::Framing;
 use crate::pool::CopyReason;
 use crate::pool::testing::config;
 use crate::stream::{FlowConfig, Meter, Stream, channel};
-use crate::sys::scheduling::{Policy, set_policy};
 
 const KIB: usize = 1024;
 const READS: ReadSizes = ReadSizes { least: 4 * KIB, unknown: 16 * KIB, known: 64 * KIB, most: 256 * KIB };
@@ -169,20 +168,6 @@ async fn a_program_that_does_not_exist_is_an_error() {
     let command = Command { arguments: vec!["/no/such/program".into()], directory: None, environment: None };
     let stream = start(&pool, &Framing::Raw, |intake| read_process(command, intake));
     assert_eq!(drain(&stream).await, (vec![], Some(Code::ProcessFailed)));
-}
-
-#[tokio::test]
-async fn a_child_does_not_inherit_the_policy_of_an_engine_thread() {
-    set_policy(Policy::Batch).unwrap();
-    let pool = pool();
-    let stream = start(&pool, &Framing::Raw, |intake| read_process(shell("cat /proc/self/stat"), intake));
-    let (frames, error) = drain(&stream).await;
-    assert_eq!(error, None);
-    let stat = String::from_utf8(frames.concat()).unwrap();
-    // Field 41 of proc_pid_stat(5), counted from the one behind the name in parentheses.
-    let policy = stat.rsplit_once(") ").unwrap().1.split(' ').nth(41 - 3).unwrap();
-    assert_eq!(policy, libc::SCHED_OTHER.to_string());
-    set_policy(Policy::Other).unwrap();
 }
 
 #[tokio::test]

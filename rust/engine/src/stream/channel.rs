@@ -35,6 +35,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
             producer: None,
             consumer: None,
             watcher: None,
+            pusher: None,
             counted: true,
             same_task: false,
         }),
@@ -78,6 +79,8 @@ pub(super) struct Queue {
     pub(super) consumer: Option<Waker>,
     /// Waits for the consumer to leave.
     pub(super) watcher: Option<Waker>,
+    /// Waits for room in the pool, unless the consumer leaves.
+    pub(super) pusher: Option<Waker>,
     /// The stream is one of the live ones.
     counted: bool,
     /// The task that feeds is the one that consumes, and looks at what has come after it has fed.
@@ -98,8 +101,11 @@ impl Channel {
     }
 
     pub(super) fn has_room(&self, queue: &Queue) -> bool {
-        let (used, limit) = self.usage(queue);
-        used < limit || queue.keeps_up()
+        // In this order: the window costs more to look at.
+        queue.keeps_up() || {
+            let (used, limit) = self.usage(queue);
+            used < limit
+        }
     }
 
     /// What the next read may bring: what the window has room for. A consumer that keeps up is not held to a window
@@ -136,12 +142,11 @@ impl Channel {
 
     /// As [`Channel::cut`], and waits where the pool has no room for a frame that has to be joined.
     ///
-    /// The cutter stays locked until the pool knows the waker. So if the other side, which waits for the same room,
+    /// The caller has locked `cutter` until this returns, and so until the pool knows the waker. So if the other side, which waits for the same room,
     /// is the one to get it, that room came back later, and whoever waits here was woken too.
-    pub(super) fn poll_cut(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let mut cutter = lock(&self.cutter);
+    pub(super) fn poll_cut(&self, cutter: &mut Cutter, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
-            match self.cut(&mut cutter) {
+            match self.cut(cutter) {
                 Err(error) if error.code() == Code::PoolFull => {}
                 other => return Poll::Ready(other),
             }
@@ -152,36 +157,41 @@ impl Channel {
     }
 
     fn cut_frames(&self, cutter: &mut Cutter) -> Result<()> {
+        let mut queue = lock(&self.queue);
         loop {
-            {
-                let mut queue = lock(&self.queue);
-                if queue.closed {
-                    drop(queue);
-                    // What was pushed after the consumer had emptied the cutter.
-                    *cutter = Cutter::new(&Framing::Raw);
-                    return Ok(());
-                }
-                // One frame is always queued: it may be larger than the window.
-                if !queue.frames.is_empty() && !self.has_room(&queue) {
-                    queue.backlog = cutter.pending() > 0 || queue.exhausted.is_some();
-                    return Ok(());
-                }
+            if queue.closed {
+                drop(queue);
+                // What was pushed after the consumer had emptied the cutter.
+                *cutter = Cutter::new(&Framing::Raw);
+                return Ok(());
             }
+            // One frame is always queued: it may be larger than the window.
+            if !queue.frames.is_empty() && !self.has_room(&queue) {
+                queue.backlog = cutter.pending() > 0 || queue.exhausted.is_some();
+                return Ok(());
+            }
+            drop(queue);
             let frame = cutter.next(&self.pool)?;
-            if frame.is_none() && lock(&self.queue).exhausted.is_some() {
+            queue = lock(&self.queue);
+            let was_last = frame.is_none();
+            queue.admit(frame);
+            if !was_last && cutter.pending() > 0 {
+                continue;
+            }
+            // What comes as one frame, as an event mostly does, is over with this.
+            if queue.exhausted.is_none() {
+                queue.backlog = false;
+                return Ok(());
+            }
+            if was_last {
+                drop(queue);
                 let last = cutter.finish(&self.pool)?;
-                let mut queue = lock(&self.queue);
+                queue = lock(&self.queue);
                 queue.backlog = false;
                 queue.end = queue.exhausted.take().map(Ok);
                 queue.admit(last);
                 return Ok(());
             }
-            let mut queue = lock(&self.queue);
-            if frame.is_none() {
-                queue.backlog = false;
-                return Ok(());
-            }
-            queue.admit(frame);
         }
     }
 
@@ -238,6 +248,14 @@ impl Queue {
     }
 }
 
+/// Makes `place` the waker of `context`, which it mostly is already.
+pub(super) fn register(place: &mut Option<Waker>, context: &Context<'_>) {
+    match place {
+        Some(waker) => waker.clone_from(context.waker()),
+        None => *place = Some(context.waker().clone()),
+    }
+}
+
 pub(super) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
@@ -247,7 +265,6 @@ pub(super) fn wake(waker: Option<Waker>) {
 /// One frame on its way to a consumer. Dropping it gives its credit back.
 pub struct Delivery {
     slice: Slice,
-    charge: usize,
     channel: Arc<Channel>,
 }
 
@@ -275,7 +292,7 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         // In a forked child the parent's threads may have left the queue's lock closed.
         if !self.channel.pool.dead() {
-            self.channel.give_back(self.charge);
+            self.channel.give_back(charge(self.slice.len()));
         }
     }
 }
@@ -312,7 +329,7 @@ impl Stream {
             Some(Ok(_)) => return Poll::Ready(Err(Code::Internal.error("a body ended that had no head"))),
             None => {}
         }
-        queue.consumer = Some(context.waker().clone());
+        register(&mut queue.consumer, context);
         Poll::Pending
     }
 
@@ -347,7 +364,8 @@ impl Stream {
                 }
             }
             // What the producer left uncut for want of room is cut here, now that the queue is empty.
-            if self.channel.poll_cut(context).is_pending() && self.wait_for_pool(context).is_pending() {
+            let cut = self.channel.poll_cut(&mut lock(&self.channel.cutter), context);
+            if cut.is_pending() && self.wait_for_pool(context).is_pending() {
                 return Poll::Pending;
             }
         }
@@ -361,7 +379,7 @@ impl Stream {
             if !queue.frames.is_empty() {
                 return Poll::Ready(());
             }
-            queue.consumer = Some(context.waker().clone());
+            register(&mut queue.consumer, context);
             return Poll::Pending;
         }
         queue.backlog = false;
@@ -387,7 +405,7 @@ impl Stream {
                 return (Poll::Ready(Some(Err(held))), None);
             }
         }
-        queue.consumer = Some(context.waker().clone());
+        register(&mut queue.consumer, context);
         (Poll::Pending, queue.producer.take())
     }
 
@@ -466,7 +484,7 @@ impl Stream {
 
     /// Ends the stream from this side: the source is cancelled, queued frames are freed. Idempotent.
     pub fn close(&self) {
-        let (producer, watcher, frames) = {
+        let (woken, frames) = {
             let mut queue = lock(&self.channel.queue);
             if queue.holder != self.holder {
                 return;
@@ -479,12 +497,11 @@ impl Stream {
                 queue.window.give(charge(slice.len()));
             }
             queue.backlog = false;
-            (queue.producer.take(), queue.watcher.take(), frames)
+            ([queue.producer.take(), queue.watcher.take(), queue.pusher.take()], frames)
         };
         drop(frames);
         self.channel.discard();
-        wake(producer);
-        wake(watcher);
+        woken.into_iter().for_each(wake);
     }
 
     /// A frame, if one is queued: what a consumer takes along after [`Stream::poll_next`] gave it one.
@@ -496,8 +513,7 @@ impl Stream {
     fn take_from(&self, queue: &mut Queue, first: bool) -> Option<Delivery> {
         let slice = queue.frames.pop_front()?;
         queue.window.hand_over(first);
-        let charge = charge(slice.len());
-        Some(Delivery { slice, charge, channel: Arc::clone(&self.channel) })
+        Some(Delivery { slice, channel: Arc::clone(&self.channel) })
     }
 
     /// Whether the body is cut into frames, each of which is whole.

@@ -4,9 +4,10 @@ use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use super::channel::{Channel, wake};
+use super::channel::{Channel, register, wake};
 use super::{Ending, ResponseHead};
 use crate::error::{Code, Error, Result};
+use crate::framing::Cutter;
 use crate::pool::{CLASSES, Slice, Writer};
 use crate::sync::{Arc, lock};
 use crate::wire::Head;
@@ -47,7 +48,7 @@ impl Feed {
                 return Poll::Ready(Ok(()));
             }
             queue.window.note_stopped();
-            queue.producer = Some(context.waker().clone());
+            register(&mut queue.producer, context);
             // A consumer that waits with nothing queued holds the window itself: it must look again and be told.
             if queue.frames.is_empty() { queue.consumer_to_wake() } else { None }
         };
@@ -82,7 +83,7 @@ impl Feed {
             if queue.closed {
                 return Poll::Ready(());
             }
-            queue.watcher = Some(context.waker().clone());
+            register(&mut queue.watcher, context);
             Poll::Pending
         })
         .await;
@@ -117,36 +118,48 @@ impl Feed {
     /// What the framing makes of the bytes; the stream has then ended with it. `STREAM_CLOSED` as in
     /// [`Feed::poll_room`].
     pub async fn push(&self, slice: Slice) -> Result<()> {
-        self.accept(slice)?;
-        poll_fn(|context| {
-            let result = self.channel.poll_cut(context);
-            self.tell_consumer();
-            if result.is_pending() {
-                let mut queue = lock(&self.channel.queue);
-                if queue.closed {
-                    return Poll::Ready(Err(gone()));
-                }
-                queue.watcher = Some(context.waker().clone());
+        let mut pieces = vec![slice];
+        poll_fn(|context| self.poll_push(context, &mut pieces)).await
+    }
+
+    /// As [`Feed::push`], for all of `pieces`, which it empties. While it is pending, it is called again.
+    pub fn poll_push(&self, context: &mut Context<'_>, pieces: &mut Vec<Slice>) -> Poll<Result<()>> {
+        let result = {
+            let mut cutter = lock(&self.channel.cutter);
+            if !pieces.is_empty() {
+                self.accept(&mut cutter, pieces.drain(..))?;
             }
-            result
-        })
-        .await
+            self.channel.poll_cut(&mut cutter, context)
+        };
+        self.tell_consumer();
+        if result.is_pending() {
+            let mut queue = lock(&self.channel.queue);
+            if queue.closed {
+                return Poll::Ready(Err(gone()));
+            }
+            register(&mut queue.pusher, context);
+        }
+        result
     }
 
     /// As [`Feed::push`] for a raw stream fed from outside an engine thread, where nothing is ever joined.
     pub fn push_raw(&self, slice: Slice) -> Result<()> {
-        self.accept(slice)?;
+        self.accept(&mut lock(&self.channel.cutter), [slice])?;
         self.cut()
     }
 
-    fn accept(&self, slice: Slice) -> Result<()> {
+    fn accept(&self, cutter: &mut Cutter, slices: impl IntoIterator<Item = Slice>) -> Result<()> {
         let queue = lock(&self.channel.queue);
         if queue.closed || queue.end.is_some() {
             return Err(gone());
         }
         drop(queue);
-        self.channel.meter.received(slice.len());
-        lock(&self.channel.cutter).push(slice);
+        let mut bytes = 0;
+        for slice in slices {
+            bytes += slice.len();
+            cutter.push(slice);
+        }
+        self.channel.meter.received(bytes);
         Ok(())
     }
 

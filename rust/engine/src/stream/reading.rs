@@ -1,6 +1,6 @@
 //! How much memory to offer the next read of a body, and which.
 
-use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
 
 use super::{Feed, Wanted};
 use crate::error::Result;
@@ -29,31 +29,32 @@ const OWN_MEMORY: usize = 16 * 1024;
 ///
 /// Of what has come of the frame, only the beginning is moved; frames of one size are never moved again, because each
 /// begins where the memory taken for it does.
-pub(crate) async fn reserve(
+pub(crate) fn poll_reserve(
+    context: &mut Context<'_>,
     pool: &Pool,
     feed: &Feed,
     writer: &mut Option<Writer>,
     remaining: usize,
-) -> Result<usize> {
-    let Some(Wanted { begun, missing, repeats }) = feed.wants() else { return Ok(0) };
+) -> Poll<Result<usize>> {
+    let Some(Wanted { begun, missing, repeats }) = feed.wants() else { return Poll::Ready(Ok(0)) };
     let frame = begun + missing;
     // Once begun, a frame whose like does not follow at once is worth no more than its rest.
     if (if repeats { frame } else { missing }) < OWN_MEMORY {
-        return Ok(0);
+        return Poll::Ready(Ok(0));
     }
     // What has begun has begun in the slab of the last read.
     if begun > 0 && writer.as_ref().is_some_and(|writer| writer.remaining() >= missing) {
-        return Ok(missing.min(remaining));
+        return Poll::Ready(Ok(missing.min(remaining)));
     }
     let frames = if repeats { (REGION.min(feed.credit()) / frame).max(1) } else { 1 };
     let reserved = (frame * frames - begun).min(remaining);
     *writer = None;
-    let mut fresh = poll_fn(|context| pool.poll_room(context, begun + reserved, Purpose::Bulk)).await?;
+    let mut fresh = ready!(pool.poll_room(context, begun + reserved, Purpose::Bulk))?;
     feed.carry(&mut fresh);
     // Less only if another framing has more bytes pending.
     let reserved = reserved.min(fresh.remaining());
     *writer = Some(fresh);
-    Ok(reserved)
+    Poll::Ready(Ok(reserved))
 }
 
 /// Doubles after a read that filled what was offered, halves after two in a row that would have fitted into half:

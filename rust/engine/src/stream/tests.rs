@@ -356,12 +356,16 @@ fn a_producer_that_waits_for_the_pool_is_told_when_the_consumer_leaves() {
     feed.push_raw(first).unwrap();
     let (count, waker) = Count::pair();
     let mut context = Context::from_waker(&waker);
+    // Another future of the same producer, which only wants to know this, and is told by its own waker.
+    let (left, leaving) = Count::pair();
+    let mut closed = std::pin::pin!(feed.closed());
+    assert!(closed.as_mut().poll(&mut Context::from_waker(&leaving)).is_pending());
     let mut push = std::pin::pin!(feed.push(second));
     assert!(push.as_mut().poll(&mut context).is_pending());
     // Leaving gives nothing back to the pool, because both slabs are held here.
     let frame = take(&stream);
     stream.close();
-    assert_eq!(count.get(), 1);
+    assert_eq!((count.get(), left.get()), (1, 1));
     assert!(push.as_mut().poll(&mut context).is_ready());
     drop((frame, other));
 }

@@ -74,3 +74,11 @@ pub(crate) fn is_writable(socket: &impl AsFd) -> bool {
     // SAFETY: one live pollfd is passed with a count of one; the descriptor is open (it is borrowed).
     unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
 }
+
+/// Asks the kernel whether both directions of a socket have ended, as after a reset, whatever waits there to be read.
+pub(crate) fn has_hung_up(socket: &impl AsFd) -> bool {
+    // Errors and hang-ups are told without being asked for.
+    let mut poll = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: one live pollfd is passed with a count of one; the descriptor is open (it is borrowed).
+    unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+}

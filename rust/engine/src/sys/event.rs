@@ -26,6 +26,14 @@ impl EventFd {
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
+    /// Whether the descriptor is readable now.
+    #[cfg(test)]
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live pollfd is passed with a count of one.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    }
+
     /// Makes the descriptor unreadable again.
     pub fn clear(&self) {
         let mut count = [0_u8; 8];
@@ -44,20 +52,14 @@ impl AsRawFd for EventFd {
 mod tests {
     use super::*;
 
-    fn readable(event: &EventFd) -> bool {
-        let mut poll = libc::pollfd { fd: event.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live pollfd is passed with a count of one.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-    }
-
     #[test]
     fn two_signals_are_one_wake_up() {
         let event = EventFd::new().unwrap();
-        assert!(!readable(&event));
+        assert!(!event.is_readable());
         event.signal();
         event.signal();
-        assert!(readable(&event));
+        assert!(event.is_readable());
         event.clear();
-        assert!(!readable(&event));
+        assert!(!event.is_readable());
     }
 }

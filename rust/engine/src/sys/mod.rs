@@ -10,8 +10,6 @@ pub(crate) mod descriptor;
 pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod mapping;
-#[cfg(not(loom))]
-pub(crate) mod scheduling;
 pub(crate) mod slab;
 
 pub use event::EventFd;

@@ -138,8 +138,12 @@ impl Chunked {
                 State::Trailer => *at += self.trailer(&bytes[*at..])?,
                 State::End => break,
                 state => {
-                    self.state = self.step(state, bytes[*at])?;
-                    *at += 1;
+                    let (next, count) = match plain(state, &bytes[*at..]) {
+                        Some(whole) => whole,
+                        None => (self.step(state, bytes[*at])?, 1),
+                    };
+                    self.state = next;
+                    *at += count;
                 }
             }
         }
@@ -233,6 +237,35 @@ impl Chunked {
 
     fn bad(&self, what: String) -> Error {
         self.kind.chunk.error(what)
+    }
+}
+
+/// Digits of a size that is read at one look. Arbitrary; chunks of 4 GiB are rare.
+const PLAIN_DIGITS: usize = 8;
+
+/// What nearly all chunks have between their payloads, at one look: the state after it and its length. `None` where it is
+/// not whole or not plain; then it is read byte by byte.
+fn plain(state: State, bytes: &[u8]) -> Option<(State, usize)> {
+    match state {
+        State::DataReturn if bytes.starts_with(b"\r\n") => Some((State::Size { digits: 0, size: 0 }, 2)),
+        State::Size { digits: 0, .. } => {
+            let mut size = 0;
+            for (at, byte) in bytes.iter().enumerate().take(PLAIN_DIGITS + 1) {
+                let digit = match byte {
+                    b'0'..=b'9' => byte - b'0',
+                    b'a'..=b'f' => byte - b'a' + 10,
+                    b'A'..=b'F' => byte - b'A' + 10,
+                    b'\r' if at > 0 && bytes.get(at + 1) == Some(&b'\n') => {
+                        let next = if size == 0 { State::Trailer } else { State::Data { remaining: size } };
+                        return Some((next, at + 2));
+                    }
+                    _ => return None,
+                };
+                size = (size << 4) | u64::from(digit);
+            }
+            None
+        }
+        _ => None,
     }
 }
 

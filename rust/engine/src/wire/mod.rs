@@ -32,4 +32,4 @@ pub(crate) use text::trim;
 pub(crate) use text::{is_one_of, is_token, members};
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::Deref;
 
 use super::fields::Fields;
-use super::text::{is_one_of, is_text, is_token, quoted};
+use super::text::{Characters, is_one_of, is_text, is_token, quoted};
 use crate::error::{Code, Error, Result};
 
 /// How the body of a request is delimited.
@@ -162,13 +162,16 @@ pub(super) fn is_host(value: &[u8]) -> bool {
     valid && port_is_valid
 }
 
+/// Unreserved characters and sub-delimiters.
+const NAME: &Characters = &Characters::new(b"-._~!$&'()*+,;=");
+
 /// A registered name: unreserved characters, sub-delimiters, and percent signs that encode something.
 fn is_name(mut name: &[u8]) -> bool {
     let valid = !name.is_empty();
     while let [byte, rest @ ..] = name {
         name = match (byte, rest) {
             (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
-            _ if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(byte) => rest,
+            _ if NAME.has(*byte) => rest,
             _ => return false,
         };
     }
@@ -212,7 +215,7 @@ pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 #[derive(Debug, Clone, Copy)]
 pub struct ChunkHead {
     bytes: [u8; ChunkHead::MAX],
-    length: usize,
+    length: u8,
 }
 
 impl ChunkHead {
@@ -223,15 +226,19 @@ impl Deref for ChunkHead {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.bytes[..usize::from(self.length)]
     }
 }
 
 /// The size line of a chunk of `length` bytes. Never of none: that would be the last one.
 pub fn encode_chunk_head(length: NonZeroUsize) -> ChunkHead {
+    // By hand: `write!` takes 300 instructions for it, for each event of a relay.
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
     let mut head = ChunkHead { bytes: [0; ChunkHead::MAX], length: 0 };
-    let mut spare = &mut head.bytes[..];
-    write!(spare, "{length:x}\r\n").expect("the digits of a usize fit");
-    head.length = ChunkHead::MAX - spare.len();
+    let line = (0..digits).rev().map(|digit| b"0123456789abcdef"[(length.get() >> (digit * 4)) & 0xf]);
+    for (place, byte) in head.bytes.iter_mut().zip(line.chain(CHUNK_END.iter().copied())) {
+        *place = byte;
+        head.length += 1;
+    }
     head
 }

@@ -10,14 +10,37 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     format!("\"{}{more}\"", shown.escape_ascii())
 }
 
-/// `tchar` of RFC 9110, section 5.6.2.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+/// Letters, digits, and what else a set of characters has. A table, because each name and each host is looked at byte by
+/// byte, several times a request.
+pub(super) struct Characters([bool; 256]);
+
+impl Characters {
+    pub(super) const fn new(marks: &[u8]) -> Self {
+        let mut set = [false; 256];
+        let mut byte = 0_u8;
+        while byte < 128 {
+            set[byte as usize] = byte.is_ascii_alphanumeric();
+            byte += 1;
+        }
+        let mut mark = 0;
+        while mark < marks.len() {
+            set[marks[mark] as usize] = true;
+            mark += 1;
+        }
+        Self(set)
+    }
+
+    pub(super) fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte)]
+    }
 }
+
+/// `tchar` of RFC 9110, section 5.6.2.
+const TOKEN: &Characters = &Characters::new(b"!#$%&'*+-.^_`|~");
 
 /// A token of RFC 9110, section 5.6.2: the shape of methods and field names.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
-    !bytes.is_empty() && bytes.iter().all(|byte| is_token_byte(*byte))
+    !bytes.is_empty() && bytes.iter().all(|byte| TOKEN.has(*byte))
 }
 
 /// Whether a field name is one of `names`, in whatever case.

@@ -49,29 +49,31 @@ fn append(
 #[pymethods]
 impl Transport {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
+        self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
-        append(&self.0.shared, data, &mut small, &mut all)?;
-        if !small.is_empty() {
-            all.push(Content::Bytes(small));
+        append(&self.core.shared, data, &mut small, &mut all)?;
+        if self.is_over() {
+            return Ok(());
         }
-        if !all.is_empty() {
-            self.0.write(py, all);
+        if !small.is_empty() {
+            self.core.write(py, [Content::Bytes(small)]);
+        } else if !all.is_empty() {
+            self.core.write(py, all);
         }
         Ok(())
     }
 
     fn writelines(&self, py: Python<'_>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
+        self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
         for data in list_of_data.try_iter()? {
-            append(&self.0.shared, &data?, &mut small, &mut all)?;
+            append(&self.core.shared, &data?, &mut small, &mut all)?;
         }
         if !small.is_empty() {
             all.push(Content::Bytes(small));
         }
-        if !all.is_empty() {
-            self.0.write(py, all);
+        if !all.is_empty() && !self.is_over() {
+            self.core.write(py, all);
         }
         Ok(())
     }
@@ -88,36 +90,42 @@ impl Transport {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        self.0.close(py);
+        self.core.shared.check_thread()?;
+        if !self.is_over() {
+            self.core.close(py);
+        }
         Ok(())
     }
 
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        self.0.abort(py);
+        self.core.shared.check_thread()?;
+        if !self.is_over() {
+            self.core.abort(py);
+        }
         Ok(())
     }
 
     fn is_closing(&self) -> bool {
-        lock(&self.0.state).closing
+        self.is_over() || lock(&self.core.state).closing
     }
 
     fn is_reading(&self) -> bool {
-        let state = lock(&self.0.state);
-        state.reading && !state.closing
+        let state = lock(&self.core.state);
+        state.turn == self.turn && state.reading && !state.closing
     }
 
     fn pause_reading(&self) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        lock(&self.0.state).reading = false;
+        self.core.shared.check_thread()?;
+        if !self.is_over() {
+            lock(&self.core.state).reading = false;
+        }
         Ok(())
     }
 
     fn resume_reading(&self) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let mut state = lock(&self.0.state);
-        if std::mem::replace(&mut state.reading, true) || state.closing {
+        self.core.shared.check_thread()?;
+        let mut state = lock(&self.core.state);
+        if state.turn != self.turn || std::mem::replace(&mut state.reading, true) || state.closing {
             return Ok(());
         }
         // What waits is handed over at the loop's next turn, as asyncio does.
@@ -130,12 +138,14 @@ impl Transport {
     }
 
     fn get_protocol(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        lock(&self.0.state).protocol.as_ref().map(|protocol| protocol.object.clone_ref(py))
+        let state = lock(&self.core.state);
+        let protocol = state.protocol.as_ref().filter(|_| state.turn == self.turn);
+        protocol.map(|protocol| protocol.object.clone_ref(py))
     }
 
     fn set_protocol(&self, py: Python<'_>, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        self.0.set_protocol(py, protocol)
+        self.core.shared.check_thread()?;
+        if self.is_over() { Ok(()) } else { self.core.set_protocol(py, protocol) }
     }
 
     #[pyo3(signature = (name, default=None))]
@@ -145,8 +155,7 @@ impl Transport {
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = slf.py();
-        let core = &slf.get().0;
-        let ends = lock(&core.state).ends;
+        let Self { core, ends, .. } = slf.get();
         match name {
             "peername" => core.shared.address(py, ends.remote, false).map(Some),
             "sockname" => core.shared.address(py, ends.local, true).map(Some),
@@ -156,11 +165,11 @@ impl Transport {
     }
 
     fn get_write_buffer_size(&self) -> usize {
-        self.0.unsent()
+        if self.is_over() { 0 } else { self.core.unsent() }
     }
 
     fn get_write_buffer_limits(&self) -> (usize, usize) {
-        let state = lock(&self.0.state);
+        let state = lock(&self.core.state);
         (state.low, state.high)
     }
 
@@ -171,17 +180,20 @@ impl Transport {
         high: Option<usize>,
         low: Option<usize>,
     ) -> PyResult<()> {
-        self.0.shared.check_thread()?;
+        self.core.shared.check_thread()?;
         let high = high.unwrap_or_else(|| low.map_or(HIGH, |low| 4 * low));
         let low = low.unwrap_or(high / 4);
         if low > high {
             return Err(PyValueError::new_err(format!("high ({high}) must be >= low ({low}) must be >= 0")));
         }
         {
-            let mut state = lock(&self.0.state);
+            let mut state = lock(&self.core.state);
+            if state.turn != self.turn {
+                return Ok(());
+            }
             (state.high, state.low) = (high, low);
         }
-        self.0.check_limits(py);
+        self.core.check_limits(py);
         Ok(())
     }
 
@@ -194,9 +206,12 @@ impl Transport {
         offset: u64,
         count: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.shared.check_thread()?;
+        self.core.shared.check_thread()?;
         let descriptor = own_descriptor(descriptor)?;
-        self.0.send(py, |far| {
+        if self.is_over() {
+            return Err(closing());
+        }
+        self.core.send(py, |far| {
             far.send_file(File { descriptor, offset, count });
             Ok(())
         })
@@ -210,12 +225,17 @@ impl Transport {
         stream: &Bound<'_, FrameStream>,
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        let state = lock(&self.0.state);
-        let exchange = state.exchange.as_ref().filter(|_| !state.closing).ok_or_else(closing)?;
-        let stream = stream.get().hand_over(py)?;
-        let rest = Some(self.0.shared.completion(on_end));
-        exchange.far.attach(Attachment { stream, rest });
+        self.core.shared.check_thread()?;
+        {
+            let state = lock(&self.core.state);
+            let is_usable = state.turn == self.turn && !state.closing;
+            let exchange = state.exchange.as_ref().filter(|_| is_usable).ok_or_else(closing)?;
+            let stream = stream.get().hand_over(py)?;
+            let rest = Some(self.core.shared.completion(on_end));
+            exchange.far.attach(Attachment { stream, rest });
+        }
+        // Nearly always the handler is done now, and the end of its response goes with this.
+        self.core.flush_soon(py);
         Ok(())
     }
 
@@ -225,17 +245,22 @@ impl Transport {
         py: Python<'py>,
         stream: &Bound<'py, FrameStream>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        self.0.shared.check_thread()?;
-        self.0.send(py, |far| {
+        self.core.shared.check_thread()?;
+        if self.is_over() {
+            return Err(closing());
+        }
+        self.core.send(py, |far| {
             far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None });
+            far.flush();
             Ok(())
         })
     }
 
     /// Sets an option of the client's socket that is a number.
     fn _set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
-        self.0.shared.check_thread()?;
-        if let Some(exchange) = &lock(&self.0.state).exchange {
+        self.core.shared.check_thread()?;
+        let state = lock(&self.core.state);
+        if let Some(exchange) = state.exchange.as_ref().filter(|_| state.turn == self.turn) {
             exchange.far.set_option(level, name, value);
         }
         Ok(())
@@ -243,29 +268,36 @@ impl Transport {
 
     /// The protocol's response has ended; `free` if it takes another request behind it.
     fn _end_response(&self, py: Python<'_>, free: bool) {
-        self.0.end_response(py, free);
+        if !self.is_over() {
+            self.core.end_response(py, free);
+        }
     }
 
     fn _lose(&self, py: Python<'_>) {
-        self.0.lose(py, None);
+        self.core.lose(py, None);
     }
 
     fn __repr__(&self) -> String {
-        let state = lock(&self.0.state);
-        let what = match (&state.exchange, state.closing) {
-            (_, true) => "closing",
-            (Some(_), false) => "busy",
-            (None, false) => "idle",
+        let state = lock(&self.core.state);
+        let what = match &state.exchange {
+            _ if state.closing => "closing",
+            _ if state.turn != self.turn => "over",
+            Some(_) => "busy",
+            None => "idle",
         };
         format!("<penstock.Transport {what}>")
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         // Locked only by code that runs now: then nothing of it is garbage.
-        if let Ok(state) = self.0.state.try_lock() {
-            if let Some(protocol) = &state.protocol {
+        if let Ok(state) = self.core.state.try_lock() {
+            // What all transports of a core share is visited from one of them.
+            if let Some(protocol) = state.protocol.as_ref().filter(|_| state.newest == self.turn) {
                 visit.call(&protocol.object)?;
                 visit.call(&protocol.data_received)?;
+                if let Some(handler) = &state.handler {
+                    visit.call(handler)?;
+                }
             }
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::response_reference::{Stand, response};
+use super::written::{assert_judged, assert_passed, write};
 use crate::app::{Checker, Rest, asks_to_switch};
 use crate::error::Code;
 
@@ -221,16 +223,34 @@ proptest! {
         prop_assert!(checker.feed(b"H").is_err());
     }
 
-    /// No bytes make it panic, and what was refused or accepted does not depend on how they came.
+    /// What any bytes are taken for, and how much of them is let through, is what the reference says, whatever the
+    /// application's writes are.
     #[test]
-    fn any_bytes_any_split(bytes in proptest::collection::vec(any::<u8>(), 0..200), valid in any::<bool>(), cut in any::<u16>()) {
-        let bytes = if valid { [CHUNKS, &bytes].concat() } else { [&SHORT[..17], &bytes].concat() };
-        let verdict = |parts: &[&[u8]]| {
-            let mut checker = Checker::new("GET", false);
-            let fed = parts.iter().try_for_each(|part| checker.feed(part)).map_err(|error| error.code());
-            (fed, fed.is_ok() && checker.is_complete())
-        };
-        let cut = usize::from(cut) % (bytes.len() + 1);
-        prop_assert_eq!(verdict(&[&bytes]), verdict(&[&bytes[..cut], &bytes[cut..]]));
+    fn any_bytes_any_split(
+        start in 0..4_usize,
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        cuts in proptest::collection::vec(any::<u16>(), 0..4),
+        count in 0..8_u64,
+        (is_head_request, may_switch) in any::<(bool, bool)>(),
+    ) {
+        let start = [CHUNKS, &CHUNKS[..60], &SHORT[..17], &SHORT[..36]][start];
+        let bytes = [start, &bytes].concat();
+        let expected = response(&bytes, is_head_request, may_switch);
+        assert_judged(&expected, is_head_request, may_switch, vec![&bytes]);
+        assert_judged(&expected, is_head_request, may_switch, bytes.chunks(1).collect());
+        assert_judged(&expected, is_head_request, may_switch, pieces(&bytes, &cuts));
+        for end in 0..bytes.len() {
+            let stand = response(&bytes[..end], is_head_request, may_switch).stand;
+            if stand != Stand::Refused {
+                assert_passed(stand, count, write(is_head_request, may_switch, [&bytes[..end]]).1);
+            }
+        }
     }
+}
+
+fn pieces<'a>(bytes: &'a [u8], cuts: &[u16]) -> Vec<&'a [u8]> {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| usize::from(*cut) % (bytes.len() + 1)).collect();
+    cuts.extend([0, bytes.len()]);
+    cuts.sort_unstable();
+    cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect()
 }

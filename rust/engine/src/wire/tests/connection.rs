@@ -12,6 +12,24 @@ pub(crate) struct Arrived {
     pub(crate) expects_continue: bool,
 }
 
+impl Arrived {
+    /// As the plain second reading has it.
+    pub(crate) fn plain(&self) -> ParsedRequest {
+        let head = &self.head;
+        ParsedRequest {
+            method: head.method().to_owned(),
+            target: head.origin_form().into_owned(),
+            authority: head.authority().to_owned(),
+            minor_version: head.minor_version,
+            fields: head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
+            body: self.body.clone(),
+            trailers: self.trailers.clone(),
+            keeps_alive: head.keeps_alive(),
+            expects_continue: self.expects_continue,
+        }
+    }
+}
+
 /// What is left of a connection when its client sends no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
@@ -25,10 +43,34 @@ pub(crate) enum Left {
     Refused(&'static str),
 }
 
+impl Left {
+    /// As the plain second reading has it.
+    pub(crate) fn end(self) -> End {
+        match self {
+            Self::Idle | Self::Head => End::Open,
+            Self::Closed => End::Done,
+            Self::Refused(name) => End::Fault(name),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) head: IncomingLimits,
     pub(crate) body: BodyLimits,
+}
+
+impl Limits {
+    /// As the plain second reading takes them.
+    pub(crate) fn maxima(self) -> Maxima {
+        Maxima {
+            line: self.head.line,
+            head: self.head.bytes,
+            fields: self.head.fields,
+            extensions: self.body.chunk_extension_bytes,
+            trailer: self.body.trailer_bytes,
+        }
+    }
 }
 
 /// The requests in `pieces`, and what is left behind them.

@@ -6,7 +6,7 @@ mod connection;
 mod corpus;
 mod head;
 mod incoming;
-mod reference;
+pub(crate) mod reference;
 mod request;
 mod request_body;
 mod request_reference;
@@ -20,6 +20,7 @@ use super::*;
 use crate::error::{Error, Result};
 use crate::pool::{Pool, PoolConfig, Purpose, REGION, Slice};
 use reference::{Decoded, End};
+use request_reference::{Maxima, ParsedRequest};
 
 const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 4096, fields: 32, interim: 4 };
 const BODY_LIMITS: BodyLimits = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 128 };

@@ -4,43 +4,16 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::connection::{Arrived, Left, Limits, read};
-use super::request_reference::{Maxima, ParsedRequest, requests};
+use super::connection::{Arrived, Limits, read};
+use super::request_reference::requests;
 use super::splits::{edited, pieces, some};
 use super::*;
 
 const LIMITS: Limits = Limits { head: IncomingLimits { line: 40, bytes: 160, fields: 5 }, body: BODY_LIMITS };
-const MAXIMA: Maxima = Maxima {
-    line: LIMITS.head.line,
-    head: LIMITS.head.bytes,
-    fields: LIMITS.head.fields,
-    extensions: LIMITS.body.chunk_extension_bytes,
-    trailer: LIMITS.body.trailer_bytes,
-};
-
-fn plain(arrived: &Arrived) -> ParsedRequest {
-    let head = &arrived.head;
-    ParsedRequest {
-        method: head.method().to_owned(),
-        target: head.origin_form().into_owned(),
-        authority: head.authority().to_owned(),
-        minor_version: head.minor_version,
-        fields: head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect(),
-        body: arrived.body.clone(),
-        trailers: arrived.trailers.clone(),
-        keeps_alive: head.keeps_alive(),
-        expects_continue: arrived.expects_continue,
-    }
-}
 
 fn outcome<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<ParsedRequest>, End) {
     let (arrived, left) = read(LIMITS, pieces);
-    let end = match left {
-        Left::Idle | Left::Head => End::Open,
-        Left::Closed => End::Done,
-        Left::Refused(name) => End::Fault(name),
-    };
-    (arrived.iter().map(plain).collect(), end)
+    (arrived.iter().map(Arrived::plain).collect(), left.end())
 }
 
 fn request() -> impl Strategy<Value = Vec<u8>> {
@@ -83,7 +56,7 @@ proptest! {
 
     #[test]
     fn requests_are_the_same_in_any_pieces(bytes in connection(), cuts in vec(any::<usize>(), 0..12)) {
-        let expected = requests(&bytes, MAXIMA);
+        let expected = requests(&bytes, LIMITS.maxima());
         prop_assert_eq!(&outcome([bytes.as_slice()]), &expected);
         prop_assert_eq!(&outcome(pieces(&bytes, &cuts)), &expected);
         prop_assert_eq!(&outcome(bytes.chunks(1)), &expected);
