@@ -196,11 +196,8 @@ fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
         for now in [over - 1, over] {
             let (mut eviction, items) = with_main(Rules::CHOSEN, 250);
             for (place, item) in items.iter().enumerate() {
-                if place == 2 {
-                    hit(item, hits, last)
-                } else {
-                    hit(item, 3, now)
-                };
+                let (hits, second) = if place == 2 { (hits, last) } else { (3, now) };
+                hit(item, hits, second);
             }
             fresh(&mut eviction, 1, 1);
             let first = eviction.evict(now, BUDGET).unwrap().key;
