@@ -24,7 +24,7 @@ use queues::{NOWHERE, Queue, Queues, Slot};
 const MOST_ROUNDS_OWED: u32 = 3;
 
 /// One eviction lets at most so many items go round, so that the lock is held for microseconds even where every item of a
-/// large cache was hit.
+/// large cache was hit. Without it, hit ratios on the traces are the same.
 const MOST_ROUNDS: u32 = 64;
 
 /// One eviction looks at so many items, in turn, for one that is over. 16 gain another 0.2 % of hits at

@@ -86,8 +86,10 @@ fn a_hit_on_trial_leads_to_the_main_queue_and_is_spent() {
     assert_eq!(evict(&mut eviction, 0), [1000, 1001]);
     assert_eq!(queue(&eviction, &hot), Some(Queue::Main));
     // Behind the eight that are left of the main queue, and without a round to its credit.
+    eviction.failed.add(3, 1);
+    fresh(&mut eviction, 3, 1);
     let left = std::iter::from_fn(|| eviction.evict(0, 0)).map(|item| item.key);
-    assert_eq!(left.collect::<Vec<_>>(), [1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1, 2]);
+    assert_eq!(left.collect::<Vec<_>>(), [1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009, 1, 3, 2]);
 }
 
 #[test]
@@ -123,6 +125,28 @@ fn it_is_forgotten_when_as_much_as_the_main_queue_has_left_after_it() {
     let [forgotten, remembered] = [0, 1].map(|key| fresh(&mut eviction, key, 100));
     assert_eq!(queue(&eviction, &forgotten), Some(Queue::Small));
     assert_eq!(queue(&eviction, &remembered), Some(Queue::Main));
+}
+
+#[test]
+fn what_left_twice_is_remembered_from_the_second_time_on() {
+    let mut ghost = Ghost::new(100);
+    ghost.add(1, 40);
+    assert_eq!(ghost.take(1), Some(40));
+    ghost.add(1, 40);
+    // Now the first time is forgotten, and the second is not.
+    ghost.add(2, 40);
+    assert_eq!(ghost.take(1), Some(80));
+    assert_eq!(ghost.take(1), None);
+}
+
+#[test]
+fn what_left_the_main_queue_of_late_comes_back_into_it_and_takes_from_the_small_one() {
+    let (mut eviction, _items) = with_main(Rules::CHOSEN, 20);
+    fresh(&mut eviction, 1, 20);
+    assert_eq!(evict(&mut eviction, 0), [1000]);
+    let back = fresh(&mut eviction, 1000, 20);
+    assert_eq!(queue(&eviction, &back), Some(Queue::Main));
+    assert_eq!(eviction.queues.small, SMALL - 20);
 }
 
 #[test]
@@ -172,11 +196,8 @@ fn what_was_asked_for_often_and_no_longer_is_leaves_first() {
         for now in [over - 1, over] {
             let (mut eviction, items) = with_main(Rules::CHOSEN, 250);
             for (place, item) in items.iter().enumerate() {
-                if place == 2 {
-                    hit(item, hits, last)
-                } else {
-                    hit(item, 3, now)
-                };
+                let (hits, second) = if place == 2 { (hits, last) } else { (3, now) };
+                hit(item, hits, second);
             }
             fresh(&mut eviction, 1, 1);
             let first = eviction.evict(now, BUDGET).unwrap().key;
