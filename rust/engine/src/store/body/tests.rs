@@ -26,15 +26,23 @@ fn slice(pool: &Pool, bytes: &[u8]) -> Slice {
     writer.commit(bytes.len())
 }
 
-/// What there is for the follower now, and whether that was all.
-fn read(follower: &mut Follower) -> (Vec<u8>, Option<Option<Code>>) {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Then {
+    Waits,
+    Ends,
+    Fails(Code),
+}
+use Then::{Ends, Fails, Waits};
+
+/// What there is for the follower now, and what comes then.
+fn read(follower: &mut Follower) -> (Vec<u8>, Then) {
     let mut bytes = Vec::new();
     loop {
         match follower.poll_next(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(Ok(slice))) => bytes.extend_from_slice(&slice),
-            Poll::Ready(Some(Err(error))) => return (bytes, Some(Some(error.code()))),
-            Poll::Ready(None) => return (bytes, Some(None)),
-            Poll::Pending => return (bytes, None),
+            Poll::Ready(Some(Err(error))) => return (bytes, Fails(error.code())),
+            Poll::Ready(None) => return (bytes, Ends),
+            Poll::Pending => return (bytes, Waits),
         }
     }
 }
@@ -45,15 +53,15 @@ fn whoever_comes_later_reads_from_the_first_byte_and_then_the_live_tail() {
     let (body, filler) = Body::new(&budget());
     let mut first = Body::follow(&body, 0..u64::MAX);
     filler.push(slice(&pool, b"abc"));
-    assert_eq!(read(&mut first), (b"abc".to_vec(), None));
+    assert_eq!(read(&mut first), (b"abc".to_vec(), Waits));
     let mut second = Body::follow(&body, 0..u64::MAX);
-    assert_eq!(read(&mut second), (b"abc".to_vec(), None));
+    assert_eq!(read(&mut second), (b"abc".to_vec(), Waits));
     filler.push(slice(&pool, b"de"));
     filler.finish(Ending::default());
     for follower in [&mut first, &mut second] {
-        assert_eq!(read(follower), (b"de".to_vec(), Some(None)));
+        assert_eq!(read(follower), (b"de".to_vec(), Ends));
     }
-    assert_eq!(read(&mut Body::follow(&body, 0..u64::MAX)), (b"abcde".to_vec(), Some(None)));
+    assert_eq!(read(&mut Body::follow(&body, 0..u64::MAX)), (b"abcde".to_vec(), Ends));
     assert!(!body.is_growing() && body.ending().is_some());
 }
 
@@ -85,11 +93,8 @@ fn an_error_follows_the_last_byte_that_came() {
     let (body, filler) = Body::new(&budget());
     filler.push(slice(&pool, b"abc"));
     filler.fail(Code::BodyTruncated.error("cut short"));
-    assert_eq!(
-        read(&mut Body::follow(&body, 0..u64::MAX)),
-        (b"abc".to_vec(), Some(Some(Code::BodyTruncated)))
-    );
-    assert_eq!(read(&mut Body::follow(&body, 0..2)), (b"ab".to_vec(), Some(None)), "the range is whole");
+    assert_eq!(read(&mut Body::follow(&body, 0..u64::MAX)), (b"abc".to_vec(), Fails(Code::BodyTruncated)));
+    assert_eq!(read(&mut Body::follow(&body, 0..2)), (b"ab".to_vec(), Ends), "the range is whole");
     assert!(body.ending().is_none());
 }
 
@@ -97,7 +102,7 @@ fn an_error_follows_the_last_byte_that_came() {
 fn a_filler_that_is_dropped_leaves_no_body_that_looks_whole() {
     let (body, filler) = Body::new(&budget());
     drop(filler);
-    assert_eq!(read(&mut Body::follow(&body, 0..u64::MAX)), (Vec::new(), Some(Some(Code::EngineClosed))));
+    assert_eq!(read(&mut Body::follow(&body, 0..u64::MAX)), (Vec::new(), Fails(Code::EngineClosed)));
 }
 
 #[test]
@@ -164,7 +169,7 @@ fn a_body_that_is_thinned_out_keeps_what_its_slowest_reader_lacks() {
     filler.thin_out(4);
     assert!(filler.poll_room(&mut context).is_ready());
     filler.push(slice(&pool, b"de"));
-    assert_eq!(read(&mut quick), (b"abcde".to_vec(), None));
+    assert_eq!(read(&mut quick), (b"abcde".to_vec(), Waits));
     assert!(filler.poll_room(&mut context).is_pending(), "the slow one has five bytes before it");
     assert!(matches!(slow.poll_next(&mut Context::from_waker(Waker::noop())), Poll::Ready(Some(Ok(_)))));
     assert_eq!(count.0.load(Ordering::Relaxed), 1);
@@ -172,8 +177,8 @@ fn a_body_that_is_thinned_out_keeps_what_its_slowest_reader_lacks() {
     assert_eq!(budget.used(), CLASSES[0] + PIECE, "of two slabs one is left");
     filler.push(slice(&pool, b"f"));
     filler.finish(Ending::default());
-    assert_eq!(read(&mut slow), (b"def".to_vec(), Some(None)));
-    assert_eq!(read(&mut quick), (b"f".to_vec(), Some(None)));
+    assert_eq!(read(&mut slow), (b"def".to_vec(), Ends));
+    assert_eq!(read(&mut quick), (b"f".to_vec(), Ends));
     drop((quick, slow, body));
     assert_eq!((budget.used(), pool.stats().live_bytes), (0, 0));
 }
@@ -208,8 +213,8 @@ proptest! {
         let (rest, end) = read(&mut follower);
         found.extend(rest);
         let whole: Vec<u8> = pieces.concat();
-        let bound = |place: u64| (place as usize).min(whole.len());
+        let bound = |place: u64| usize::try_from(place).unwrap().min(whole.len());
         prop_assert_eq!(&found, &whole[bound(start)..bound(start + length)]);
-        prop_assert_eq!(end, Some(None));
+        prop_assert_eq!(end, Ends);
     }
 }
