@@ -13,6 +13,7 @@ from .exceptions import PenstockError
 __all__ = [
     "BUILD_PROFILE",
     "Awaitable",
+    "Cache",
     "Endpoint",
     "Engine",
     "Fields",

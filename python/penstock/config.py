@@ -356,6 +356,12 @@ class Caching:
         _bytes(self, "max_object", 1)
         for name in ("store_cookies", "clients_may_refresh", "sort_parameters"):
             _flag(self, name)
+        for name, known in (
+            ("languages", ("ordered", "weighted", "preferred")),
+            ("range_fill", ("whole", "asked", "slices")),
+        ):
+            if getattr(self, name) not in known:
+                raise _bad(self, name, f"must be one of {', '.join(known)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,9 @@ class NativeRoute(web.AbstractRouteDef):
         """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
         origin = self.origin
         if self.caching is not None and engine.cache is None:
-            raise make_error("BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache")
+            raise make_error(
+                "BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache"
+            )
         return _native.Route(
             self.name,
             self.host,

@@ -193,7 +193,7 @@ table! {
     0x611 NoRoute "NO_ROUTE" Value Client false "No route matches the request, and there is no application.";
     0x612 Draining "DRAINING" State Local true "The server is being stopped, and takes no new request.";
     0x613 ClientStalled "CLIENT_STALLED" Connection Client true "The pool was full, and the client had taken nothing of its response for longest.";
-    0x614 NotCached "NOT_CACHED" State Client false "The client wants only what is stored, and it is not (only-if-cached).";
+    0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
 }
 
 impl Code {
