@@ -61,6 +61,10 @@ format: $(VENV)/.tools ## Format everything
 	$(BIN)/ruff format python tests benchmarks examples
 	$(BIN)/ruff check --fix-only python tests benchmarks examples
 
+.PHONY: cache-tests
+cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACHE_TESTS=its checkout
+	$(BIN)/python benchmarks/cache_tests.py $(CACHE_TESTS)
+
 .PHONY: loom
 loom: ## Model-check what two threads touch
 	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-engine --lib --target-dir target/loom loom

@@ -100,6 +100,23 @@ async def asked(running: Running) -> RawClient:
     return client
 
 
+async def test_what_is_stored_is_served_without_the_origin() -> None:
+    requests = 0
+
+    async def once(peer: Peer) -> None:
+        nonlocal requests
+        while True:
+            await peer.request()
+            requests += 1
+            await peer.send(answer("Cache-Control: max-age=60", "Content-Length: 2", body=b"ok"))
+
+    async with ScriptedOrigin(once) as origin, serve("--origin", origin.url, "--cache", "8MiB") as running:
+        client = await RawClient.connect(running.port)
+        assert [(await client.ask("/a")).body for _ in range(2)] == [b"ok", b"ok"]
+        assert requests == 1
+        client.abort()
+
+
 async def refused(running: Running) -> None:
     """Nobody listens any more: what was in the listener's queue until then is no request."""
     async with asyncio.timeout(20):
@@ -235,6 +252,11 @@ app = make()
         (("json:app",), "module 'json' has no 'app'"),
         (("json:decoder",), "json:decoder is a module, and gives no aiohttp.web.Application"),
         (("--verbose",), "No such option '--verbose'"),
+        (
+            ("--origin", "http://o", "--memory", "1MiB", "--cache", "768KiB"),
+            "--cache: at most half of --memory",
+        ),
+        (("--origin", "http://o", "--lane", "app", "--cache", "1MiB"), "--cache: only with --lane native"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_one_sentence(arguments: tuple[str, ...], says: str) -> None:

@@ -48,7 +48,8 @@ _TIMEOUT_HELP: Final = {
 # An application makes its own gateways: given with MODULE:APP, these would be without effect.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
-        *("memory", "threads", "connections", "forwarded", "trust_forwarded", "preserve_host", "lane"),
+        *("memory", "threads", "connections", "cache", "forwarded", "trust_forwarded", "preserve_host"),
+        "lane",
         *(f"{name}_timeout" for name in _TIMEOUT_HELP),
     )
 )
@@ -142,6 +143,11 @@ def main() -> None:
 )
 @click.option(
     "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Budget for bytes on their way."
+)
+@click.option(
+    "--cache",
+    metavar="SIZE",
+    help="Memory for what the origin lets be stored, at most half of the budget. By default nothing is.",
 )
 @click.option(
     "--threads",
@@ -263,6 +269,9 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
         limits = config.OriginLimits(connections=options["connections"])
         pool = config.Pool(memory=options["memory"])
+        cache = None if options["cache"] is None else config.Cache(memory=options["cache"])
+        if cache is not None and 2 * config.parse_size(cache.memory) > config.parse_size(pool.memory):
+            raise click.UsageError("--cache: at most half of --memory")
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],
             forwarded=options["forwarded"],
@@ -272,13 +281,16 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         Gateway(origin)
     except ConfigurationError as error:
         raise click.UsageError(error.detail) from None
+    if cache is not None and lane != "native":
+        raise click.UsageError("--cache: only with --lane native; an application's relays are not stored")
+    caching = None if cache is None else config.Caching()
 
     async def make() -> _Made:
-        engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits)
+        engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits, cache=cache)
         gateway = Gateway(origin, engine=engine, forwarding=forwarding)
         app = web.Application(middlewares=[settle_failures])
         if lane == "native":
-            app.add_routes([gateway.native("/")])
+            app.add_routes([gateway.native("/", caching=caching)])
         else:
             app.router.add_route("*", "/{path:.*}", gateway.relay)
         return app, engine

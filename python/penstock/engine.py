@@ -44,7 +44,8 @@ class Engine:
         cache: what is kept of what is fetched, for routes that have `config.Caching`. None: nothing.
 
     Raises:
-        ConfigurationError: a setting is out of range, or `memory` and `pool` were both given.
+        ConfigurationError: a setting is out of range, `memory` and `pool` were both given, or the cache is more than
+            half of the pool.
         SystemFailureError: the operating system refused the memory.
     """
 
@@ -67,6 +68,13 @@ class Engine:
         if threads < 1:
             raise make_error("BAD_CONFIGURATION", f"threads is {threads}; an engine needs at least one")
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
+        if cache is not None and 2 * config.parse_size(cache.memory) > config.parse_size(
+            self.pool_config.memory
+        ):
+            raise make_error(
+                "BAD_CONFIGURATION",
+                f"a cache of {cache.memory} bytes is more than half of a pool of {self.pool_config.memory}",
+            )
         self.timeouts = timeouts or config.Timeouts()
         self._timeouts = native_timeouts(self.timeouts)
         self.native = _native.Engine(
