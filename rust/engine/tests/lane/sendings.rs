@@ -117,6 +117,7 @@ fn the_application_goes_on_behind_a_part() {
         let (feed, stream) = rig.stream(&Framing::Raw);
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
         exchange.far.attach(Attachment { stream, rest: None });
+        exchange.far.flush();
         feed.push(rig.slice(b"bc")).await.unwrap();
         feed.finish(Ending::default());
         let outcome = exchange.outcome().await;
