@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use crate::wire::{Body, Incoming, is_one_of};
+use crate::wire::{Body, Incoming, is_one_of, write_field};
 
 /// Fields that are written from what is known, and not copied.
 const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
@@ -41,9 +41,7 @@ pub(crate) fn serialise(head: &Incoming, body: Body) -> Vec<u8> {
         Body::Empty | Body::UntilClose => {}
     }
     for (name, value) in head.headers().filter(|(name, _)| !is_one_of(name, &OURS)) {
-        for part in [name, b": ", value, b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
+        write_field(&mut bytes, name, value);
     }
     bytes.extend_from_slice(b"\r\n");
     bytes

@@ -5,7 +5,7 @@ use std::io::Write;
 use super::date::Date;
 use super::route::Edit;
 use crate::relay::response_fields;
-use crate::wire::{Body, Head};
+use crate::wire::{Body, Head, write_field, write_status_line};
 
 /// How the body of a response goes to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) fn encode(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let out = &mut bytes;
-    status_line(out, head);
+    write_status_line(out, head);
     let mut dated = false;
     for (name, value) in response_fields(head) {
         let replaced = |edit: &Edit| match edit {
@@ -65,12 +65,12 @@ pub(super) fn encode(
             continue;
         }
         dated |= name.eq_ignore_ascii_case(b"date");
-        field(out, name, value);
+        write_field(out, name, value);
     }
     for edit in edits {
         if let Edit::Set(name, value) | Edit::Add(name, value) = edit {
             dated |= name.eq_ignore_ascii_case(b"date");
-            field(out, name, value);
+            write_field(out, name, value);
         }
     }
     // RFC 9110, section 6.6.1.
@@ -78,7 +78,7 @@ pub(super) fn encode(
         write_to(out, format_args!("Date: {}\r\n", Date::now()));
     }
     if let Some(via) = via {
-        field(out, b"Via", via.as_bytes());
+        write_field(out, b"Via", via.as_bytes());
     }
     match framing {
         Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
@@ -95,20 +95,6 @@ pub(super) fn encode(
     }
     out.extend_from_slice(b"\r\n");
     bytes
-}
-
-fn status_line(out: &mut Vec<u8>, head: &Head) {
-    let digit = |place: u16| b'0' + u8::try_from(head.status / place % 10).unwrap_or_default();
-    let status = [digit(100), digit(10), digit(1)];
-    for part in [b"HTTP/1.1 ", status.as_slice(), b" ", head.reason(), b"\r\n"] {
-        out.extend_from_slice(part);
-    }
-}
-
-fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
-    for part in [name, b": ", value, b"\r\n"] {
-        out.extend_from_slice(part);
-    }
 }
 
 fn write_to(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {

@@ -1,9 +1,7 @@
 //! The fields of a response on its way to the client, and interim responses as a whole.
 
-use std::io::Write;
-
 use super::hop::{Nominated, ends_here, is};
-use crate::wire::{Head, members};
+use crate::wire::{Head, members, write_field, write_status_line};
 
 /// The end-to-end fields of an origin's response, in their order.
 ///
@@ -31,14 +29,10 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// none may have (section 8.6), could be taken for that of a body.
 pub fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
-    write!(bytes, "HTTP/1.1 {} ", head.status).expect("a Vec takes all that is written");
-    bytes.extend_from_slice(head.reason());
-    bytes.extend_from_slice(b"\r\n");
+    write_status_line(&mut bytes, head);
     let via = via.map(|via| (b"Via".as_slice(), via.as_bytes()));
     for (name, value) in response_fields(head).filter(|(name, _)| !is(name, "content-length")).chain(via) {
-        for part in [name, b": ", value, b"\r\n"] {
-            bytes.extend_from_slice(part);
-        }
+        write_field(&mut bytes, name, value);
     }
     bytes.extend_from_slice(b"\r\n");
     bytes

@@ -117,6 +117,15 @@ impl Head {
     }
 }
 
+/// Appends the status line that a client of HTTP/1.1 gets.
+pub(crate) fn write_status_line(out: &mut Vec<u8>, head: &Head) {
+    let digit = |place: u16| b'0' + u8::try_from(head.status / place % 10).unwrap_or_default();
+    let status = [digit(100), digit(10), digit(1)];
+    for part in [b"HTTP/1.1 ", status.as_slice(), b" ", head.reason(), b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
 impl fmt::Debug for Head {
     /// Leaves the values out, because heads end in logs and values hold cookies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

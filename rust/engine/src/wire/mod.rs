@@ -23,13 +23,14 @@ pub(crate) use chunked::Chunked;
 pub(crate) use date::{Civil, HttpDate, parse_date};
 pub use decoder::Decoder;
 pub use fields::Fields;
+pub(crate) use head::write_status_line;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
 #[cfg(not(loom))]
 pub(crate) use text::trim;
-pub(crate) use text::{is_one_of, is_token, members};
+pub(crate) use text::{is_one_of, is_token, members, write_field};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::Deref;
 
 use super::fields::Fields;
-use super::text::{Characters, is_one_of, is_text, is_token, quoted};
+use super::text::{Characters, is_one_of, is_text, is_token, quoted, write_field};
 use crate::error::{Code, Error, Result};
 
 /// How the body of a request is delimited.
@@ -81,9 +81,7 @@ pub fn encode_request(
             check_length(value, upload)?;
             continue;
         }
-        for part in [name, b": ", value, b"\r\n"] {
-            head.extend_from_slice(part);
-        }
+        write_field(&mut head, name, value);
     }
     match upload {
         Upload::Length(length) => write_length(&mut head, *length),

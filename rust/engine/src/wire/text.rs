@@ -68,3 +68,10 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
 pub(crate) fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(trim)
 }
+
+/// Appends a field as a line.
+pub(crate) fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    for part in [name, b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
