@@ -1,11 +1,10 @@
 //! The one copy of a body: it grows behind a [`Filler`] while any number of [`Follower`]s read it, each at its own
 //! pace, from its own place to its own end.
 //!
-//! The invariants: what was appended is never changed while the body lives, nor taken away from whoever has still to read
-//! it; a body ends once, well or in
-//! an error, and a filler that is dropped without saying so ends it in an error; a follower that waits is woken by the
-//! next piece and by the end, and the filler by the last follower's leaving; what the pieces cost counts against the
-//! budget until the body is gone.
+//! The invariants: what was appended is never changed while the body lives, nor taken away from whoever has still to
+//! read it; a body ends once, well or in an error, and a filler that is dropped without saying so ends it in an error; a
+//! follower that waits is woken by the next piece and by the end, and the filler by the last follower's leaving; what
+//! the pieces cost counts against the budget until the body is gone.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -57,8 +56,6 @@ pub struct Filler {
 pub struct Follower {
     body: Arc<Body>,
     number: usize,
-    /// The piece that is next, or would be.
-    piece: usize,
     place: u64,
     end: u64,
 }
@@ -93,11 +90,6 @@ impl Body {
         lock(&self.state).end.is_none()
     }
 
-    /// Those who read it now.
-    pub fn followers(&self) -> usize {
-        lock(&self.state).followers.taken()
-    }
-
     /// Reads `range`, from its first byte on; its end may lie behind that of the body, whose end is then its own.
     pub fn follow(body: &Arc<Self>, range: Range<u64>) -> Follower {
         let mut state = lock(&body.state);
@@ -108,7 +100,7 @@ impl Body {
         }
         state.places[number] = piece;
         drop(state);
-        Follower { body: Arc::clone(body), number, piece, place: range.start, end: range.end }
+        Follower { body: Arc::clone(body), number, place: range.start, end: range.end }
     }
 
     fn end(&self, end: Result<Ending>) {
@@ -258,20 +250,19 @@ impl Follower {
                 Code::PoolFull.error("the body has turned out too large to be kept from its beginning")
             )));
         }
+        let piece = &mut state.places[self.number];
         // The range may begin behind what had come when it was asked for.
         let has_passed = |(first, slice): &(u64, Slice)| first + slice.len() as u64 <= self.place;
-        while state.pieces.get(self.piece - state.gone).is_some_and(has_passed) {
-            self.piece += 1;
+        while state.pieces.get(*piece - state.gone).is_some_and(has_passed) {
+            *piece += 1;
         }
-        state.places[self.number] = self.piece;
-        if let Some((first, slice)) = state.pieces.get(self.piece - state.gone) {
+        if let Some((first, slice)) = state.pieces.get(*piece - state.gone) {
             // Both lie within one slice, which fits into memory.
             let start = usize::try_from(self.place - first).expect("within a slice");
             let length = slice.len().min(usize::try_from(self.end - first).unwrap_or(usize::MAX));
             let part = slice.slice(start..length);
             self.place += part.len() as u64;
-            self.piece += 1;
-            state.places[self.number] = self.piece;
+            *piece += 1;
             let filler = if state.thin.is_some() { state.filler.take() } else { None };
             drop(locked);
             if let Some(filler) = filler {

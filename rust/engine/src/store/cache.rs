@@ -79,22 +79,23 @@ impl Cache {
 
     /// `object` is whole: it counts from now on, and what is missed least leaves for it. One that has been forgotten
     /// meanwhile does not.
-    pub(super) fn admit(&self, key: &Key, object: &Arc<Object>, now: Time) {
+    pub(super) fn admit(&self, key: &Key, object: &Arc<Object>) {
         let is_object = |other: &Arc<Object>| Arc::ptr_eq(&other.item, &object.item);
         if !self.index.with(key, |entry| entry.objects.iter().any(is_object)) {
             return;
         }
+        let now = Self::now();
         let until =
             if object.stored.validators.any() { None } else { Some(seconds(useless_from(object, now))) };
         let cost = object.cost() as u64;
         if !lock(&self.eviction).insert(&object.item, cost, until, seconds(now)) {
             self.forget(key, is_object);
         }
-        self.make_room(0, now);
+        self.make_room(0);
     }
 
     /// Lets go of what is missed least until so many bytes more fit, and says whether they do.
-    pub(super) fn make_room(&self, wanted: usize, now: Time) -> bool {
+    pub(super) fn make_room(&self, wanted: usize) -> bool {
         loop {
             let used = self.budget.used().saturating_add(wanted);
             if used <= self.budget.limit() {
@@ -103,7 +104,7 @@ impl Cache {
             let item = {
                 let mut eviction = lock(&self.eviction);
                 let elsewhere = (used as u64).saturating_sub(eviction.bytes());
-                eviction.evict(seconds(now), (self.budget.limit() as u64).saturating_sub(elsewhere))
+                eviction.evict(seconds(Self::now()), (self.budget.limit() as u64).saturating_sub(elsewhere))
             };
             let Some(item) = item else { return false };
             self.forget(item.value(), |other| Arc::ptr_eq(&other.item, &item));

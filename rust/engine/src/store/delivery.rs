@@ -34,22 +34,19 @@ impl Delivery {
             Answer::NotModified => fields.iter().filter(|(name, _)| is_in_not_modified(name)).collect(),
             Answer::Partial(_) | Answer::Unsatisfiable => without(&fields, &["content-length"]),
         };
+        let length = stored.length().or_else(|| object.length());
         let (status_code, reason, pieces) = match answer {
             Answer::Full => {
-                if let Some(length) =
-                    object.length().filter(|_| stored.length().is_none() && stored.status != 204)
-                {
+                if let Some(length) = length.filter(|_| stored.length().is_none() && stored.status != 204) {
                     fields.push(b"Content-Length", length.to_string().as_bytes());
                 }
                 (stored.status, &*object.reason, vec![(Vec::new(), Some(object.read(None)))])
             }
             Answer::NotModified => (304, b"Not Modified".as_slice(), Vec::new()),
             Answer::Partial(spans) => {
-                let length = stored.length().or_else(|| object.length());
                 (206, b"Partial Content".as_slice(), parts(object, spans, length, &mut fields))
             }
             Answer::Unsatisfiable => {
-                let length = stored.length().or_else(|| object.length());
                 fields.push(b"Content-Range", ContentRange { span: None, length }.to_text().as_bytes());
                 fields.push(b"Content-Length", b"0");
                 (416, b"Range Not Satisfiable".as_slice(), Vec::new())

@@ -8,21 +8,21 @@ use tokio::sync::mpsc;
 use super::asking::Asking;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
-use super::fill::{Fill, Joiner, Outcome as Told};
-use super::filling::{Duty, Filling, Own};
-use super::index::{Entry, Settled};
+use super::fill::{Fill, Joiner};
+use super::filling::{Duty, Fetched, Filling, Order, Own};
+use super::index::{Entry, Memory, Settled};
 use super::object::Object;
 use super::policy::CachePolicy;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Span, Time, Why, answer, decide,
-    invalidated, stands_in,
+    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Time, Why, answer, decide, invalidated,
+    stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head, is_one_of};
+use crate::wire::{Fields, Head};
 
 /// A cache, how a route uses it, and the connections to origins of the thread that all of it runs on.
 #[derive(Debug, Clone)]
@@ -60,39 +60,6 @@ enum Step {
     Refuse,
 }
 
-/// What the origin is to be asked, and about what.
-struct Order {
-    why: Why,
-    status: CacheStatus,
-    stored: Option<Arc<Object>>,
-    conditions: Fields,
-    asked: Asked,
-    is_partial: bool,
-}
-
-impl Order {
-    fn new(why: Why, status: CacheStatus) -> Self {
-        let (conditions, asked) = (Fields::default(), Asked::Nothing);
-        Self { why, status, stored: None, conditions, asked, is_partial: false }
-    }
-
-    /// For these bytes alone.
-    fn range(&mut self, span: Span) {
-        let last = span.end() - 1;
-        self.conditions.push(b"Range", format!("bytes={}-{last}", span.start()).as_bytes());
-        self.is_partial = true;
-    }
-
-    /// For what the client asks for.
-    fn range_of(&mut self, request: &Request<'_>) {
-        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
-        {
-            self.conditions.push(name, value);
-        }
-        self.is_partial = true;
-    }
-}
-
 impl Access {
     async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Ending> {
         let asking = Arc::new(Asking::new(&request, &self.policy.query));
@@ -107,17 +74,14 @@ impl Access {
         let mut waited = None;
         loop {
             let now = Cache::now();
-            let apart = self.cache.index.is_apart(&asking.key, request.authorized, now);
             let step =
-                self.cache.index.with(&asking.key, |entry| self.step(entry, &asking, &request, apart, now));
-            match step {
+                |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
+            match self.cache.index.with_memory(&asking.key, step) {
                 Step::Serve(object, answer, mut status, refresh) => {
                     status.collapsed = waited.is_some();
                     object.item.hit(seconds(now));
                     // Before the index can let go of it.
-                    let fields = object.stored.fields.clone();
-                    let name = &self.policy.rules.name;
-                    let delivery = Delivery::new(&object, fields, &answer, &status, name, now);
+                    let delivery = self.deliver(&object, None, &answer, &status, now);
                     drop((waited, object));
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
@@ -138,14 +102,8 @@ impl Access {
                                 feed.push_interim(head);
                                 continue;
                             }
-                            Some(Own::Serve(object, status, fields, held)) => {
-                                let delivery = self.prepare(&object, &status, fields, &request);
-                                drop((object, held));
-                                delivery.send(&request, &self.cache.pool, feed).await
-                            }
-                            Some(Own::Part(object, span, status, held)) => {
-                                let delivery = self.prepare_part(&object, span, &status, &request);
-                                drop((object, held));
+                            Some(Own::Serve(fetched)) => {
+                                let delivery = self.prepare(fetched, &request);
                                 delivery.send(&request, &self.cache.pool, feed).await
                             }
                             Some(Own::Pass(stream, status)) => {
@@ -159,15 +117,18 @@ impl Access {
                 Step::Join(joiner) => {
                     let joiner = waited.insert(joiner);
                     match poll_fn(|context| joiner.poll(context)).await {
-                        Told::Made(Settled::Failed(error)) => return Err(error),
-                        Told::Made(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
+                        Some(Settled::Failed(error)) => return Err(error),
+                        Some(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
                             let detail = Some("stale-if-error");
                             let status =
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
-                            let delivery = self.prepare(&object, &status, None, &request);
+                            let fetched =
+                                Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
+                            let delivery = self.prepare(fetched, &request);
                             return delivery.send(&request, &self.cache.pool, feed).await;
                         }
-                        Told::Made(_) | Told::Released => {}
+                        // The index knows, or nobody does: look again.
+                        Some(Settled::Look(_) | Settled::Stale(_)) | None => {}
                     }
                 }
             }
@@ -177,12 +138,13 @@ impl Access {
     fn step(
         &self,
         entry: &mut Entry,
+        memory: &Memory<'_>,
         asking: &Arc<Asking>,
         request: &Request<'_>,
-        apart: bool,
         now: Time,
     ) -> Step {
         let decision = decide(request, &entry.candidates(), &self.policy.rules, now);
+        let is_apart = || memory.is_apart(request.authorized, now);
         let object = |place: usize| Arc::clone(&entry.objects[place]);
         let status = |place: Option<usize>| {
             CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now)
@@ -216,7 +178,7 @@ impl Access {
                     order.conditions.push(b"If-Range", if_range);
                     order.asked = Asked::Rest;
                 }
-                self.ask(entry, asking, order, apart)
+                self.ask(entry, asking, order, is_apart())
             }
             Decision::Revalidate { stored, conditions, why } => {
                 let (object, status) = (object(*stored), status(None));
@@ -227,7 +189,7 @@ impl Access {
                     asked: Asked::Validity,
                     ..Order::new(*why, status)
                 };
-                self.ask(entry, asking, order, apart)
+                self.ask(entry, asking, order, is_apart())
             }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
@@ -237,15 +199,15 @@ impl Access {
                     Wanted::Span(span) => order.range(*span),
                     Wanted::Asked => order.range_of(request),
                 }
-                self.ask(entry, asking, order, apart)
+                self.ask(entry, asking, order, is_apart())
             }
         }
     }
 
-    fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, apart: bool) -> Step {
+    fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, is_apart: bool) -> Step {
         // Who wants the origin asked is not served with what another had it asked before; and what is not fetched whole
         // is of use to nobody else.
-        let alone = apart || order.why == Why::Request || order.is_partial || asking.method == "HEAD";
+        let alone = is_apart || order.why == Why::Request || order.is_partial || asking.method == "HEAD";
         let duty = match &entry.fill {
             _ if alone => None,
             Some(fill) => return Step::Join(Fill::join(fill)),
@@ -268,19 +230,7 @@ impl Access {
         own: Option<mpsc::UnboundedSender<Own>>,
         order: Order,
     ) -> Filling {
-        let Order { stored, conditions, asked, status, .. } = order;
-        Filling {
-            cache: Arc::clone(&self.cache),
-            policy: Plain::clone(&self.policy),
-            origins: Arc::clone(&self.origins),
-            asking: Arc::clone(asking),
-            duty,
-            own,
-            asked,
-            stored,
-            conditions,
-            status,
-        }
+        Filling { access: self.clone(), asking: Arc::clone(asking), duty, own, order }
     }
 
     fn may_stand_in(&self, object: &Object, request: &Request<'_>) -> bool {
@@ -290,31 +240,26 @@ impl Access {
     }
 
     /// What was fetched for this request.
-    fn prepare(
-        &self,
-        object: &Object,
-        status: &CacheStatus,
-        fields: Option<Fields>,
-        request: &Request<'_>,
-    ) -> Delivery {
-        let rules = &self.policy.rules;
-        // It is whole.
-        let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Full);
-        let fields = fields.unwrap_or_else(|| object.stored.fields.clone());
-        Delivery::new(object, fields, &answer, status, &rules.name, Cache::now())
+    fn prepare(&self, fetched: Fetched, request: &Request<'_>) -> Delivery {
+        let Fetched { object, status, sent, otherwise, held } = fetched;
+        let answer = answer(request, &object.stored, &self.policy.rules).unwrap_or(otherwise);
+        let delivery = self.deliver(&object, sent, &answer, &status, Cache::now());
+        // It holds itself from now on.
+        drop(held);
+        delivery
     }
 
-    /// What was fetched of a part: all that was asked for if it is there now, else the part itself.
-    fn prepare_part(
+    /// `answer` out of `object`; with the fields that are stored, unless the origin has just `sent` more.
+    fn deliver(
         &self,
         object: &Object,
-        span: Span,
+        sent: Option<Fields>,
+        answer: &Answer,
         status: &CacheStatus,
-        request: &Request<'_>,
+        now: Time,
     ) -> Delivery {
-        let rules = &self.policy.rules;
-        let answer = answer(request, &object.stored, rules).unwrap_or(Answer::Partial(vec![span]));
-        Delivery::new(object, object.stored.fields.clone(), &answer, status, &rules.name, Cache::now())
+        let fields = sent.unwrap_or_else(|| object.stored.fields.clone());
+        Delivery::new(object, fields, answer, status, &self.policy.rules.name, now)
     }
 
     /// Has the origin asked as if there were no cache.

@@ -9,22 +9,13 @@ use std::task::{Context, Poll, Waker};
 use super::seats::Seats;
 use crate::sync::{Arc, Mutex, lock};
 
-/// What became of a fill, where `T` is what it made for all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome<T> {
-    /// There is something to be read.
-    Made(T),
-    /// There is nothing for the others: each looks again.
-    Released,
-}
-
-/// What is waited for. The index holds it while it lasts.
+/// What is waited for. The index holds it while it lasts. `T` is what all are told.
 pub struct Fill<T> {
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
-    outcome: Option<Outcome<T>>,
+    outcome: Poll<Option<T>>,
     joined: Seats,
 }
 
@@ -44,7 +35,8 @@ pub struct Joiner<T: Clone> {
 impl<T: Clone> Fill<T> {
     /// A fill that has just begun.
     pub fn new() -> (Arc<Self>, Leader<T>) {
-        let fill = Arc::new(Self { state: Mutex::new(State { outcome: None, joined: Seats::default() }) });
+        let fill =
+            Arc::new(Self { state: Mutex::new(State { outcome: Poll::Pending, joined: Seats::default() }) });
         (Arc::clone(&fill), Leader { fill })
     }
 
@@ -53,10 +45,12 @@ impl<T: Clone> Fill<T> {
         Joiner { fill: Arc::clone(fill), number: lock(&fill.state).joined.take() }
     }
 
-    fn settle(&self, outcome: Outcome<T>) {
+    fn settle(&self, outcome: Option<T>) {
         let waiting = {
             let mut state = lock(&self.state);
-            state.outcome.get_or_insert(outcome);
+            if state.outcome.is_pending() {
+                state.outcome = Poll::Ready(outcome);
+            }
             state.joined.waiting()
         };
         waiting.into_iter().for_each(Waker::wake);
@@ -65,8 +59,8 @@ impl<T: Clone> Fill<T> {
 
 impl<T: Clone> Leader<T> {
     /// Tells all who joined, and who will.
-    pub fn settle(self, outcome: Outcome<T>) {
-        self.fill.settle(outcome);
+    pub fn settle(self, outcome: T) {
+        self.fill.settle(Some(outcome));
     }
 
     /// What this leads.
@@ -77,19 +71,18 @@ impl<T: Clone> Leader<T> {
 
 impl<T: Clone> Drop for Leader<T> {
     fn drop(&mut self) {
-        self.fill.settle(Outcome::Released);
+        self.fill.settle(None);
     }
 }
 
 impl<T: Clone> Joiner<T> {
-    /// What became of the fill.
-    pub fn poll(&self, context: &Context<'_>) -> Poll<Outcome<T>> {
+    /// What the leader has told; `None` if it has left without a word.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<Option<T>> {
         let mut state = lock(&self.fill.state);
-        if let Some(outcome) = &state.outcome {
-            return Poll::Ready(outcome.clone());
+        if state.outcome.is_pending() {
+            state.joined.wait(self.number, context);
         }
-        state.joined.wait(self.number, context);
-        Poll::Pending
+        state.outcome.clone()
     }
 }
 
@@ -109,7 +102,7 @@ impl<T> fmt::Debug for Fill<T> {
 mod tests {
     use super::*;
 
-    fn look(joiner: &Joiner<u8>) -> Poll<Outcome<u8>> {
+    fn look(joiner: &Joiner<u8>) -> Poll<Option<u8>> {
         joiner.poll(&Context::from_waker(Waker::noop()))
     }
 
@@ -118,9 +111,9 @@ mod tests {
         let (fill, leader) = Fill::new();
         let early = Fill::join(&fill);
         assert!(look(&early).is_pending());
-        leader.settle(Outcome::Made(7));
+        leader.settle(7);
         for joiner in [early, Fill::join(&fill)] {
-            assert_eq!(look(&joiner), Poll::Ready(Outcome::Made(7)));
+            assert_eq!(look(&joiner), Poll::Ready(Some(7)));
         }
     }
 
@@ -129,7 +122,7 @@ mod tests {
         let (fill, leader) = Fill::new();
         let joiner = Fill::join(&fill);
         drop(leader);
-        assert_eq!(look(&joiner), Poll::Ready(Outcome::Released));
+        assert_eq!(look(&joiner), Poll::Ready(None));
     }
 }
 
@@ -149,13 +142,13 @@ mod loom_models {
             let (fill, leader) = Fill::new();
             let late = Arc::clone(&fill);
             let joiner = Fill::join(&fill);
-            let leading = thread::spawn(move || leader.settle(Outcome::Made(7)));
+            let leading = thread::spawn(move || leader.settle(7));
             let joining = thread::spawn(move || {
                 let joiner = Fill::join(&late);
                 block_on(poll_fn(|context| joiner.poll(context)))
             });
-            assert_eq!(block_on(poll_fn(|context| joiner.poll(context))), Outcome::Made(7));
-            assert_eq!(joining.join().unwrap(), Outcome::Made(7));
+            assert_eq!(block_on(poll_fn(|context| joiner.poll(context))), Some(7));
+            assert_eq!(joining.join().unwrap(), Some(7));
             leading.join().unwrap();
         });
     }

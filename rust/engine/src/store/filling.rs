@@ -9,16 +9,17 @@ use super::asking::Asking;
 use super::body::{Body, Filler, Follower};
 use super::cache::Cache;
 use super::eviction::Item;
-use super::fill::{Fill, Leader, Outcome as Told};
+use super::fetch::Access;
+use super::fill::Leader;
 use super::index::Settled;
 use super::object::Object;
-use super::policy::{CachePolicy, Unread};
+use super::policy::Unread;
 use crate::cache::{
-    Asked, CacheStatus, Held, Key, Outcome, Refusal, Reply, Span, State, Stored, Time, Timing, answered,
-    stands_in,
+    Answer, Asked, CacheStatus, Held, Key, Outcome, Refusal, Reply, Request, Span, State, Stored, Time,
+    Timing, Why, answered, stands_in,
 };
 use crate::error::{Code, Error};
-use crate::origin::{self, Origins};
+use crate::origin;
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
@@ -32,15 +33,60 @@ const THIN: u64 = 1 << 20;
 pub(super) enum Own {
     /// An interim response; more follows.
     Interim(Head),
-    /// A stored response, what has been done for it, and the fields that the origin has just sent, if they are more than
-    /// what is stored. What comes is held until it is followed.
-    Serve(Arc<Object>, CacheStatus, Option<Fields>, Option<Arc<Follower>>),
-    /// A stored response of which these bytes have been fetched now.
-    Part(Arc<Object>, Span, CacheStatus, Arc<Follower>),
+    /// A stored response.
+    Serve(Fetched),
     /// The origin's answer, which is not stored.
     Pass(Stream, CacheStatus),
     /// Nothing.
     Failed(Error),
+}
+
+/// A stored response for whoever has had the origin asked.
+#[derive(Debug)]
+pub(super) struct Fetched {
+    pub(super) object: Arc<Object>,
+    /// What has been done for it.
+    pub(super) status: CacheStatus,
+    /// The fields that the origin has just sent, if they are more than what is stored.
+    pub(super) sent: Option<Fields>,
+    /// What there is of it where it does not have all that was asked for.
+    pub(super) otherwise: Answer,
+    /// Holds what comes until it is followed.
+    pub(super) held: Option<Arc<Follower>>,
+}
+
+/// What the origin is to be asked, and about what.
+pub(super) struct Order {
+    pub(super) why: Why,
+    pub(super) status: CacheStatus,
+    /// What is stored and no longer fresh, or not all that is wanted.
+    pub(super) stored: Option<Arc<Object>>,
+    pub(super) conditions: Fields,
+    pub(super) asked: Asked,
+    pub(super) is_partial: bool,
+}
+
+impl Order {
+    pub(super) fn new(why: Why, status: CacheStatus) -> Self {
+        let (conditions, asked) = (Fields::default(), Asked::Nothing);
+        Self { why, status, stored: None, conditions, asked, is_partial: false }
+    }
+
+    /// For these bytes alone.
+    pub(super) fn range(&mut self, span: Span) {
+        let last = span.end() - 1;
+        self.conditions.push(b"Range", format!("bytes={}-{last}", span.start()).as_bytes());
+        self.is_partial = true;
+    }
+
+    /// For what the client asks for.
+    pub(super) fn range_of(&mut self, request: &Request<'_>) {
+        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
+        {
+            self.conditions.push(name, value);
+        }
+        self.is_partial = true;
+    }
 }
 
 /// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
@@ -56,40 +102,39 @@ impl Duty {
         Self { cache: Arc::clone(cache), asking: Arc::clone(asking), leader: Some(leader) }
     }
 
-    fn tell(&mut self, settled: Option<Settled>) {
-        let Some(leader) = self.leader.take() else { return };
-        let fill: &Arc<Fill<Settled>> = leader.fill();
+    fn tell(mut self, settled: Settled) {
+        if let Some(leader) = self.release() {
+            leader.settle(settled);
+        }
+    }
+
+    /// From now on nobody joins.
+    fn release(&mut self) -> Option<Leader<Settled>> {
+        let leader = self.leader.take()?;
         self.cache.index.with(&self.asking.key, |entry| {
-            if entry.fill.as_ref().is_some_and(|other| Arc::ptr_eq(other, fill)) {
+            if entry.fill.as_ref().is_some_and(|other| Arc::ptr_eq(other, leader.fill())) {
                 entry.fill = None;
             }
         });
-        leader.settle(settled.map_or(Told::Released, Told::Made));
+        Some(leader)
     }
 }
 
 impl Drop for Duty {
     fn drop(&mut self) {
-        self.tell(None);
+        drop(self.release());
     }
 }
 
 /// One fetch.
 pub(super) struct Filling {
-    pub(super) cache: Arc<Cache>,
-    pub(super) policy: Arc<CachePolicy>,
-    pub(super) origins: Arc<Origins>,
+    pub(super) access: Access,
     pub(super) asking: Arc<Asking>,
     /// Who else waits.
     pub(super) duty: Option<Duty>,
     /// Who has had it begun, unless nobody is waiting.
     pub(super) own: Option<mpsc::UnboundedSender<Own>>,
-    pub(super) asked: Asked,
-    /// What is stored and no longer fresh.
-    pub(super) stored: Option<Arc<Object>>,
-    pub(super) conditions: Fields,
-    /// Why the origin is asked.
-    pub(super) status: CacheStatus,
+    pub(super) order: Order,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -105,17 +150,20 @@ impl Filling {
     /// Whoever reads or waits is told that it has failed.
     pub(super) async fn run(mut self) {
         loop {
-            let (feed, stream) = self.cache.stream();
+            let (feed, stream) = self.access.cache.stream();
             let requested = Cache::now();
-            let fetching =
-                origin::fetch(Arc::clone(&self.origins), self.asking.order(&self.conditions), feed);
+            let fetching = origin::fetch(
+                Arc::clone(&self.access.origins),
+                self.asking.order(&self.order.conditions),
+                feed,
+            );
             let ((), next) = tokio::join!(fetching, self.receive(stream, requested));
             if next == Next::Done {
                 return;
             }
             // Once: without conditions and ranges nothing leads here.
-            self.asked = Asked::Nothing;
-            self.conditions = Fields::default();
+            self.order.asked = Asked::Nothing;
+            self.order.conditions = Fields::default();
         }
     }
 
@@ -135,10 +183,10 @@ impl Filling {
         let asking = Arc::clone(&self.asking);
         let own_lines = asking.lines();
         let request = asking.read(&own_lines, received);
-        let old = self.stored.clone();
+        let old = self.order.stored.clone();
         let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
             let error = arrived.err().unwrap_or_else(|| Code::Internal.error("a head that had come is gone"));
-            let rules = &self.policy.rules;
+            let rules = &self.access.policy.rules;
             match old.filter(|object| stands_in(&request, &object.stored, rules, received)) {
                 Some(object) => self.serve_stale(object),
                 None => self.fail(error),
@@ -147,26 +195,29 @@ impl Filling {
         };
         let lines: Vec<_> = response_fields(head).collect();
         let reply = Reply { status: head.status, lines: &lines, timing: Timing { requested, received } };
-        self.status.forwarded_status = Some(head.status);
+        self.order.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);
-        match answered(&request, self.asked, stored, reply, &self.policy.rules, received) {
+        match answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received) {
             Outcome::Store { stored, span: None } if self.has_room(&stored) => {
-                let (body, filler) = Body::new(&self.cache.budget);
+                let (body, filler) = Body::new(&self.access.cache.budget);
                 let object = Arc::new(Object::whole(*stored, head.reason(), self.item(), body));
-                self.status.stored = true;
+                self.order.status.stored = true;
                 self.put(&object, old.as_ref(), requested);
                 // Nobody follows it yet, and it is not abandoned.
-                let held = Body::follow(filler.body(), 0..0);
-                let sent = lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
-                self.serve(Arc::clone(&object), Some(sent), Some(held));
+                let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
+                let sent: Fields =
+                    lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
+                let fetched =
+                    Fetched { sent: Some(sent), held: held.clone(), ..self.fetched(Arc::clone(&object)) };
+                self.tell(Settled::Look(held), Own::Serve(fetched));
                 if self.copy(&stream, filler, &object).await {
-                    self.cache.admit(&asking.key, &object, Cache::now());
+                    self.access.cache.admit(&asking.key, &object);
                 }
             }
-            Outcome::Store { stored, span: Some(span) } if span.len() <= self.policy.max_object => {
+            Outcome::Store { stored, span: Some(span) } if span.len() <= self.access.policy.max_object => {
                 self.add(stream, *stored, None, span, old.as_ref(), requested).await;
             }
-            Outcome::Extend { stored, span } if span.len() <= self.policy.max_object => {
+            Outcome::Extend { stored, span } if span.len() <= self.access.policy.max_object => {
                 self.add(stream, *stored, old.as_deref(), span, old.as_ref(), requested).await;
             }
             Outcome::Store { .. } | Outcome::Extend { .. } => {
@@ -176,11 +227,12 @@ impl Filling {
                 Some(old) => {
                     let object = Arc::new(old.updated(*stored));
                     if dropped.is_some() {
-                        self.cache.forget(&asking.key, |other| Arc::ptr_eq(other, &old));
+                        self.access.cache.forget(&asking.key, |other| Arc::ptr_eq(other, &old));
                     } else {
                         self.put(&object, Some(&old), requested);
                     }
-                    self.serve(object, None, None);
+                    let fetched = self.fetched(object);
+                    self.tell(Settled::Look(None), Own::Serve(fetched));
                 }
                 None => return Next::Again,
             },
@@ -200,19 +252,19 @@ impl Filling {
     /// Whether a body of that length may be kept.
     fn has_room(&self, stored: &Stored) -> bool {
         // Of a length that is not known, a first slab must fit.
-        let most = self.policy.max_object;
+        let most = self.access.policy.max_object;
         let wanted = stored.length().unwrap_or_default();
-        wanted <= most && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX), Cache::now())
+        wanted <= most && self.access.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
     /// Stores `object`, unless it has been made invalid since it was asked for. Where it is stale from the beginning,
     /// whoever comes next does not wait for anybody either.
     fn put(&self, object: &Arc<Object>, old: Option<&Arc<Object>>, requested: Time) {
         let now = Cache::now();
-        if self.cache.index.is_void(&self.asking.key, requested) {
+        if self.access.cache.index.is_void(&self.asking.key, requested) {
             return;
         }
-        self.cache.put(&self.asking.key, old, object);
+        self.access.cache.put(&self.asking.key, old, object);
         if matches!(object.stored.freshness.state(now), State::Stale(_)) {
             self.keep_apart(false);
         }
@@ -229,30 +281,39 @@ impl Filling {
         old: Option<&Arc<Object>>,
         requested: Time,
     ) {
-        let (body, filler) = Body::new(&self.cache.budget);
+        let (body, filler) = Body::new(&self.access.cache.budget);
         let object = Arc::new(Object::part(stored, other, self.item(), span, body));
-        self.status.stored = true;
-        let (status, held) = (self.status.clone(), Arc::new(Body::follow(filler.body(), 0..0)));
-        self.tell(Settled::Look(None), Own::Part(Arc::clone(&object), span, status, held));
+        self.order.status.stored = true;
+        let fetched = Fetched {
+            otherwise: Answer::Partial(vec![span]),
+            held: Some(Arc::new(Body::follow(filler.body(), 0..0))),
+            ..self.fetched(Arc::clone(&object))
+        };
+        self.tell(Settled::Look(None), Own::Serve(fetched));
         if self.copy(&stream, filler, &object).await {
             self.put(&object, old, requested);
-            self.cache.admit(&self.asking.key, &object, Cache::now());
+            self.access.cache.admit(&self.asking.key, &object);
         }
     }
 
     fn item(&self) -> Arc<Item<Key>> {
         let key = &self.asking.key;
-        Item::new(self.cache.index.hash(key), key.clone())
+        Item::new(self.access.cache.index.hash(key), key.clone())
     }
 
     fn keep_apart(&self, credentials: bool) {
         let now = Cache::now();
-        self.cache.index.keep_apart(&self.asking.key, credentials, now.plus(self.policy.apart), now);
+        self.access.cache.index.keep_apart(
+            &self.asking.key,
+            credentials,
+            now.plus(self.access.policy.apart),
+            now,
+        );
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
-        if let Some(mut duty) = self.duty.take() {
-            duty.tell(Some(settled));
+        if let Some(duty) = self.duty.take() {
+            duty.tell(settled);
         }
         if let Some(waiting) = self.own.take() {
             // Nobody is there if its client has left.
@@ -260,14 +321,16 @@ impl Filling {
         }
     }
 
-    fn serve(&mut self, object: Arc<Object>, fields: Option<Fields>, held: Option<Follower>) {
-        let (status, held) = (self.status.clone(), held.map(Arc::new));
-        self.tell(Settled::Look(held.clone()), Own::Serve(object, status, fields, held));
+    /// All of `object`, as it is stored.
+    fn fetched(&self, object: Arc<Object>) -> Fetched {
+        let status = self.order.status.clone();
+        Fetched { object, status, sent: None, otherwise: Answer::Full, held: None }
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {
-        let status = CacheStatus { detail: Some("stale-if-error"), ..self.status.clone() };
-        self.tell(Settled::Stale(Arc::clone(&object)), Own::Serve(object, status, None, None));
+        self.order.status.detail = Some("stale-if-error");
+        let fetched = self.fetched(Arc::clone(&object));
+        self.tell(Settled::Stale(object), Own::Serve(fetched));
     }
 
     fn fail(&mut self, error: Error) {
@@ -281,13 +344,13 @@ impl Filling {
             (Some(old), Held::Dropped) => self.forget(old),
             (Some(old), Held::Stale) => {
                 let stored = Stored { is_invalid: true, ..old.stored.clone() };
-                self.cache.put(&self.asking.key, Some(old), &Arc::new(old.updated(stored)));
+                self.access.cache.put(&self.asking.key, Some(old), &Arc::new(old.updated(stored)));
             }
         }
         if let Some(credentials) = apart {
             self.keep_apart(credentials);
         }
-        let status = self.status.clone();
+        let status = self.order.status.clone();
         self.tell(Settled::Look(None), Own::Pass(stream, status));
     }
 
@@ -312,7 +375,7 @@ impl Filling {
                 Some(Some(Ok(piece))) => {
                     let length = filler.body().length() + piece.len() as u64;
                     filler.push(piece.slice().clone());
-                    if is_kept && (length > self.policy.max_object || !self.cache.make_room(0, Cache::now()))
+                    if is_kept && (length > self.access.policy.max_object || !self.access.cache.make_room(0))
                     {
                         // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
                         is_kept = false;
@@ -338,12 +401,12 @@ impl Filling {
     }
 
     fn forget(&self, object: &Arc<Object>) {
-        self.cache.forget(&self.asking.key, |other| Arc::ptr_eq(other, object));
+        self.access.cache.forget(&self.asking.key, |other| Arc::ptr_eq(other, object));
     }
 
     /// Whether the fetch goes on though nobody reads.
     fn goes_on(&self, come: u64, length: Option<u64>) -> bool {
-        match self.policy.unread {
+        match self.access.policy.unread {
             Unread::Finish => true,
             Unread::End => false,
             Unread::Past(percent) => {

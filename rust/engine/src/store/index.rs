@@ -46,12 +46,27 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Key, Entry>,
-    /// Hashes of keys, and until when nobody waits there for anybody: the answers are not shared.
-    apart: HashMap<u64, Time>,
+    /// Hashes of keys, and until when nobody waits there for anybody, because the answers are not shared; or nobody with
+    /// credentials.
+    apart: HashMap<(u64, bool), Time>,
     /// Hashes of keys, and when what was stored there was made invalid.
     voided: HashMap<u64, Time>,
     /// The same for all keys whose hash has been forgotten.
     all_voided: Option<Time>,
+}
+
+/// What is remembered of a key though nothing is stored there.
+pub(super) struct Memory<'a> {
+    hash: u64,
+    apart: &'a HashMap<(u64, bool), Time>,
+}
+
+impl Memory<'_> {
+    /// Whether a request does not wait for others. Two keys of one hash only do not wait, at worst.
+    pub(super) fn is_apart(&self, credentials: bool, now: Time) -> bool {
+        let kept = |credentials| self.apart.get(&(self.hash, credentials)).is_some_and(|end| *end > now);
+        kept(false) || (credentials && kept(true))
+    }
 }
 
 impl Index {
@@ -61,18 +76,25 @@ impl Index {
 
     /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
     pub(super) fn with<T>(&self, key: &Key, work: impl FnOnce(&mut Entry) -> T) -> T {
-        let mut shard = lock(self.shard(self.hash(key)));
-        if let Some(entry) = shard.entries.get_mut(key) {
-            let found = work(entry);
+        self.with_memory(key, |entry, _| work(entry))
+    }
+
+    /// As [`Index::with`], where it may matter what is remembered of the key.
+    pub(super) fn with_memory<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &Memory<'_>) -> T) -> T {
+        let hash = self.hash(key);
+        let Shard { entries, apart, .. } = &mut *lock(self.shard(hash));
+        let memory = Memory { hash, apart };
+        if let Some(entry) = entries.get_mut(key) {
+            let found = work(entry, &memory);
             if entry.is_empty() {
-                shard.entries.remove(key);
+                entries.remove(key);
             }
             return found;
         }
         let mut entry = Entry::default();
-        let found = work(&mut entry);
+        let found = work(&mut entry, &memory);
         if !entry.is_empty() {
-            shard.entries.insert(key.clone(), entry);
+            entries.insert(key.clone(), entry);
         }
         found
     }
@@ -85,7 +107,7 @@ impl Index {
     /// From now on and until then, nobody waits there for what another fetches; or nobody with credentials, where it is
     /// those that keep the answers from being shared.
     pub(super) fn keep_apart(&self, key: &Key, credentials: bool, until: Time, now: Time) {
-        let hash = self.hasher.hash_one((key, credentials));
+        let hash = self.hash(key);
         let apart = &mut lock(self.shard(hash)).apart;
         if apart.len() >= REMEMBERED {
             apart.retain(|_, end| *end > now);
@@ -93,16 +115,7 @@ impl Index {
         if apart.len() >= REMEMBERED {
             apart.clear();
         }
-        apart.insert(hash, until);
-    }
-
-    /// Whether a request there does not wait for others. Two keys of one hash only do not wait, at worst.
-    pub(super) fn is_apart(&self, key: &Key, credentials: bool, now: Time) -> bool {
-        let kept = |credentials| {
-            let hash = self.hasher.hash_one((key, credentials));
-            lock(self.shard(hash)).apart.get(&hash).is_some_and(|end| *end > now)
-        };
-        kept(false) || (credentials && kept(true))
+        apart.insert((hash, credentials), until);
     }
 
     /// What was asked for up to now is not stored there any more.

@@ -27,7 +27,7 @@ mod policy;
 pub use body::{Body, Filler, Follower};
 pub use budget::Budget;
 pub use eviction::{Eviction, Item, Rules};
-pub use fill::{Fill, Joiner, Leader, Outcome};
+pub use fill::{Fill, Joiner, Leader};
 
 #[cfg(not(loom))]
 pub use cache::{Cache, CacheStats};
