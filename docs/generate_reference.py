@@ -230,7 +230,7 @@ def stream_page() -> str:
 def stats_page() -> str:
     """What is counted."""
     found = parse("stats.py")
-    names = ["EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
+    names = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
     return f"# Counters and timings\n\n{module_doc(found[''])}\n" + sections("penstock", found, names)
 
 

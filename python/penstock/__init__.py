@@ -33,7 +33,7 @@ from .exceptions import (
     error_codes,
 )
 from .sources import open_fd, open_file, open_process
-from .stats import EngineStats, OriginStats, PoolStats, SlabClass, Timings
+from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "ConfigurationError",
     "ConnectionFailedError",
     "Engine",
+    "DiskStats",
     "EngineStats",
     "ErrorCode",
     "Frame",

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
@@ -187,8 +188,13 @@ class Route:
 class Cache:
     """What an engine keeps of what it fetches."""
 
-    def __new__(cls, engine: Engine, memory: int) -> Self:
-        """`memory` is in bytes, of the engine's pool."""
+    def __new__(cls, engine: Engine, memory: int, disk: tuple[Path, int] | None) -> Self:
+        """`memory` is in bytes, of the engine's pool; `disk` is a directory, and how many bytes its files take."""
+
+    def close(self, within: float) -> None:
+        """Write what is in memory alone, for so many seconds at most, and let go of the directory."""
+    def disk_stats(self) -> tuple[int, int, int, bool, int, int, int, int, int, int] | None:
+        """As `penstock.stats.DiskStats`, field by field."""
 
     def clear(self) -> None:
         """Forget all that is stored; whoever reads goes on reading."""

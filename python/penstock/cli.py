@@ -48,8 +48,8 @@ _TIMEOUT_HELP: Final = {
 # An application makes its own gateways: given with MODULE:APP, these would be without effect.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
-        *("memory", "threads", "connections", "cache", "forwarded", "trust_forwarded", "preserve_host"),
-        "lane",
+        *("memory", "threads", "connections", "cache", "cache_disk", "cache_disk_size"),
+        *("forwarded", "trust_forwarded", "preserve_host", "lane"),
         *(f"{name}_timeout" for name in _TIMEOUT_HELP),
     )
 )
@@ -149,6 +149,12 @@ def main() -> None:
     metavar="SIZE",
     help="Memory for what the origin lets be stored, at most half of the budget. By default nothing is.",
 )
+@click.option(
+    "--cache-disk",
+    metavar="DIR",
+    help="Directory for what leaves the cache's memory, which one process at a time may use.",
+)
+@click.option("--cache-disk-size", metavar="SIZE", help="What the files in there may take.")
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
@@ -260,6 +266,16 @@ def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
     _run(run(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), uvloop)
 
 
+def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:
+    if (disk is None) != (size is None):
+        raise click.UsageError("--cache-disk and --cache-disk-size go together")
+    if memory is None:
+        if disk is not None:
+            raise click.UsageError("--cache-disk: only with --cache")
+        return None
+    return config.Cache(memory=memory, disk=disk, disk_budget=size)
+
+
 _Made = tuple[web.Application, Engine | None]
 
 
@@ -269,7 +285,7 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
         limits = config.OriginLimits(connections=options["connections"])
         pool = config.Pool(memory=options["memory"])
-        cache = None if options["cache"] is None else config.Cache(memory=options["cache"])
+        cache = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
         if cache is not None and 2 * config.parse_size(cache.memory) > config.parse_size(pool.memory):
             raise click.UsageError("--cache: at most half of --memory")
         forwarding = config.Forwarding(

@@ -289,9 +289,23 @@ class Cache:
 
     memory: Size = "64MiB"
     """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
+    disk: str | os.PathLike[str] | None = None
+    """A directory for what leaves memory, which one engine at a time may use; made if only it is missing. None: what
+    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there."""
+    disk_budget: Size | None = None
+    """Bytes that the files there may take; to be given with `disk`, because nobody else knows how much is free."""
+    disk_save: float = 10.0
+    """Seconds that closing the engine may take to write what is in memory alone: 4 GB to a disk that takes 400 MB a
+    second, and less than process managers wait. 0: that is lost."""
 
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)
+        if (self.disk is None) != (self.disk_budget is None):
+            raise _bad(self, "disk_budget", "goes with disk: give both or neither")
+        if self.disk is not None:
+            _set(self, "disk", Path(self.disk))
+            _bytes(self, "disk_budget", _REGION)
+        _seconds(self, "disk_save", zero=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import atexit
 import logging
 import os
 from collections.abc import AsyncIterable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -13,9 +14,9 @@ from yarl import URL
 from . import _native, config
 from ._cores import engine_threads
 from ._upload import REPLAYABLE, Body, pump
-from .exceptions import make_error
+from .exceptions import PenstockError, make_error
 from .framing import Framing
-from .stats import EngineStats, OriginStats, PoolStats, SlabClass
+from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass
 from .stream import Response
 
 __all__ = ["Engine", "default_engine"]
@@ -46,7 +47,8 @@ class Engine:
     Raises:
         ConfigurationError: a setting is out of range, `memory` and `pool` were both given, or the cache is more than
             half of the pool.
-        SystemFailureError: the operating system refused the memory.
+        SystemFailureError: the operating system refused the memory, or the cache's directory cannot be used
+            (`CACHE_DIRECTORY_FAILED`) or is in use (`CACHE_DIRECTORY_TAKEN`).
     """
 
     def __init__(
@@ -85,7 +87,15 @@ class Engine:
             limits or config.OriginLimits(),
             tls or config.Tls(),
         )
-        self.cache = None if cache is None else _native.Cache(self.native, config.parse_size(cache.memory))
+        self.cache = None
+        self._disk_save = 0.0
+        if cache is not None:
+            self._disk_save = cache.disk_save
+            try:
+                self.cache = _cache(self.native, cache)
+            except PenstockError:
+                self.native.close()
+                raise
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
         for notice in self.native.notices():
             _log.warning("%s", notice)
@@ -211,13 +221,22 @@ class Engine:
             ),
         )
 
+    def disk_stats(self) -> DiskStats | None:
+        """What the disk of the cache has done, and how full it is; None if there is none."""
+        row = None if self.cache is None else self.cache.disk_stats()
+        return None if row is None else DiskStats(*row)
+
     def pool_addresses(self) -> tuple[int, int]:
         """First address and length of the pool's mapping, for those who trace system calls."""
         return self.native.address_range()
 
     def close(self) -> None:
-        """Cancel everything and wait for the threads to end, which takes milliseconds. Idempotent."""
+        """Cancel everything and wait for the threads to end, which takes milliseconds. Idempotent.
+
+        A cache with a disk writes what it has in memory alone before, for up to `config.Cache.disk_save`.
+        """
         self.native.close()
+        self._save()
 
     async def aclose(self) -> None:
         """As `close`, without blocking the event loop.
@@ -225,8 +244,14 @@ class Engine:
         Streams that were not at their end raise ENGINE_CLOSED from then on. Frames that are held stay valid.
         """
         self.native.stop()
-        await asyncio.get_running_loop().run_in_executor(None, self.native.join)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.native.join)
+        await loop.run_in_executor(None, self._save)
         self.close()
+
+    def _save(self) -> None:
+        if self.cache is not None:
+            self.cache.close(self._disk_save)
 
     async def __aenter__(self) -> Self:
         return self
@@ -246,6 +271,13 @@ def _upload_done(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         # The request has failed with UPLOAD_FAILED, which names the cause; this tells the caller's bug from it.
         _log.warning("a request body's source failed: %s", repr(error))
+
+
+def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:
+    disk = None
+    if settings.disk is not None and settings.disk_budget is not None:
+        disk = (Path(settings.disk), config.parse_size(settings.disk_budget))
+    return _native.Cache(engine, config.parse_size(settings.memory), disk)
 
 
 def native_timeouts(timeouts: config.Timeouts) -> _native.Timeouts:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
+__all__ = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,32 @@ class OriginStats:
     """Idle connections that brought bytes nobody had asked for, and were closed for it."""
     retried: int
     """Requests sent a second time, after an idle connection turned out to be dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStats:
+    """The part of a cache that is on disk. Counts are since the engine was made."""
+
+    objects: int
+    """Responses that are on disk."""
+    used: int
+    """Bytes that their files take, whole pages."""
+    limit: int
+    """Bytes that they may."""
+    ready: bool
+    """Whether what was there at the start has been looked through; until then nothing is written."""
+    hits: int
+    """Answers out of files."""
+    promoted: int
+    """Responses that were brought back into memory."""
+    written: int
+    """Responses written."""
+    skipped: int
+    """Responses that left memory unwritten: too many left at once, or the disk had failed a moment ago."""
+    failed: int
+    """Failures of the disk, such as for want of space."""
+    damaged: int
+    """Files that were not what was written, and were dropped."""
 
 
 @dataclass(frozen=True, slots=True)

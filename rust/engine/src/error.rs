@@ -173,6 +173,9 @@ table! {
     0x50B BadResponse "BAD_RESPONSE" Value Local false "The application's response is not HTTP, or not as long as it says.";
     0x50C AppBusy "APP_BUSY" State Local true "The application did not take the request: too many wait, or it has waited for too long.";
     0x50D AcceptFailed "ACCEPT_FAILED" System Local true "The operating system refused to accept connections, such as for want of descriptors.";
+    0x50E CacheDirectoryFailed "CACHE_DIRECTORY_FAILED" System Local false "The cache's directory cannot be made, read or written.";
+    0x50F CacheDirectoryTaken "CACHE_DIRECTORY_TAKEN" System Local false "Another cache uses the directory.";
+    0x510 CacheDamaged "CACHE_DAMAGED" System Local true "What the cache's disk gave back is not what was stored there.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";

@@ -11,6 +11,7 @@ use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
+use penstock_engine::store::{Cache, DiskConfig};
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, channel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -88,10 +89,19 @@ impl Engine {
         Ok((supplies, Arc::clone(&self.threads)))
     }
 
-    /// A cache of so many bytes in the engine's pool.
-    pub(crate) fn cache(&self, py: Python<'_>, memory: usize) -> PyResult<penstock_engine::store::Cache> {
+    /// A cache of so many bytes in the engine's pool, and a disk's.
+    pub(crate) fn cache(
+        &self,
+        py: Python<'_>,
+        memory: usize,
+        disk: Option<&DiskConfig>,
+    ) -> PyResult<Arc<Cache>> {
         self.check(py)?;
-        Ok(penstock_engine::store::Cache::new(self.pool.clone(), memory, self.flow, Arc::clone(&self.meter)))
+        let (pool, flow, meter) = (self.pool.clone(), self.flow, Arc::clone(&self.meter));
+        match disk {
+            None => Ok(Arc::new(Cache::new(pool, memory, flow, meter))),
+            Some(disk) => Cache::with_disk(pool, memory, disk, flow, meter).into_python(py),
+        }
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]

@@ -49,8 +49,8 @@ pub struct Freshness {
     pub while_revalidate: Duration,
     /// For how long it may stand in for an error.
     pub if_error: Duration,
-    initial_age: Duration,
-    received: Time,
+    pub(super) initial_age: Duration,
+    pub(super) received: Time,
 }
 
 impl Freshness {
@@ -97,6 +97,11 @@ impl Freshness {
             Some(left) if !left.is_zero() => State::Fresh(left),
             _ => State::Stale(age.saturating_sub(self.lifetime)),
         }
+    }
+
+    /// When it came, or was confirmed last.
+    pub fn received(&self) -> Time {
+        self.received
     }
 
     /// Makes it stale from `now` on, if it is not so already.

@@ -81,6 +81,11 @@ impl Key {
         Self(key.into())
     }
 
+    /// The key whose URL this is, as [`Key::as_str`] gives it.
+    pub(crate) fn of_url(url: &str) -> Self {
+        Self(url.into())
+    }
+
     /// As a URL, whose query may be shorter than that which was asked for.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -37,10 +37,10 @@ impl Vary {
 
 /// What the request that a response was made for had in the fields that it varies by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Selection(Box<[Selecting]>);
+pub struct Selection(pub(super) Box<[Selecting]>);
 
 /// A field, and its normalised value; none if the request did not have it.
-type Selecting = (Box<[u8]>, Option<Box<[u8]>>);
+pub(super) type Selecting = (Box<[u8]>, Option<Box<[u8]>>);
 
 impl Selection {
     /// Of a request; none if the response varies by anything.

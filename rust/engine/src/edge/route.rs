@@ -4,7 +4,7 @@ use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
 use crate::store::{Cache, CachePolicy};
@@ -176,6 +176,11 @@ impl Routes {
             }
         }
         Ok(Self(routes))
+    }
+
+    /// How the disks of the routes' caches have failed, as far as that has not been told.
+    pub(super) fn disk_troubles(&self) -> impl Iterator<Item = Error> {
+        self.0.iter().filter_map(|route| route.native.cache.as_ref()?.cache.disk_trouble())
     }
 
     /// The route of a request for `path` of `authority`.

@@ -119,13 +119,17 @@ impl Site {
         !self.begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Looks after the memory until the site is closed: while the pool is full, one stalled client a turn is cut.
+    /// Looks after the memory until the site is closed: while the pool is full, one stalled client a turn is cut. And
+    /// after the caches' disks, of whose failures nobody else tells.
     pub(super) async fn keep_room(&self) {
         while !self.is_closed() {
             sleep(TURN).await;
             self.clock.advance();
             if self.supplies.pool.state() == PoolState::Full {
                 self.clock.cut_longest(self.config.stall_turns);
+            }
+            for trouble in self.routes().disk_troubles() {
+                self.report(trouble);
             }
         }
     }

@@ -4,10 +4,12 @@ use std::sync::Arc as Plain;
 use std::time::{Duration, SystemTime};
 
 use super::budget::Budget;
+use super::disk::{Disk, DiskConfig};
 use super::eviction::Eviction;
 use super::index::Index;
 use super::object::Object;
 use crate::cache::{Key, State, Time};
+use crate::error::Result;
 use crate::framing::Framing;
 use crate::pool::Pool;
 use crate::stream::{Feed, FlowConfig, Meter, Stream, channel};
@@ -19,6 +21,7 @@ pub struct Cache {
     pub(super) index: Index,
     pub(super) budget: Plain<Budget>,
     pub(super) pool: Pool,
+    pub(super) disk: Option<Disk>,
     eviction: Mutex<Eviction<Key>>,
     flow: FlowConfig,
     meter: Plain<Meter>,
@@ -38,8 +41,38 @@ pub struct CacheStats {
 impl Cache {
     /// An empty one, for `limit` bytes of `pool`. `flow` and `meter` are those of the fetches it makes.
     pub fn new(pool: Pool, limit: usize, flow: FlowConfig, meter: Plain<Meter>) -> Self {
-        let eviction = Mutex::new(Eviction::new(limit as u64));
-        Self { index: Index::new(), budget: Plain::new(Budget::new(limit)), pool, eviction, flow, meter }
+        Self::build(pool, limit, None, flow, meter)
+    }
+
+    /// One that keeps on disk what leaves its memory, and has what is there from before.
+    ///
+    /// # Errors
+    /// `CACHE_DIRECTORY_FAILED` if the directory cannot be used, `CACHE_DIRECTORY_TAKEN` if another uses it.
+    pub fn with_disk(
+        pool: Pool,
+        limit: usize,
+        disk: &DiskConfig,
+        flow: FlowConfig,
+        meter: Plain<Meter>,
+    ) -> Result<Plain<Self>> {
+        let disk = Disk::new(disk, limit)?;
+        let cache = Plain::new(Self::build(pool, limit, Some(disk), flow, meter));
+        Self::start_disk(&cache)?;
+        Ok(cache)
+    }
+
+    fn build(pool: Pool, limit: usize, disk: Option<Disk>, flow: FlowConfig, meter: Plain<Meter>) -> Self {
+        let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
+        let eviction = Mutex::new(Eviction::new(kept as u64));
+        Self {
+            index: Index::new(),
+            budget: Plain::new(Budget::new(limit)),
+            pool,
+            disk,
+            eviction,
+            flow,
+            meter,
+        }
     }
 
     /// How full it is.
@@ -49,6 +82,10 @@ impl Cache {
 
     /// Forgets all that is stored. Whoever reads goes on reading.
     pub fn clear(&self) {
+        if let Some(disk) = &self.disk {
+            // First: what is found from now on is not put in.
+            disk.forget_all();
+        }
         self.let_go(self.index.clear(), None);
     }
 
@@ -56,6 +93,11 @@ impl Cache {
     pub(super) fn put(&self, key: &Key, old: Option<&Arc<Object>>, object: &Arc<Object>) {
         let gone = self.index.with(key, |entry| entry.replace(old, Arc::clone(object)));
         self.let_go(gone, Some(object));
+        if old.is_some_and(|old| Arc::ptr_eq(&old.item, &object.item)) {
+            // It may have left memory while the origin was asked, and is back. If not, it keeps its place.
+            self.admit(key, object);
+            self.change_file(key, object);
+        }
     }
 
     /// Forgets what is meant of a key.
@@ -64,8 +106,8 @@ impl Cache {
         self.let_go(gone, None);
     }
 
-    /// Those who were removed leave the order of leaving, unless `heir` has their bytes.
-    fn let_go(&self, gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
+    /// Those who were removed leave the order of leaving and the disk, unless `heir` has their bytes.
+    pub(super) fn let_go(&self, gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
         let mut eviction = lock(&self.eviction);
         for object in &gone {
             if !heir.is_some_and(|heir| Arc::ptr_eq(&heir.item, &object.item)) {
@@ -73,13 +115,21 @@ impl Cache {
             }
         }
         drop(eviction);
+        for filed in gone.iter().filter_map(|object| object.filed()) {
+            if !heir.and_then(|heir| heir.filed()).is_some_and(|kept| Arc::ptr_eq(kept, filed)) {
+                self.remove_file(filed);
+            }
+        }
         // The bytes go here, outside the locks.
         drop(gone);
     }
 
     /// `object` is whole: it counts from now on, and what is missed least leaves for it. One that has been forgotten
-    /// meanwhile does not.
+    /// meanwhile, or has left memory, does not.
     pub(super) fn admit(&self, key: &Key, object: &Arc<Object>) {
+        if !object.is_in_memory() {
+            return;
+        }
         let is_object = |other: &Arc<Object>| Arc::ptr_eq(&other.item, &object.item);
         if !self.index.with(key, |entry| entry.objects.iter().any(is_object)) {
             return;
@@ -94,20 +144,23 @@ impl Cache {
         self.make_room(0);
     }
 
-    /// Lets go of what is missed least until so many bytes more fit, and says whether they do.
+    /// Lets go of what is missed least until so many bytes more fit, and says whether they do. What leaves for the disk
+    /// has room of its own until it is written.
     pub(super) fn make_room(&self, wanted: usize) -> bool {
         loop {
-            let used = self.budget.used().saturating_add(wanted);
-            if used <= self.budget.limit() {
+            let leaving = self.disk.as_ref().map_or(0, Disk::leaving);
+            let limit = self.budget.limit() - self.disk.as_ref().map_or(0, Disk::leaving_limit);
+            let used = self.budget.used().saturating_sub(leaving).saturating_add(wanted);
+            if used <= limit {
                 return true;
             }
             let item = {
                 let mut eviction = lock(&self.eviction);
                 let elsewhere = (used as u64).saturating_sub(eviction.bytes());
-                eviction.evict(seconds(Self::now()), (self.budget.limit() as u64).saturating_sub(elsewhere))
+                eviction.evict(seconds(Self::now()), (limit as u64).saturating_sub(elsewhere))
             };
             let Some(item) = item else { return false };
-            self.forget(item.value(), |other| Arc::ptr_eq(&other.item, &item));
+            self.leave_memory(&item);
         }
     }
 
@@ -123,7 +176,7 @@ impl Cache {
 }
 
 /// When nothing can be done any more with a response that cannot be validated.
-fn useless_from(object: &Object, now: Time) -> Time {
+pub(super) fn useless_from(object: &Object, now: Time) -> Time {
     let freshness = &object.stored.freshness;
     let left = if let State::Fresh(left) = freshness.state(now) { left } else { Duration::ZERO };
     now.plus(left + freshness.while_revalidate.max(freshness.if_error))

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::asking::Asking;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
+use super::disk::Brought;
 use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Order, Own};
 use super::index::{Entry, Memory, Settled};
@@ -60,6 +61,15 @@ enum Step {
     Refuse,
 }
 
+/// What comes of what was fetched.
+enum Prepared {
+    Here(Delivery),
+    /// It was on disk, and is not any more: look again.
+    Again,
+    /// It is on disk, and cannot be read now.
+    Failed,
+}
+
 impl Access {
     async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Ending> {
         let asking = Arc::new(Asking::new(&request, &self.policy.query));
@@ -78,6 +88,13 @@ impl Access {
                 |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
             match self.cache.index.with_memory(&asking.key, step) {
                 Step::Serve(object, answer, mut status, refresh) => {
+                    let object = match self.at_hand(object, &answer, &request, &asking).await {
+                        Brought::Here(object) => object,
+                        Brought::Again => continue,
+                        Brought::Failed => {
+                            return self.unread(&asking, feed).await;
+                        }
+                    };
                     status.collapsed = waited.is_some();
                     object.item.hit(seconds(now));
                     // Before the index can let go of it.
@@ -96,23 +113,26 @@ impl Access {
                 }
                 Step::Ask(filling, mut own) => {
                     tokio::spawn(filling.run());
-                    return loop {
-                        break match own.recv().await {
-                            Some(Own::Interim(head)) => {
-                                feed.push_interim(head);
-                                continue;
-                            }
-                            Some(Own::Serve(fetched)) => {
-                                let delivery = self.prepare(fetched, &request);
-                                delivery.send(&request, &self.cache.pool, feed).await
-                            }
-                            Some(Own::Pass(stream, status)) => {
-                                self.forward(&asking, stream, &status, feed).await
-                            }
-                            Some(Own::Failed(error)) => Err(error),
-                            None => Err(closed()),
-                        };
+                    let own = loop {
+                        match own.recv().await {
+                            Some(Own::Interim(head)) => feed.push_interim(head),
+                            own => break own,
+                        }
                     };
+                    match own {
+                        Some(Own::Serve(fetched)) => match self.prepare(fetched, &request, &asking).await {
+                            Prepared::Here(delivery) => {
+                                return delivery.send(&request, &self.cache.pool, feed).await;
+                            }
+                            Prepared::Again => {}
+                            Prepared::Failed => return self.unread(&asking, feed).await,
+                        },
+                        Some(Own::Pass(stream, status)) => {
+                            return self.forward(&asking, stream, &status, feed).await;
+                        }
+                        Some(Own::Failed(error)) => return Err(error),
+                        Some(Own::Interim(_)) | None => return Err(closed()),
+                    }
                 }
                 Step::Join(joiner) => {
                     let joiner = waited.insert(joiner);
@@ -124,8 +144,13 @@ impl Access {
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             let fetched =
                                 Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
-                            let delivery = self.prepare(fetched, &request);
-                            return delivery.send(&request, &self.cache.pool, feed).await;
+                            match self.prepare(fetched, &request, &asking).await {
+                                Prepared::Here(delivery) => {
+                                    return delivery.send(&request, &self.cache.pool, feed).await;
+                                }
+                                Prepared::Again => {}
+                                Prepared::Failed => return self.unread(&asking, feed).await,
+                            }
                         }
                         // The index knows, or nobody does: look again.
                         Some(Settled::Look(_) | Settled::Stale(_)) | None => {}
@@ -240,13 +265,44 @@ impl Access {
     }
 
     /// What was fetched for this request.
-    fn prepare(&self, fetched: Fetched, request: &Request<'_>) -> Delivery {
+    async fn prepare(&self, fetched: Fetched, request: &Request<'_>, asking: &Asking) -> Prepared {
         let Fetched { object, status, sent, otherwise, held } = fetched;
         let answer = answer(request, &object.stored, &self.policy.rules).unwrap_or(otherwise);
+        let object = match self.at_hand(object, &answer, request, asking).await {
+            Brought::Here(object) => object,
+            Brought::Again => return Prepared::Again,
+            Brought::Failed => return Prepared::Failed,
+        };
         let delivery = self.deliver(&object, sent, &answer, &status, Cache::now());
         // It holds itself from now on.
         drop(held);
-        delivery
+        Prepared::Here(delivery)
+    }
+
+    /// `object` such that what `answer` needs of it can be read.
+    async fn at_hand(
+        &self,
+        object: Arc<Object>,
+        answer: &Answer,
+        request: &Request<'_>,
+        asking: &Asking,
+    ) -> Brought {
+        let place = match answer {
+            Answer::Full => 0,
+            Answer::Partial(spans) => spans.first().map_or(0, |span| span.start()),
+            Answer::NotModified | Answer::Unsatisfiable => return Brought::Here(object),
+        };
+        if object.is_in_memory() || request.method == "HEAD" {
+            return Brought::Here(object);
+        }
+        self.cache.bring(&asking.key, &object, place).await
+    }
+
+    /// What is stored cannot be read at this moment: as if there were no cache.
+    async fn unread(&self, asking: &Asking, feed: &Feed) -> Result<Ending> {
+        let detail = Some("unread");
+        let status = CacheStatus { forwarded: Some(Why::Bypass), detail, ..CacheStatus::default() };
+        self.pass(asking, asking.as_it_came(), status, feed).await
     }
 
     /// `answer` out of `object`; with the fields that are stored, unless the origin has just `sent` more.

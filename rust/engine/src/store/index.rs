@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use super::body::Follower;
+use super::eviction::Item;
 use super::fill::Fill;
 use super::object::Object;
 use crate::cache::{Key, Stored, Time};
@@ -153,6 +154,17 @@ impl Index {
         gone
     }
 
+    /// All that is stored, with its keys.
+    pub(super) fn all(&self) -> Vec<(Key, Arc<Object>)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            for (key, entry) in &lock(shard).entries {
+                all.extend(entry.objects.iter().map(|object| (key.clone(), Arc::clone(object))));
+            }
+        }
+        all
+    }
+
     /// How many keys are known.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
@@ -177,6 +189,21 @@ impl Entry {
         });
         self.objects.push(object);
         gone
+    }
+
+    /// Puts `new` in the place of `old`, which is the same response; false if it is not there any more.
+    pub(super) fn exchange(&mut self, old: &Arc<Object>, new: &Arc<Object>) -> bool {
+        let place = self.objects.iter_mut().find(|other| Arc::ptr_eq(other, old));
+        let is_there = place.is_some();
+        if let Some(place) = place {
+            *place = Arc::clone(new);
+        }
+        is_there
+    }
+
+    /// What has that item, however it has been confirmed or moved since.
+    pub(super) fn with_item(&self, item: &Arc<Item<Key>>) -> Option<&Arc<Object>> {
+        self.objects.iter().find(|object| Arc::ptr_eq(&object.item, item))
     }
 
     /// Removes what is meant, and gives it.

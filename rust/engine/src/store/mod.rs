@@ -14,6 +14,8 @@ mod cache;
 #[cfg(not(loom))]
 mod delivery;
 #[cfg(not(loom))]
+mod disk;
+#[cfg(not(loom))]
 mod fetch;
 #[cfg(not(loom))]
 mod filling;
@@ -31,6 +33,8 @@ pub use fill::{Fill, Joiner, Leader};
 
 #[cfg(not(loom))]
 pub use cache::{Cache, CacheStats};
+#[cfg(not(loom))]
+pub use disk::{DiskConfig, DiskStats};
 #[cfg(not(loom))]
 pub use fetch::{Access, fetch};
 #[cfg(not(loom))]

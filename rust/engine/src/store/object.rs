@@ -1,10 +1,11 @@
-//! One stored response: what is known of it, and the bodies that hold its bytes. Neither changes: what replaces or
-//! confirms a response makes another object, which shares the bodies.
+//! One stored response: what is known of it, the bodies in memory that hold its bytes, and the file that does. None of
+//! it changes: what replaces, confirms or moves a response makes another object, which shares the bodies and the file.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use super::body::{Body, Follower};
+use super::disk::{FileReader, Filed, Opened};
 use super::eviction::Item;
 use crate::cache::{Content, Key, Span, Stored};
 use crate::error::Result;
@@ -13,28 +14,48 @@ use crate::stream::Ending;
 use crate::sync::Arc;
 
 /// A stored response. Held by the index and by whoever serves it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Object {
     pub(super) stored: Stored,
     /// As the origin wrote it.
     pub(super) reason: Box<[u8]>,
     /// Its place in the order of leaving, which is that of its bytes.
     pub(super) item: Arc<Item<Key>>,
+    /// None, where the bytes are on disk alone.
     parts: Box<[Part]>,
+    /// Where they are on disk, if they are.
+    filed: Option<Arc<Filed>>,
 }
 
-/// A body, and which bytes of the representation it is.
+/// Bytes that can be read, and which of the representation they are.
 #[derive(Debug, Clone)]
 struct Part {
     start: u64,
     end: u64,
-    body: Arc<Body>,
+    bytes: Bytes,
+}
+
+#[derive(Debug, Clone)]
+enum Bytes {
+    Body(Arc<Body>),
+    File(Arc<Opened>),
 }
 
 impl Object {
     /// A response whose body is all of it.
     pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
-        Self { stored, reason: reason.into(), item, parts: [Part { start: 0, end: u64::MAX, body }].into() }
+        let part = Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) };
+        Self { stored, reason: reason.into(), item, parts: [part].into(), filed: None }
+    }
+
+    /// A response whose body is in a file.
+    pub(super) fn on_disk(
+        stored: Stored,
+        reason: Box<[u8]>,
+        item: Arc<Item<Key>>,
+        filed: Arc<Filed>,
+    ) -> Self {
+        Self { stored, reason, item, parts: Box::default(), filed: Some(filed) }
     }
 
     /// A response of which only `span` is there, or will be; and what is there of `other`, which is of the same state.
@@ -49,59 +70,119 @@ impl Object {
             spans.insert(span);
         }
         let there = other.into_iter().flat_map(|other| other.parts.iter().cloned());
-        let parts = there.chain([Part { start: span.start(), end: span.end(), body }]).collect();
+        let parts =
+            there.chain([Part { start: span.start(), end: span.end(), bytes: Bytes::Body(body) }]).collect();
         // What is served of it is a part, whose reason is its own.
         let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
-        Self { stored, reason, item, parts }
+        Self { stored, reason, item, parts, filed: None }
     }
 
     /// The same bytes, about which something newer is known.
     pub(super) fn updated(&self, stored: Stored) -> Self {
-        let (reason, item) = (self.reason.clone(), Arc::clone(&self.item));
-        Self { stored, reason, item, parts: self.parts.clone() }
+        Self { stored, ..self.clone() }
+    }
+
+    /// The same, in another place. Where it is neither in memory nor on disk, nothing can be read of it.
+    fn moved(&self, bytes: Option<Bytes>, filed: Option<Arc<Filed>>) -> Arc<Self> {
+        let part = bytes.map(|bytes| Part { start: 0, end: u64::MAX, bytes });
+        Arc::new(Self { parts: part.into_iter().collect(), filed, ..self.clone() })
+    }
+
+    /// The same, on disk alone.
+    pub(super) fn moved_to(&self, filed: &Arc<Filed>) -> Arc<Self> {
+        self.moved(None, Some(Arc::clone(filed)))
+    }
+
+    /// The same, in memory alone.
+    pub(super) fn without_file(&self) -> Arc<Self> {
+        Arc::new(Self { filed: None, ..self.clone() })
+    }
+
+    /// The same, to be read from its file.
+    pub(super) fn opened(&self, opened: &Arc<Opened>) -> Arc<Self> {
+        self.moved(Some(Bytes::File(Arc::clone(opened))), self.filed.clone())
+    }
+
+    /// The same, with a body in memory as well.
+    pub(super) fn brought_back(&self, body: &Arc<Body>) -> Arc<Self> {
+        self.moved(Some(Bytes::Body(Arc::clone(body))), self.filed.clone())
+    }
+
+    /// The file that it is in.
+    pub(super) fn filed(&self) -> Option<&Arc<Filed>> {
+        self.filed.as_ref()
+    }
+
+    /// Whether it can be read at once.
+    pub(super) fn is_in_memory(&self) -> bool {
+        !self.parts.is_empty()
+    }
+
+    /// The body, where all of it is there, and nothing else.
+    pub(super) fn whole_body(&self) -> Option<&Arc<Body>> {
+        match &*self.parts {
+            [Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) }] if body.ending().is_some() => {
+                Some(body)
+            }
+            _ => None,
+        }
     }
 
     /// What keeping it costs.
     pub(super) fn cost(&self) -> usize {
-        self.parts.iter().map(|part| part.body.cost()).sum()
+        let cost = |part: &Part| if let Bytes::Body(body) = &part.bytes { body.cost() } else { 0 };
+        self.parts.iter().map(cost).sum()
     }
 
     /// Bytes of the body once all have come, where it is one whole.
     pub(super) fn length(&self) -> Option<u64> {
-        let [Part { start: 0, end: u64::MAX, body }] = &*self.parts else { return None };
-        body.ending().map(|_| body.length())
+        let filed = || self.filed.as_ref().map(|filed| filed.layout.length);
+        self.whole_body().map(|body| body.length()).or_else(filed)
     }
 
     /// Reads these bytes of the representation, which must be there or on their way; all where it is not said which.
     pub(super) fn read(&self, span: Option<Span>) -> Reader {
         let whole = self.stored.length().unwrap_or(u64::MAX);
         let (mut place, end) = span.map_or((0, whole), |span| (span.start(), span.end()));
-        let mut followers = VecDeque::new();
+        let mut readers = VecDeque::new();
         let mut last = None;
         while place < end {
             let there = self.parts.iter().filter(|part| part.start <= place && place < part.end);
             let Some(part) = there.max_by_key(|part| part.end) else { break };
             let until = part.end.min(end);
-            followers.push_back(Body::follow(&part.body, place - part.start..until - part.start));
-            last = Some(Arc::clone(&part.body));
+            readers.push_back(match &part.bytes {
+                Bytes::Body(body) => One::Body(Body::follow(body, place - part.start..until - part.start)),
+                Bytes::File(file) => One::File(Opened::follow(file, place - part.start, until - part.start)),
+            });
+            last = Some(part.bytes.clone());
             place = until;
         }
-        Reader { followers, body: last }
+        Reader { readers, last }
     }
 }
 
 /// Reads a response's bytes, body after body.
 #[derive(Debug)]
 pub(super) struct Reader {
-    followers: VecDeque<Follower>,
-    body: Option<Arc<Body>>,
+    readers: VecDeque<One>,
+    last: Option<Bytes>,
+}
+
+#[derive(Debug)]
+enum One {
+    Body(Follower),
+    File(FileReader),
 }
 
 impl Reader {
     pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
-        while let Some(follower) = self.followers.front_mut() {
-            match follower.poll_next(context) {
-                Poll::Ready(None) => drop(self.followers.pop_front()),
+        while let Some(one) = self.readers.front_mut() {
+            let next = match one {
+                One::Body(follower) => follower.poll_next(context),
+                One::File(reader) => reader.poll_next(context),
+            };
+            match next {
+                Poll::Ready(None) => drop(self.readers.pop_front()),
                 other => return other,
             }
         }
@@ -110,6 +191,10 @@ impl Reader {
 
     /// What followed the last of the bodies.
     pub(super) fn ending(&self) -> Ending {
-        self.body.as_ref().and_then(|body| body.ending()).unwrap_or_default()
+        match &self.last {
+            Some(Bytes::Body(body)) => body.ending().unwrap_or_default(),
+            Some(Bytes::File(file)) => file.filed().ending.clone(),
+            None => Ending::default(),
+        }
     }
 }

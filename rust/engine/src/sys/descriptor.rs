@@ -28,6 +28,16 @@ pub(crate) fn enlarge_pipe(descriptor: &impl AsFd) {
     unsafe { libc::fcntl(descriptor.as_fd().as_raw_fd(), libc::F_SETPIPE_SZ, PIPE) };
 }
 
+/// Takes a lock that all openings of the file know of, and that goes with this one. `WouldBlock` if another has it.
+pub(crate) fn lock_file(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open (it is borrowed), and the call takes no pointers.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
 /// Bytes that were written to a socket and that the other side has not taken.
 pub(crate) fn untaken(socket: &impl AsFd) -> io::Result<usize> {
     let mut count: libc::c_int = 0;

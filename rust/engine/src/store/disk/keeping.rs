@@ -1,0 +1,279 @@
+//! What leaves memory for the disk, and what leaves the disk: the work of the one thread that writes.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::super::body::Body;
+use super::super::cache::{Cache, seconds, useless_from};
+use super::super::eviction::Item;
+use super::super::object::Object;
+use super::directory::Directory;
+use super::filed::{Filed, cost};
+use super::format::{BLOCK, Known, Layout, encode};
+use super::queue::{Chore, Leaving};
+use super::{Disk, count};
+use crate::cache::{Key, Time};
+use crate::stream::Ending;
+use crate::sync::{Arc, lock};
+
+/// What is of no use so soon is not written: live segments die before anybody would read them from the disk. Arbitrary.
+const SOON: Duration = Duration::from_secs(60);
+
+/// How long nothing is written after a failure. A full disk is not asked for each object, and is in use again soon after
+/// there is space. Arbitrary.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Whether a response can be served, or confirmed, long enough from now for its writing to be worth it.
+pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
+    !object.stored.is_invalid
+        && (object.stored.validators.any() || useless_from(object, now) > now.plus(SOON))
+}
+
+impl Cache {
+    /// An object that memory has no room for: it goes on on disk, if it is there or can be.
+    pub(in super::super) fn leave_memory(&self, item: &Arc<Item<Key>>) {
+        let key = item.value();
+        let gone = self.index.with(key, |entry| {
+            let object = Arc::clone(entry.with_item(item)?);
+            match object.filed() {
+                Some(filed) => {
+                    entry.exchange(&object, &object.moved_to(filed));
+                }
+                None if self.keep(key, &object) => {}
+                None => drop(entry.remove(|other| Arc::ptr_eq(other, &object))),
+            }
+            Some(object)
+        });
+        // The bytes go here, outside the lock.
+        drop(gone);
+    }
+
+    /// Whether it will be written. It can be read from memory until then.
+    fn keep(&self, key: &Key, object: &Arc<Object>) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        if object.whole_body().is_none() || !is_of_use(object, Self::now()) {
+            return false;
+        }
+        let leaving = Leaving { key: key.clone(), object: Arc::clone(object), cost: object.cost() };
+        let is_taken = !disk.is_paused() && disk.queue.keep(leaving, disk.leaving_limit);
+        if !is_taken {
+            count(&disk.counts.skipped);
+        }
+        is_taken
+    }
+
+    /// What is known of `object` has changed: its file, if it has one, is to say so too.
+    pub(in super::super) fn change_file(&self, key: &Key, object: &Arc<Object>) {
+        if let (Some(disk), Some(_)) = (&self.disk, object.filed()) {
+            disk.queue.chore(Chore::Change(key.clone(), Arc::clone(object)));
+        }
+    }
+
+    /// Nothing refers to `filed` any more.
+    pub(in super::super) fn remove_file(&self, filed: &Arc<Filed>) {
+        if let Some(disk) = self.disk.as_ref().filter(|_| filed.remove()) {
+            lock(&disk.eviction).remove(&filed.item);
+            if filed.is_damaged() {
+                count(&disk.counts.damaged);
+            }
+            disk.queue.chore(Chore::Remove(filed.layout.name));
+        }
+    }
+
+    /// Runs on the thread that writes.
+    pub(super) fn do_chore(&self, chore: Chore) {
+        let Some(disk) = &self.disk else { return };
+        match chore {
+            Chore::Remove(name) => disk.remove(name),
+            Chore::Change(key, object) => {
+                if let Some(filed) = object.filed().filter(|filed| !filed.is_removed()) {
+                    disk.change(&key, &object, filed);
+                }
+            }
+            Chore::Keep(leaving) => {
+                let cost = leaving.cost;
+                self.write(disk, &leaving);
+                drop(leaving);
+                disk.queue.has_left(cost);
+            }
+        }
+    }
+
+    fn write(&self, disk: &Disk, leaving: &Leaving) {
+        let Leaving { key, object, .. } = leaving;
+        let item = &object.item;
+        let is_wanted = |object: &Arc<Object>| object.filed().is_none();
+        if !self.index.with(key, |entry| entry.with_item(item).is_some_and(is_wanted)) {
+            // Purged, replaced or written while it waited.
+            return;
+        }
+        let filed = if disk.is_paused() {
+            count(&disk.counts.skipped);
+            None
+        } else {
+            self.file(disk, key, object)
+        };
+        let Some(filed) = filed else {
+            return self.forget(key, |other| Arc::ptr_eq(&other.item, item));
+        };
+        let moved = self.index.with(key, |entry| {
+            let current = Arc::clone(entry.with_item(item)?);
+            let moved = current.moved_to(&filed);
+            entry.exchange(&current, &moved);
+            Some((current, moved))
+        });
+        match moved {
+            // Confirmed while it was written.
+            Some((current, moved)) if !Arc::ptr_eq(&current, object) => self.change_file(key, &moved),
+            Some(_) => {}
+            None => self.remove_file(&filed),
+        }
+    }
+
+    /// Writes a file; none if the disk does not take it.
+    fn file(&self, disk: &Disk, key: &Key, object: &Object) -> Option<Arc<Filed>> {
+        let body = object.whole_body()?;
+        let ending = body.ending().unwrap_or_default();
+        let trailers = ending.trailers.as_slice();
+        let known = Known { key, stored: &object.stored, reason: &object.reason, trailers };
+        let (layout, head) = encode(known, Directory::new_name(), body.length(), None)?;
+        if !self.make_room_on_disk(disk, cost(layout)) {
+            return None;
+        }
+        if let Err(error) = write_file(&disk.directory, layout, &head, body) {
+            disk.fail(&error);
+            // It may not even have been begun; and a later start removes what is left.
+            let _ = disk.directory.give_up(layout.name);
+            return None;
+        }
+        count(&disk.counts.written);
+        let item = Item::new(object.item.key(), key.clone());
+        let ending = Ending { trailers: ending.trailers, ..Ending::default() };
+        let filed = Arc::new(Filed::new(layout, item, ending));
+        disk.admit(&filed, object);
+        Some(filed)
+    }
+
+    /// Removes what is missed least on disk until so many bytes more fit, and says whether they do.
+    pub(super) fn make_room_on_disk(&self, disk: &Disk, wanted: u64) -> bool {
+        loop {
+            let Some(room) = disk.budget.checked_sub(wanted) else { return false };
+            let item = {
+                let mut eviction = lock(&disk.eviction);
+                if eviction.bytes() <= room {
+                    break;
+                }
+                eviction.evict(seconds(Self::now()), room)
+            };
+            let Some(item) = item else { return false };
+            self.leave_disk(&item);
+        }
+        // What has just been evicted goes before anything takes its place.
+        while let (Some(chore), _) = disk.queue.small_chore() {
+            self.do_chore(chore);
+        }
+        true
+    }
+
+    /// An object that the disk has no room for stays in memory, if it is there.
+    fn leave_disk(&self, item: &Arc<Item<Key>>) {
+        let is_object =
+            |object: &Arc<Object>| object.filed().is_some_and(|filed| Arc::ptr_eq(&filed.item, item));
+        let gone = self.index.with(item.value(), |entry| {
+            let object = Arc::clone(entry.objects.iter().find(|object| is_object(object))?);
+            if object.is_in_memory() {
+                entry.exchange(&object, &object.without_file());
+            } else {
+                drop(entry.remove(is_object));
+            }
+            Some(object)
+        });
+        if let Some(filed) = gone.as_ref().and_then(|object| object.filed()) {
+            self.remove_file(filed);
+        }
+    }
+}
+
+impl Disk {
+    /// `filed` counts from now on.
+    pub(super) fn admit(&self, filed: &Filed, object: &Object) {
+        let now = Cache::now();
+        let is_lasting = object.stored.validators.any();
+        let until = if is_lasting { None } else { Some(seconds(useless_from(object, now))) };
+        lock(&self.eviction).insert(&filed.item, filed.cost(), until, seconds(now));
+    }
+
+    fn is_paused(&self) -> bool {
+        let mut paused = lock(&self.paused);
+        *paused = paused.filter(|until| *until > Instant::now());
+        paused.is_some()
+    }
+
+    /// The disk has refused a write.
+    fn fail(&self, error: &io::Error) {
+        count(&self.counts.failed);
+        *lock(&self.paused) = Some(Instant::now() + PAUSE);
+        lock(&self.trouble).said = Some(error.to_string());
+    }
+
+    /// One that is gone already is as good as removed; one that cannot be removed is found at the next start.
+    pub(super) fn remove(&self, name: u64) {
+        match self.directory.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => self.fail(&error),
+            _ => {}
+        }
+    }
+
+    /// Writes the head of a file anew, in its place: one that is torn by a crash has a wrong checksum. Where that cannot
+    /// be done the file is of use until this process ends, and is none to the next.
+    fn change(&self, key: &Key, object: &Object, filed: &Filed) {
+        let trailers = filed.ending.trailers.as_slice();
+        let known = Known { key, stored: &object.stored, reason: &object.reason, trailers };
+        let Layout { name, room, length } = filed.layout;
+        let head = encode(known, name, length, Some(room)).map(|(_, head)| head);
+        let blank = || vec![0; usize::try_from(room).unwrap_or_default()];
+        let file = self.directory.change(name);
+        if let Err(error) = file.and_then(|file| file.write_all_at(&head.unwrap_or_else(blank), 0)) {
+            filed.damage();
+            self.fail(&error);
+        }
+    }
+}
+
+fn write_file(directory: &Directory, layout: Layout, head: &[u8], body: &Arc<Body>) -> io::Result<()> {
+    let mut file = directory.begin(layout.name)?;
+    file.write_all(head)?;
+    let sums = write_body(&mut file, layout, body)?;
+    file.write_all(&sums)?;
+    directory.finish(layout.name)
+}
+
+/// Writes the body, and gives the sums of its blocks.
+fn write_body(file: &mut File, layout: Layout, body: &Arc<Body>) -> io::Result<Vec<u8>> {
+    let mut follower = Body::follow(body, 0..u64::MAX);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut sums = Vec::new();
+    let mut written = 0;
+    let mut sum = layout.summing(0);
+    // It is whole: it is never waited for.
+    while let Poll::Ready(Some(piece)) = follower.poll_next(&mut context) {
+        let piece = piece.map_err(io::Error::other)?;
+        file.write_all(&piece)?;
+        let mut rest: &[u8] = &piece;
+        while !rest.is_empty() {
+            let room = usize::try_from(BLOCK - written % BLOCK).unwrap_or(usize::MAX);
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            sum.update(now);
+            written += now.len() as u64;
+            rest = later;
+            if written % BLOCK == 0 || written == layout.length {
+                sums.extend_from_slice(&sum.digest().to_le_bytes());
+                sum = layout.summing(written / BLOCK);
+            }
+        }
+    }
+    if written == layout.length { Ok(sums) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}

@@ -1,0 +1,259 @@
+//! The tier of a cache that is on disk: what leaves memory and is still of use, one file a response.
+//!
+//! The index knows both tiers alike: an object is in memory, on disk, or in both, and whatever removes it from the index
+//! removes its file. No file operation is made on an engine thread: some threads read, and one does all the rest. The
+//! invariants: nothing is served whose checksum is wrong; files take no more than the budget; a file that cannot be
+//! written, for whatever reason, costs nothing but itself.
+
+mod bringing;
+mod directory;
+mod filed;
+mod format;
+mod keeping;
+mod queue;
+mod reading;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::cache::Cache;
+use super::eviction::Eviction;
+use crate::cache::Key;
+use crate::error::{Code, Error, Result};
+use crate::sync::{Arc, Mutex, lock};
+use directory::Directory;
+use queue::{Leaving, Queue};
+
+pub(super) use bringing::Brought;
+pub(super) use filed::Filed;
+pub(super) use reading::{FileReader, Opened};
+
+/// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
+const READERS: usize = 4;
+
+/// The part of the memory tier in which what leaves it waits to be written: an eighth. Whatever finds no room there is
+/// not written. More would be missed by what stays.
+const LEAVING_PART: usize = 8;
+
+/// Where the disk's tier is.
+#[derive(Debug, Clone)]
+pub struct DiskConfig {
+    /// Made if it is not there, in a directory that is.
+    pub directory: PathBuf,
+    /// What its files take at most, in bytes.
+    pub budget: u64,
+}
+
+/// What a disk's tier has done, and how full it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskStats {
+    /// Responses that are on disk.
+    pub objects: usize,
+    /// Bytes that their files take, whole pages.
+    pub used: u64,
+    /// Bytes that they may.
+    pub limit: u64,
+    /// Whether what was there at the start has been looked through; until then nothing is written.
+    pub ready: bool,
+    /// Answers out of files.
+    pub hits: u64,
+    /// Responses brought back into memory.
+    pub promoted: u64,
+    /// Responses written.
+    pub written: u64,
+    /// Responses that left memory unwritten because too many left at once, or the disk had failed a moment ago.
+    pub skipped: u64,
+    /// Failures of writing, such as for want of space.
+    pub failed: u64,
+    /// Files that were not what was written, and were dropped.
+    pub damaged: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    hits: AtomicU64,
+    promoted: AtomicU64,
+    written: AtomicU64,
+    skipped: AtomicU64,
+    failed: AtomicU64,
+    damaged: AtomicU64,
+}
+
+/// How often an operator is told that the disk fails.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+/// What the disk has said when it failed, and when that was told last.
+#[derive(Debug, Default)]
+struct Trouble {
+    said: Option<String>,
+    told: Option<Instant>,
+}
+
+/// The disk of a cache. Its threads end with the cache.
+#[derive(Debug)]
+pub(super) struct Disk {
+    directory: Arc<Directory>,
+    queue: Arc<Queue>,
+    /// Who leaves the disk.
+    eviction: Mutex<Eviction<Key>>,
+    budget: u64,
+    leaving_limit: usize,
+    counts: Counts,
+    /// All that was there at the start has been looked at.
+    is_ready: AtomicBool,
+    /// What is found there from now on is removed.
+    is_forgotten: AtomicBool,
+    /// Nothing is written until then: the disk has failed.
+    paused: Mutex<Option<Instant>>,
+    trouble: Mutex<Trouble>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Disk {
+    pub(super) fn new(config: &DiskConfig, memory: usize) -> Result<Self> {
+        Ok(Self {
+            directory: Arc::new(Directory::open(&config.directory)?),
+            queue: Arc::new(Queue::default()),
+            eviction: Mutex::new(Eviction::new(config.budget)),
+            budget: config.budget,
+            leaving_limit: memory / LEAVING_PART,
+            counts: Counts::default(),
+            is_ready: AtomicBool::new(false),
+            is_forgotten: AtomicBool::new(false),
+            paused: Mutex::new(None),
+            trouble: Mutex::default(),
+            threads: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Bytes of memory that are kept free for what leaves it.
+    pub(super) fn leaving_limit(&self) -> usize {
+        self.leaving_limit
+    }
+
+    /// Bytes of memory that leave it once they are written.
+    pub(super) fn leaving(&self) -> usize {
+        self.queue.leaving()
+    }
+
+    /// What the scan finds from now on is removed.
+    pub(super) fn forget_all(&self) {
+        // Relaxed here and where it is read: the locks of the index's shards, taken by whoever clears them and whoever
+        // puts something in, order it.
+        self.is_forgotten.store(true, Ordering::Relaxed);
+    }
+
+    fn stats(&self) -> DiskStats {
+        let (objects, used) = {
+            let eviction = lock(&self.eviction);
+            (eviction.len(), eviction.bytes())
+        };
+        // Relaxed: counts, which order nothing.
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        DiskStats {
+            objects,
+            used,
+            limit: self.budget,
+            ready: self.is_ready.load(Ordering::Relaxed),
+            hits: count(&self.counts.hits),
+            promoted: count(&self.counts.promoted),
+            written: count(&self.counts.written),
+            skipped: count(&self.counts.skipped),
+            failed: count(&self.counts.failed),
+            damaged: count(&self.counts.damaged),
+        }
+    }
+}
+
+/// One more.
+fn count(count: &AtomicU64) {
+    // Relaxed: it orders nothing.
+    count.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Cache {
+    /// How full the disk is, where there is one.
+    pub fn disk_stats(&self) -> Option<DiskStats> {
+        self.disk.as_ref().map(Disk::stats)
+    }
+
+    /// How the disk has failed, for the operator: not more often than is worth a line in a log.
+    pub(crate) fn disk_trouble(&self) -> Option<Error> {
+        let disk = self.disk.as_ref()?;
+        let mut trouble = lock(&disk.trouble);
+        if trouble.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+            return None;
+        }
+        let said = trouble.said.take()?;
+        trouble.told = Some(Instant::now());
+        Some(
+            Code::CacheDirectoryFailed
+                .error(format!("the cache's disk fails, and what leaves memory is not kept for now: {said}")),
+        )
+    }
+
+    /// Starts the threads, and with them the look at what is there.
+    pub(super) fn start_disk(cache: &Plain<Self>) -> Result<()> {
+        let Some(disk) = &cache.disk else { return Ok(()) };
+        let failed =
+            |error| Code::Internal.error(format!("cannot start a thread for the cache's disk: {error}"));
+        let mut threads = lock(&disk.threads);
+        for number in 0..READERS {
+            let queue = Arc::clone(&disk.queue);
+            let reader = thread::Builder::new().name(format!("penstock-read-{number}")).spawn(move || {
+                while let Some(reading) = queue.next_reading() {
+                    reading();
+                }
+            });
+            threads.push(reader.map_err(failed)?);
+        }
+        // It does not keep the cache alive: one that is dropped ends its threads.
+        let (weak, queue) = (Plain::downgrade(cache), Arc::clone(&disk.queue));
+        let writer = thread::Builder::new().name("penstock-write".to_owned()).spawn(move || {
+            if let Some(cache) = weak.upgrade() {
+                cache.scan();
+            }
+            while let Some(chore) = queue.next_chore() {
+                let Some(cache) = weak.upgrade() else { return };
+                cache.do_chore(chore);
+            }
+        });
+        threads.push(writer.map_err(failed)?);
+        Ok(())
+    }
+
+    /// Writes what is in memory alone and still of use, for as long as `within`, and lets go of the directory's threads.
+    /// For an orderly end, when nothing is fetched any more: what is not written by then is lost with the memory.
+    pub fn close(&self, within: Duration) {
+        let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return };
+        let now = Self::now();
+        let is_lasting = |object: &Arc<super::object::Object>| {
+            object.filed().is_none() && object.whole_body().is_some() && keeping::is_of_use(object, now)
+        };
+        // A directory that was not looked through may be fuller than it seems.
+        let all = if disk.is_ready.load(Ordering::Relaxed) { self.index.all() } else { Vec::new() };
+        let last = all.into_iter().filter(|(_, object)| is_lasting(object));
+        let last = last.map(|(key, object)| Leaving { cost: object.cost(), key, object }).collect();
+        disk.queue.close(last, Instant::now() + within);
+        for thread in std::mem::take(&mut *lock(&disk.threads)) {
+            // A panic of the thread has been printed by it; there is nothing to add when it is over.
+            let _ = thread.join();
+        }
+        disk.directory.release();
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        // The threads are not there in a forked child, and one of them may have held the lock.
+        if let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) {
+            disk.queue.close(Vec::new(), Instant::now());
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What the file threads have before them: reads, which somebody waits for, and what the one writing thread does.
+//!
+//! Reads are bounded by who waits for them, each with memory of its own. What is to be written is bounded in bytes:
+//! whoever finds no room keeps nothing there. Removals and changes of heads are small, are never refused, and go before.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Condvar, PoisonError};
+use std::time::Instant;
+
+use super::super::object::Object;
+use crate::cache::Key;
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
+
+/// What the writing thread does.
+#[derive(Debug)]
+pub(crate) enum Chore {
+    /// The head of the object's file is out of date.
+    Change(Key, Arc<Object>),
+    /// A file that nothing refers to any more.
+    Remove(u64),
+    /// An object that leaves memory.
+    Keep(Leaving),
+}
+
+/// An object that leaves memory, and what it takes there until then.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) key: Key,
+    pub(crate) object: Arc<Object>,
+    pub(crate) cost: usize,
+}
+
+/// Runs on one of the threads that read.
+pub(crate) type Reading = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    reads: VecDeque<Reading>,
+    chores: VecDeque<Chore>,
+    writes: VecDeque<Leaving>,
+    /// Bytes of memory that leave once they are written.
+    leaving: usize,
+    /// From when on nothing is put in, and until when the rest may be written.
+    closed: Option<Instant>,
+    /// The writing thread has been told that there is nothing more.
+    ended: bool,
+}
+
+/// Shared by those who ask and the threads.
+#[derive(Default)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    for_reading: Condvar,
+    for_writing: Condvar,
+}
+
+impl Queue {
+    /// Dropped unrun once the queue is closed: whoever waits is told by that.
+    pub(crate) fn read(&self, reading: Reading) {
+        let mut state = lock(&self.state);
+        if state.closed.is_none() {
+            state.reads.push_back(reading);
+            drop(state);
+            self.for_reading.notify_one();
+        }
+    }
+
+    /// Never refused while there is somebody to do it: what is written last may have others removed.
+    pub(crate) fn chore(&self, chore: Chore) {
+        let mut state = lock(&self.state);
+        if !state.ended {
+            state.chores.push_back(chore);
+            drop(state);
+            self.for_writing.notify_one();
+        }
+    }
+
+    /// Takes what is to be written, unless more than `most` bytes would leave at once.
+    pub(crate) fn keep(&self, leaving: Leaving, most: usize) -> bool {
+        let mut state = lock(&self.state);
+        let together = state.leaving.saturating_add(leaving.cost);
+        if state.closed.is_some() || together > most {
+            return false;
+        }
+        state.leaving = together;
+        state.writes.push_back(leaving);
+        drop(state);
+        self.for_writing.notify_one();
+        true
+    }
+
+    /// So many bytes have left.
+    pub(crate) fn has_left(&self, cost: usize) {
+        lock(&self.state).leaving -= cost;
+    }
+
+    /// Bytes of memory that leave once they are written.
+    pub(crate) fn leaving(&self) -> usize {
+        lock(&self.state).leaving
+    }
+
+    /// Waits for something to read; none when the queue is closed.
+    pub(crate) fn next_reading(&self) -> Option<Reading> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed.is_some() {
+                return None;
+            }
+            if let Some(reading) = state.reads.pop_front() {
+                return Some(reading);
+            }
+            state = wait(&self.for_reading, state);
+        }
+    }
+
+    /// Waits for something to do; none when the queue is closed, and nothing is left to do or the time for it is over.
+    pub(crate) fn next_chore(&self) -> Option<Chore> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(chore) = state.chores.pop_front() {
+                return Some(chore);
+            }
+            let is_over = state.closed.is_some_and(|until| Instant::now() >= until);
+            if let Some(leaving) = state.writes.pop_front().filter(|_| !is_over) {
+                return Some(Chore::Keep(leaving));
+            }
+            if state.closed.is_some() {
+                state.ended = true;
+                return None;
+            }
+            state = wait(&self.for_writing, state);
+        }
+    }
+
+    /// What is small and is to be done now, for whoever is in the middle of something long; and whether to go on with it.
+    pub(crate) fn small_chore(&self) -> (Option<Chore>, bool) {
+        let mut state = lock(&self.state);
+        (state.chores.pop_front(), state.closed.is_none())
+    }
+
+    /// Takes nothing more, but for `last`, which is written until then.
+    pub(crate) fn close(&self, last: Vec<Leaving>, until: Instant) {
+        let dropped = {
+            let mut state = lock(&self.state);
+            if state.closed.is_some() {
+                return;
+            }
+            state.closed = Some(until);
+            state.leaving += last.iter().map(|leaving| leaving.cost).sum::<usize>();
+            state.writes.extend(last);
+            std::mem::take(&mut state.reads)
+        };
+        self.for_reading.notify_all();
+        self.for_writing.notify_all();
+        // Their memory goes here, and those who wait are told.
+        drop(dropped);
+    }
+}
+
+fn wait<'a>(condition: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condition.wait(state).unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("leaving", &self.leaving()).finish_non_exhaustive()
+    }
+}

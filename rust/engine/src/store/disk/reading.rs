@@ -1,0 +1,218 @@
+//! Reads a response's bytes out of its file, block by block: the threads that read put each into memory of the pool, and
+//! verify it before anybody sees it.
+//!
+//! Blocks are verified each time that they are read, not only the first time after a start: it costs a hundredth of the
+//! reading, and what the disk damages later is found as well.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::File;
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+use super::directory::Directory;
+use super::filed::Filed;
+use super::format::{BLOCK, SUM};
+use super::queue::Queue;
+use crate::error::{Code, Error, Result};
+use crate::pool::{Pool, Purpose, Slice, Writer};
+use crate::sync::{Arc, Mutex, lock};
+
+/// Blocks that are read before they are asked for, so that the disk and the client's socket are busy at once. They are
+/// on top of the client's window.
+const AHEAD: usize = 2;
+
+/// A file that is being read, by any number of readers.
+pub(crate) struct Opened {
+    filed: Arc<Filed>,
+    file: File,
+    sums: Box<[u64]>,
+    /// The block that was read when the file was opened, for the first who wants it.
+    first: Mutex<Option<(u64, Slice)>>,
+    queue: Arc<Queue>,
+    pool: Pool,
+}
+
+/// Reads a part of a body, in order. As a follower of a body in memory.
+#[derive(Debug)]
+pub(crate) struct FileReader {
+    opened: Arc<Opened>,
+    place: u64,
+    end: u64,
+    /// The block that is asked for next.
+    next: u64,
+    coming: VecDeque<Coming>,
+}
+
+#[derive(Debug)]
+enum Coming {
+    Here(Slice),
+    Asked(oneshot::Receiver<Result<Slice>>),
+}
+
+/// Why a file cannot be read.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// It is not there, or not what was written: it never will be.
+    Damaged,
+    /// Something else, such as a want of descriptors or of memory.
+    Failed,
+}
+
+/// Opens the file of `filed` and reads the block with the byte at `place`, if there is one.
+pub(crate) async fn open(
+    directory: &Arc<Directory>,
+    queue: &Arc<Queue>,
+    pool: &Pool,
+    filed: &Arc<Filed>,
+    place: u64,
+) -> std::result::Result<Arc<Opened>, Unread> {
+    let block = place / BLOCK;
+    let length = filed.layout.block_length(block);
+    let writer = match length {
+        0 => None,
+        length => {
+            let room = poll_fn(|context| pool.poll_room(context, length, Purpose::Bulk));
+            Some((block, room.await.map_err(|_| Unread::Failed)?))
+        }
+    };
+    let (reply, answer) = oneshot::channel();
+    let (directory, filed) = (Arc::clone(directory), Arc::clone(filed));
+    let (of_reader, pool) = (Arc::clone(queue), pool.clone());
+    queue.read(Box::new(move || {
+        // Nobody is there if the client has left.
+        drop(reply.send(open_now(&directory, filed, writer, of_reader, pool)));
+    }));
+    answer.await.unwrap_or_else(|_| Err(Unread::Failed))
+}
+
+fn open_now(
+    directory: &Directory,
+    filed: Arc<Filed>,
+    writer: Option<(u64, Writer)>,
+    queue: Arc<Queue>,
+    pool: Pool,
+) -> std::result::Result<Arc<Opened>, Unread> {
+    let layout = filed.layout;
+    let of_file = |error: io::Error| match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Unread::Failed,
+        _ => Unread::Damaged,
+    };
+    let file = directory.read(layout.name).map_err(of_file)?;
+    let count = usize::try_from(layout.blocks() * SUM).map_err(|_| Unread::Damaged)?;
+    let mut bytes = vec![0; count];
+    file.read_exact_at(&mut bytes, layout.sums_place()).map_err(of_file)?;
+    let sum = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
+    let sums = bytes.chunks_exact(size_of::<u64>()).map(sum).collect();
+    let opened = Opened { filed, file, sums, first: Mutex::new(None), queue, pool };
+    if let Some((block, writer)) = writer {
+        let slice = opened.read(block, writer).map_err(|_| Unread::Damaged)?;
+        *lock(&opened.first) = Some((block, slice));
+    }
+    Ok(Arc::new(opened))
+}
+
+impl Opened {
+    /// Reads a block and verifies it. Runs on a thread that reads.
+    fn read(&self, block: u64, mut writer: Writer) -> Result<Slice> {
+        let layout = self.filed.layout;
+        let length = layout.block_length(block);
+        let bytes = &mut writer.spare()[..length];
+        let is_read = self.file.read_exact_at(bytes, layout.block_place(block));
+        let sum = usize::try_from(block).ok().and_then(|block| self.sums.get(block));
+        if is_read.is_err() || sum != Some(&layout.sum(block, bytes)) {
+            self.filed.damage();
+            return Err(Code::CacheDamaged.error("a block of a stored response does not have its checksum"));
+        }
+        Ok(writer.commit(length))
+    }
+
+    /// Reads these bytes; what lies behind the end of the body is not there.
+    pub(crate) fn follow(opened: &Arc<Self>, place: u64, end: u64) -> FileReader {
+        let end = end.min(opened.filed.layout.length);
+        let next = place / BLOCK;
+        FileReader { opened: Arc::clone(opened), place, end, next, coming: VecDeque::new() }
+    }
+
+    pub(crate) fn filed(&self) -> &Arc<Filed> {
+        &self.filed
+    }
+}
+
+impl FileReader {
+    /// The next bytes. `None` at the end.
+    ///
+    /// # Errors
+    /// `CACHE_DAMAGED` where the file does not have them as they were written, and what the pool says.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+        if self.place >= self.end {
+            return Poll::Ready(None);
+        }
+        if let Err(error) = self.ask(context) {
+            if self.coming.is_empty() {
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+        let slice = match self.coming.front_mut() {
+            // The pool has no room, and wakes us.
+            None => return Poll::Pending,
+            Some(Coming::Here(slice)) => Ok(slice.clone()),
+            Some(Coming::Asked(answer)) => match Pin::new(answer).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(result)) => result,
+                Poll::Ready(Err(_)) => Err(closed()),
+            },
+        };
+        self.coming.pop_front();
+        let slice = match slice {
+            Ok(slice) => slice,
+            Err(error) => return Poll::Ready(Some(Err(error))),
+        };
+        let first = self.place / BLOCK * BLOCK;
+        // All within one block, which fits into memory.
+        let within = |place: u64| usize::try_from(place - first).unwrap_or(usize::MAX).min(slice.len());
+        let part = slice.slice(within(self.place)..within(self.end));
+        self.place += part.len() as u64;
+        Poll::Ready(Some(Ok(part)))
+    }
+
+    /// Asks for blocks as far ahead as it may.
+    fn ask(&mut self, context: &mut Context<'_>) -> Result<()> {
+        while self.coming.len() < AHEAD && self.next * BLOCK < self.end {
+            let (opened, block) = (Arc::clone(&self.opened), self.next);
+            let is_next = |first: &mut (u64, Slice)| first.0 == block;
+            let coming = if let Some((_, slice)) = lock(&opened.first).take_if(is_next) {
+                Coming::Here(slice)
+            } else {
+                let length = opened.filed.layout.block_length(block);
+                let room = self.opened.pool.poll_room(context, length, Purpose::Bulk);
+                let Poll::Ready(writer) = room else { return Ok(()) };
+                let writer = writer?;
+                let (reply, answer) = oneshot::channel();
+                self.opened.queue.read(Box::new(move || {
+                    // Nobody is there if the client has left.
+                    drop(reply.send(opened.read(block, writer)));
+                }));
+                Coming::Asked(answer)
+            };
+            self.coming.push_back(coming);
+            self.next += 1;
+        }
+        Ok(())
+    }
+}
+
+fn closed() -> Error {
+    Code::EngineClosed.error("the cache was closed while it read a file")
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").field("filed", &self.filed).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,89 @@
+//! What is on disk from before: looked through at the start, in the background. Heads are read, and bodies are not;
+//! whoever asks for what has not been found yet gets it from the origin.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use super::super::cache::Cache;
+use super::super::eviction::Item;
+use super::super::object::Object;
+use super::filed::Filed;
+use super::format::{Head, Layout, PREFIX, decode, room};
+use super::{Disk, count};
+use crate::stream::Ending;
+use crate::sync::Arc;
+
+impl Cache {
+    /// Runs on the thread that writes, before it writes anything: until all is known, what there is room for is not.
+    pub(super) fn scan(&self) {
+        let Some(disk) = &self.disk else { return };
+        for folder in 0..=u8::MAX {
+            let Ok(names) = disk.directory.names(folder) else {
+                // Nothing of it will be found; it is looked through at the next start.
+                count(&disk.counts.failed);
+                continue;
+            };
+            for name in names {
+                let Ok(file) = disk.directory.read(name) else {
+                    count(&disk.counts.failed);
+                    continue;
+                };
+                if let Some((layout, head)) = read_head(name, &file) {
+                    self.offer(disk, layout, head);
+                } else {
+                    count(&disk.counts.damaged);
+                    disk.remove(name);
+                }
+                loop {
+                    let (chore, goes_on) = disk.queue.small_chore();
+                    if !goes_on {
+                        return;
+                    }
+                    let Some(chore) = chore else { break };
+                    self.do_chore(chore);
+                }
+            }
+        }
+        // Relaxed: a hint. Whoever closes does so from one thread, and joins this one.
+        disk.is_ready.store(true, Ordering::Relaxed);
+    }
+
+    /// Puts what was found into the index, unless it is no longer stored or something newer is there.
+    fn offer(&self, disk: &Disk, layout: Layout, head: Head) {
+        let Head { key, stored, reason, trailers } = head;
+        let received = stored.freshness.received();
+        let hash = self.index.hash(&key);
+        let item = |key| Item::new(hash, key);
+        let ending = Ending { trailers, ..Ending::default() };
+        let filed = Arc::new(Filed::new(layout, item(key.clone()), ending));
+        let object = Arc::new(Object::on_disk(stored, reason, item(key.clone()), Arc::clone(&filed)));
+        disk.admit(&filed, &object);
+        let older = self.index.with(&key, |entry| {
+            let is_newer = |other: &&Arc<Object>| {
+                other.stored.selection == object.stored.selection
+                    && other.stored.freshness.received() >= received
+            };
+            if entry.objects.iter().any(|other| is_newer(&other)) {
+                return vec![Arc::clone(&object)];
+            }
+            entry.replace(None, Arc::clone(&object))
+        });
+        self.let_go(older, None);
+        // Afterwards: whoever made it invalid before has found nothing to remove, and whoever does from now on finds it.
+        if disk.is_forgotten.load(Ordering::Relaxed) || self.index.is_void(&key, received) {
+            self.forget(&key, |other| Arc::ptr_eq(other, &object));
+        }
+        self.make_room_on_disk(disk, 0);
+    }
+}
+
+/// The head of a file that is as long as it says.
+fn read_head(name: u64, file: &File) -> Option<(Layout, Head)> {
+    let mut prefix = [0; PREFIX];
+    file.read_exact_at(&mut prefix, 0).ok()?;
+    let mut head = vec![0; room(&prefix)?];
+    file.read_exact_at(&mut head, 0).ok()?;
+    let (layout, head) = decode(name, &head)?;
+    (layout.size()? == file.metadata().ok()?.len()).then_some((layout, head))
+}

@@ -1,0 +1,109 @@
+use proptest::prelude::*;
+
+use super::super::format::{BLOCK, PREFIX, decode, encode, room};
+use super::*;
+
+#[test]
+fn what_is_written_comes_back() {
+    let stored = segment();
+    let (layout, bytes) = head(&stored, 3 * BLOCK + 1);
+    assert_eq!(bytes.len(), 4096);
+    assert_eq!(room(bytes.first_chunk().unwrap()), Some(4096));
+    let (again, known) = decode(layout.name, &bytes).expect("it is whole");
+    assert_eq!(again, layout);
+    assert_eq!((again.blocks(), again.block_length(2), again.block_length(3)), (4, 65536, 1));
+    assert_eq!(known.key, key());
+    assert_eq!(&*known.reason, b"Fine");
+    assert_eq!(known.trailers, [(b"Digest".to_vec(), b"x".to_vec())]);
+    let Stored { status, fields, control, freshness, validators, selection, content, is_invalid } =
+        known.stored;
+    assert_eq!((status, fields), (stored.status, stored.fields));
+    assert_eq!((control, freshness), (stored.control, stored.freshness));
+    assert_eq!((validators, selection), (stored.validators, stored.selection));
+    assert_eq!((content, is_invalid), (stored.content, stored.is_invalid));
+}
+
+#[test]
+fn no_byte_of_a_head_can_change() {
+    let (layout, bytes) = head(&segment(), 10);
+    for place in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[place] ^= 1 << (place % 8);
+        assert!(decode(layout.name, &changed).is_none(), "byte {place}");
+    }
+    for length in 0..bytes.len() {
+        assert!(decode(layout.name, &bytes[..length]).is_none(), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_file_under_another_name_is_none() {
+    let (layout, bytes) = head(&segment(), 10);
+    assert!(decode(layout.name + 1, &bytes).is_none());
+}
+
+#[test]
+fn an_update_keeps_the_room_or_does_not_fit() {
+    let (layout, bytes) = head(&segment(), 10);
+    let larger = |count| {
+        let value = "v".repeat(count);
+        let stored = stored(&[("Cache-Control", "max-age=60"), ("X-Long", &value)]);
+        let known = Known { key: &key(), stored: &stored, reason: b"OK", trailers: &[] };
+        encode(known, layout.name, 10, Some(layout.room))
+    };
+    let (again, changed) = larger(100).expect("it fits");
+    assert_eq!((again, changed.len()), (layout, bytes.len()));
+    assert!(larger(4096).is_none());
+}
+
+#[test]
+fn a_block_in_another_place_does_not_have_its_sum() {
+    let (layout, _) = head(&segment(), 3 * BLOCK);
+    assert_ne!(layout.sum(0, b"bytes"), layout.sum(1, b"bytes"));
+    let other = Layout { name: layout.name + 77, ..layout };
+    assert_ne!(layout.sum(0, b"bytes"), other.sum(0, b"bytes"));
+    let mut summing = layout.summing(2);
+    summing.update(b"by");
+    summing.update(b"tes");
+    assert_eq!(summing.digest(), layout.sum(2, b"bytes"));
+}
+
+proptest! {
+    #[test]
+    fn anything_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
+        prop_assert!(decode(7, &bytes).is_none());
+    }
+
+    /// Also where the checksum is right, as if this version had written what it never would.
+    #[test]
+    fn what_has_a_right_sum_is_read_without_a_panic(
+        known in prop::collection::vec(any::<u8>(), 0..512),
+        size in 0_u64..600,
+        length in any::<u64>(),
+    ) {
+        let mut bytes = b"penstock".to_vec();
+        let room = PREFIX + known.len();
+        for number in [1, size, room as u64, BLOCK, length, 7, 0] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        bytes.extend_from_slice(&known);
+        let mut sum = xxhash_rust::xxh3::Xxh3::new();
+        sum.update(&bytes[..PREFIX - 8]);
+        sum.update(&bytes[PREFIX..]);
+        bytes[PREFIX - 8..PREFIX].copy_from_slice(&sum.digest().to_le_bytes());
+        // What it is does not matter.
+        drop(decode(7, &bytes));
+    }
+
+    #[test]
+    fn any_damage_of_a_block_is_found(
+        mut bytes in prop::collection::vec(any::<u8>(), 1..2048),
+        place in any::<prop::sample::Index>(),
+        change in 1_u8..,
+    ) {
+        let (layout, _) = head(&segment(), bytes.len() as u64);
+        let sum = layout.sum(0, &bytes);
+        *place.get_mut(&mut bytes) ^= change;
+        prop_assert_ne!(sum, layout.sum(0, &bytes));
+    }
+}

@@ -1,0 +1,54 @@
+use std::time::{Duration, Instant};
+
+use super::super::queue::{Chore, Queue};
+use super::*;
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(600)
+}
+
+#[test]
+fn what_finds_no_room_is_refused_until_something_has_left() {
+    let queue = Queue::default();
+    assert!(queue.keep(leaving(60), 100));
+    assert!(!queue.keep(leaving(60), 100));
+    assert!(queue.keep(leaving(40), 100));
+    queue.has_left(60);
+    assert!(queue.keep(leaving(60), 100));
+    assert_eq!(queue.leaving(), 100);
+}
+
+#[test]
+fn removals_go_before_what_is_to_be_written() {
+    let queue = Queue::default();
+    assert!(queue.keep(leaving(1), 100));
+    queue.chore(Chore::Remove(7));
+    assert!(matches!(queue.next_chore(), Some(Chore::Remove(7))));
+    assert!(matches!(queue.next_chore(), Some(Chore::Keep(_))));
+}
+
+#[test]
+fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
+    let queue = Queue::default();
+    queue.chore(Chore::Remove(7));
+    queue.close(vec![leaving(1)], later());
+    queue.chore(Chore::Remove(8));
+    queue.read(Box::new(|| panic!("nobody reads any more")));
+    assert!(!queue.keep(leaving(1), 100));
+    assert!(queue.next_reading().is_none());
+    for name in [7, 8] {
+        assert!(matches!(queue.next_chore(), Some(Chore::Remove(removed)) if removed == name));
+    }
+    assert!(matches!(queue.next_chore(), Some(Chore::Keep(_))));
+    assert!(queue.next_chore().is_none());
+    queue.chore(Chore::Remove(9));
+    assert!(queue.next_chore().is_none(), "nobody is there");
+}
+
+#[test]
+fn what_is_late_is_not_written() {
+    let queue = Queue::default();
+    assert!(queue.keep(leaving(1), 100));
+    queue.close(Vec::new(), Instant::now());
+    assert!(queue.next_chore().is_none());
+}
