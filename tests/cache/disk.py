@@ -1,4 +1,4 @@
-"""What the tests of the disk's tier share: an engine with a directory, and an origin whose every body tells what it is."""
+"""What the tests of the disk's tier share: an engine with a directory, and an origin whose bodies tell what they are."""
 
 import random
 from collections import Counter
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import penstock
 from conftest import until
-from edge.serving import Edges, in_time
+from edge.serving import Edges, Served, in_time
 from gateway.client import RawClient, Reply, answer
 from penstock import config
 from penstock.config import Caching, OriginLimits
@@ -54,8 +54,11 @@ class Library:
 class Gateway:
     """An engine whose cache has a disk, and one route."""
 
-    def __init__(self, engine: penstock.Engine, client: RawClient, edges: Edges) -> None:
-        self.engine, self.client, self.edges = engine, client, edges
+    def __init__(self, engine: penstock.Engine, client: RawClient, edges: Edges, served: Served) -> None:
+        self.engine, self.client, self.edges, self.served = engine, client, edges, served
+
+    async def reconnect(self) -> None:
+        self.client = await self.edges.connect(self.served)
 
     @property
     def disk(self) -> DiskStats:
@@ -108,7 +111,7 @@ async def gateway(
         edges = Edges(engine)
         try:
             served = await edges.relay(origin.url, caching=Caching(**caching))  # type: ignore[arg-type]
-            found = Gateway(engine, await edges.connect(served), edges)
+            found = Gateway(engine, await edges.connect(served), edges, served)
             if ready:
                 await until(lambda: found.disk.ready, "the directory has been looked through")
             yield found

@@ -58,8 +58,7 @@ async def test_what_is_asked_for_again_is_brought_back_once_for_a_crowd(tmp_path
         async with gateway(origin, tmp_path / "disk") as here:
             await here.ask("/1")
             assert (here.disk.hits, here.disk.promoted) == (1, 0)
-            served = await here.edges.relay(origin.url, caching=config.Caching())
-            clients = [await here.edges.connect(served) for _ in range(20)]
+            clients = [await here.edges.connect(here.served) for _ in range(20)]
             replies = await asyncio.gather(*(in_time(client.ask("/1")) for client in clients))
             assert {reply.body for reply in replies} == {body("/1")}
             assert here.disk.promoted == 1
@@ -193,9 +192,7 @@ async def test_a_directory_that_cannot_be_used_is_an_error_at_the_start(tmp_path
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "not there" / "cache", tmp_path / "file"):
         with pytest.raises(penstock.SystemFailureError) as caught:
-            penstock.Engine(
-                memory="4MiB", cache=config.Cache(memory="1MiB", disk=path, disk_budget="8MiB")
-            )
+            penstock.Engine(memory="4MiB", cache=config.Cache(memory="1MiB", disk=path, disk_budget="8MiB"))
         assert caught.value.name == "CACHE_DIRECTORY_FAILED"
 
 

@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// How long nothing is written after a failure. A full disk is not asked for each object, and is in use again soon after
 /// there is space. Arbitrary.
-const PAUSE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether a response can be served, or confirmed, long enough from now for its writing to be worth it.
 pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
@@ -141,6 +141,7 @@ impl Cache {
         let known = Known { key, stored: &object.stored, reason: &object.reason, trailers };
         let (layout, head) = encode(known, Directory::new_name(), body.length(), None)?;
         if !self.make_room_on_disk(disk, cost(layout)) {
+            count(&disk.counts.skipped);
             return None;
         }
         if let Err(error) = write_file(&disk.directory, layout, &head, body) {
