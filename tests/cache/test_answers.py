@@ -201,7 +201,8 @@ async def test_what_is_missed_least_leaves(caching: Edges) -> None:
         for number in range(40):
             await client.ask("/hot")
             await client.ask(f"/{number}")
-            _, used, limit = cache.stats()
+            stats = cache.stats()
+            used, limit = stats.used, stats.limit
             assert used <= limit
         assert [request.target for request in script.requests].count("/hot") == 1
         assert len(script.requests) == 41
