@@ -13,6 +13,7 @@ in `penstock.framing`.
 
 from . import config, framing
 from ._native import __version__
+from .cache import CacheStats, StoredResponse
 from .engine import Engine, default_engine
 from .exceptions import (
     ArgumentError,
@@ -39,6 +40,7 @@ from .stream import Frame, FrameStream, Response
 __all__ = [
     "ArgumentError",
     "BodyTruncatedError",
+    "CacheStats",
     "ConfigurationError",
     "ConnectionFailedError",
     "DiskStats",
@@ -57,6 +59,7 @@ __all__ = [
     "Response",
     "SlabClass",
     "StateError",
+    "StoredResponse",
     "StreamBusyError",
     "SystemFailureError",
     "TimeLimitError",

@@ -15,6 +15,7 @@ __all__ = [
     "BUILD_PROFILE",
     "Awaitable",
     "Cache",
+    "Caching",
     "Endpoint",
     "Engine",
     "Fields",
@@ -180,7 +181,7 @@ class Route:
         request: Sequence[tuple[str, bytes, bytes]],
         response: Sequence[tuple[str, bytes, bytes]],
         drain: int | None,
-        cache: tuple[Cache, config.Caching] | None,
+        caching: Caching | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
 
@@ -196,10 +197,23 @@ class Cache:
     def disk_stats(self) -> tuple[int, int, int, bool, int, int, int, int, int, int] | None:
         """As `penstock.stats.DiskStats`, field by field."""
 
-    def clear(self) -> None:
-        """Forget all that is stored; whoever reads goes on reading."""
-    def stats(self) -> tuple[int, int, int]:
-        """Keys, bytes that are taken, bytes that may be."""
+    def stats(self) -> tuple[int, int, int, int]:
+        """Keys, whole responses, bytes that are taken, bytes that may be."""
+
+    def purge(self, what: str, value: str, soft: bool) -> int:
+        """Purge by "url", "prefix", "tag" or "all", and give the number of responses."""
+
+    def list(
+        self, prefix: str | None, after: str | None, limit: int
+    ) -> list[tuple[str, int, int, int, int, int, list[str]]]:
+        """URL, status, bytes, age, seconds to live, hits, tags."""
+
+@final
+class Caching:
+    """How a route, a gateway or a request uses a cache."""
+
+    def __new__(cls, cache: Cache, settings: config.Caching) -> Self:
+        """From now on a purge by URL finds what is stored there."""
 
 @final
 class Site:
@@ -357,6 +371,7 @@ class Engine:
         body: bytes | None,
         timeouts: Timeouts,
         framing: Framing | None,
+        caching: tuple[Caching, config.Overrides | None] | None,
     ) -> Source: ...
     def fetch_upload(
         self,
@@ -367,6 +382,7 @@ class Engine:
         length: int | None,
         timeouts: Timeouts,
         framing: Framing | None,
+        caching: tuple[Caching, config.Overrides | None] | None,
     ) -> tuple[Source, Upload]: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
     def open_fd(self, descriptor: int, framing: Framing) -> Source: ...

@@ -21,6 +21,7 @@ __all__ = [
     "Flow",
     "Forwarding",
     "OriginLimits",
+    "Overrides",
     "Pool",
     "Reads",
     "RouteLimits",
@@ -285,7 +286,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """What an engine keeps of what it fetches, for routes that have `Caching`."""
+    """What an engine keeps of what it fetches, for routes and requests that have `Caching`."""
 
     memory: Size = "64MiB"
     """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
@@ -310,7 +311,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caching:
-    """How a route uses its engine's cache. What is not said here is as RFC 9111 says.
+    """How a route, a gateway or a request uses its engine's cache. What is not said here is as RFC 9111 says.
 
     Times are seconds.
     """
@@ -357,6 +358,8 @@ class Caching:
     unread: int = 0
     """Per cent of a body that must have come for its fetch to go on when its last reader has left. 0: it always does;
     100: it never does."""
+    tags: tuple[str, ...] = ()
+    """What all that is stored can be purged by, besides the origin's Surrogate-Key and Cache-Tag."""
 
     def __post_init__(self) -> None:
         if self.lifetime is not None:
@@ -370,12 +373,43 @@ class Caching:
         _bytes(self, "max_object", 1)
         for name in ("store_cookies", "clients_may_refresh", "sort_parameters"):
             _flag(self, name)
+        for name in ("targets", "drop_parameters", "tags"):
+            _texts(self, name)
+        if self.keep_parameters is not None:
+            _texts(self, "keep_parameters")
         for name, known in (
             ("languages", ("ordered", "weighted", "preferred")),
             ("range_fill", ("whole", "asked", "slices")),
         ):
             if getattr(self, name) not in known:
                 raise _bad(self, name, f"must be one of {', '.join(known)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What is decided about one request before anything is looked up, in place of what its `Caching` says."""
+
+    key: str | None = None
+    """In place of path and query in the key, such as `"/vod/7"`. Scheme and authority of the origin stay, so that two
+    origins never mix. None: what was asked for, as the route makes a key of it."""
+    lifetime: float | None = None
+    """In place of `Caching.lifetime`, for what this request brings: seconds for which it is fresh, 0 for stale at once.
+    What the origin does not let be stored is not."""
+    tags: tuple[str, ...] = ()
+    """What this request brings can be purged by these too."""
+    bypass: bool = False
+    """Ask the origin as if there were no cache: what is stored is neither used nor changed."""
+
+    def __post_init__(self) -> None:
+        key = self.key
+        if key is not None and not (
+            isinstance(key, str) and key.startswith("/") and key.isascii() and key.isprintable()
+        ):
+            raise _bad(self, "key", "must be printable ASCII that begins with a slash, or None")
+        if self.lifetime is not None:
+            _seconds(self, "lifetime", zero=True)
+        _texts(self, "tags")
+        _flag(self, "bypass")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -459,6 +493,16 @@ def _set(settings: object, name: str, value: object) -> None:
 def _flag(settings: object, name: str) -> None:
     if not isinstance(getattr(settings, name), bool):
         raise _bad(settings, name, "must be True or False")
+
+
+def _texts(settings: object, name: str) -> None:
+    texts = getattr(settings, name)
+    # A string is a sequence of strings too, and its letters are not what was meant.
+    if isinstance(texts, str) or not all(
+        isinstance(text, str) and text and text.isprintable() for text in texts
+    ):
+        raise _bad(settings, name, "must be a sequence of printable texts")
+    _set(settings, name, tuple(texts))
 
 
 def _count(settings: object, name: str, least: int, most: int = 1 << 31) -> None:

@@ -14,9 +14,10 @@ from yarl import URL
 from . import _native, config
 from ._cores import engine_threads
 from ._upload import REPLAYABLE, Body, pump
+from .cache import Cache
 from .exceptions import PenstockError, make_error
 from .framing import Framing
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass
+from .stats import EngineStats, OriginStats, PoolStats, SlabClass
 from .stream import Response
 
 __all__ = ["Engine", "default_engine"]
@@ -42,7 +43,10 @@ class Engine:
         timeouts: limits on time, unless a request has its own.
         limits: limits on connections and responses.
         tls: how https origins are verified.
-        cache: what is kept of what is fetched, for routes that have `config.Caching`. None: nothing.
+        cache: what is kept of what is fetched, for routes and requests that have `config.Caching`. None: nothing.
+
+    Attributes:
+        cache: what is stored; None without a cache.
 
     Raises:
         ConfigurationError: a setting is out of range, `memory` and `pool` were both given, or the cache is more than
@@ -87,15 +91,13 @@ class Engine:
             limits or config.OriginLimits(),
             tls or config.Tls(),
         )
-        self.cache = None
-        self._disk_save = 0.0
-        if cache is not None:
-            self._disk_save = cache.disk_save
-            try:
-                self.cache = _cache(self.native, cache)
-            except PenstockError:
-                self.native.close()
-                raise
+        try:
+            self.cache: Final = None if cache is None else Cache(_cache(self.native, cache))
+        except PenstockError:
+            self.native.close()
+            raise
+        self._disk_save = 0.0 if cache is None else cache.disk_save
+        self._cachings: dict[config.Caching, _native.Caching] = {}
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
         for notice in self.native.notices():
             _log.warning("%s", notice)
@@ -114,6 +116,8 @@ class Engine:
         framing: Framing | None = None,
         timeouts: config.Timeouts | None = None,
         unix: str | os.PathLike[str] | None = None,
+        caching: config.Caching | None = None,
+        overrides: config.Overrides | None = None,
     ) -> Response:
         """Send a request, and return its response at once; await it for the head.
 
@@ -129,9 +133,13 @@ class Engine:
             framing: how to cut the body; as it arrives by default. `Response.frames` can change it later.
             timeouts: in place of the engine's.
             unix: path of a Unix socket to connect to in place of the URL's host.
+            caching: answer by way of the engine's cache, and how. By default the origin is asked. What is stored is read
+                where it lies: frames are slices of the one copy.
+            overrides: what is decided about this request alone, where there is `caching`.
 
         Raises:
             RequestError: URL, method or headers make no request.
+            ConfigurationError: `caching` was given and the engine has no cache, or `overrides` without `caching`.
             RuntimeError: no event loop is running.
         """
         # What is ASCII goes as it is: quoting it anew would turn %2F into a slash. The engine refuses what cannot.
@@ -149,6 +157,8 @@ class Engine:
             length=length,
             timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
             framing=framing,
+            caching=None if caching is None else self.caching(caching),
+            overrides=overrides,
         )
         response.url = str(target)
         return response
@@ -166,6 +176,21 @@ class Engine:
             endpoint = self._endpoints[key] = _native.Endpoint(*key)
         return endpoint
 
+    def caching(self, caching: config.Caching) -> _native.Caching:
+        """The handle of a way to use the cache, for `fetch`.
+
+        Raises:
+            ConfigurationError: the engine has no cache.
+        """
+        if self.cache is None:
+            raise make_error("BAD_CONFIGURATION", "there is caching, and the engine has no cache")
+        handle = self._cachings.get(caching)
+        if handle is None:
+            if len(self._cachings) >= 1024:  # noqa: PLR2004 (as above)
+                self._cachings.clear()
+            handle = self._cachings[caching] = _native.Caching(self.cache.native, caching)
+        return handle
+
     def fetch(
         self,
         endpoint: _native.Endpoint,
@@ -177,20 +202,29 @@ class Engine:
         length: int | None = None,
         timeouts: _native.Timeouts | None = None,
         framing: Framing | None = None,
+        caching: _native.Caching | None = None,
+        overrides: config.Overrides | None = None,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
         `target` goes into the request line as it is.
         """
+        if overrides is not None and caching is None:
+            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        cached = None if caching is None else (caching, overrides)
         limits = timeouts or self._timeouts
         cut = None if framing is None else framing._native()  # noqa: SLF001
         if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
             data = None if body is None else bytes(body)
-            response = Response(self.native.fetch(endpoint, method, target, headers, data, limits, cut))
+            response = Response(
+                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached)
+            )
         else:
             if not isinstance(body, AsyncIterable):
                 length = memoryview(body).nbytes
-            source, upload = self.native.fetch_upload(endpoint, method, target, headers, length, limits, cut)
+            source, upload = self.native.fetch_upload(
+                endpoint, method, target, headers, length, limits, cut, cached
+            )
             response = Response(source)
             task = asyncio.get_running_loop().create_task(pump(upload, body))
             _uploads.add(task)
@@ -221,11 +255,6 @@ class Engine:
             ),
         )
 
-    def disk_stats(self) -> DiskStats | None:
-        """What the disk of the cache has done, and how full it is; None if there is none."""
-        row = None if self.cache is None else self.cache.disk_stats()
-        return None if row is None else DiskStats(*row)
-
     def pool_addresses(self) -> tuple[int, int]:
         """First address and length of the pool's mapping, for those who trace system calls."""
         return self.native.address_range()
@@ -251,7 +280,7 @@ class Engine:
 
     def _save(self) -> None:
         if self.cache is not None:
-            self.cache.close(self._disk_save)
+            self.cache.native.close(self._disk_save)
 
     async def __aenter__(self) -> Self:
         return self

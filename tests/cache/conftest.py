@@ -28,7 +28,8 @@ async def _caching(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
         await until(lambda: engine.stats().streams == 0, "every stream has ended")
         engine.cache.clear()
         await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        assert engine.cache.stats()[:2] == (0, 0)
+        stats = engine.cache.stats()
+        assert (stats.keys, stats.objects, stats.used) == (0, 0, 0)
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not [task for task in others if not task.done()], "a task was left running"
 

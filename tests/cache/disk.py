@@ -62,7 +62,8 @@ class Gateway:
 
     @property
     def disk(self) -> DiskStats:
-        stats = self.engine.disk_stats()
+        assert self.engine.cache is not None
+        stats = self.engine.cache.disk_stats()
         assert stats is not None
         return stats
 
@@ -70,7 +71,7 @@ class Gateway:
         """Waits until nothing is on its way from memory to disk: an eighth of the memory is for that alone."""
         cache = self.engine.cache
         assert cache is not None
-        await until(lambda: cache.stats()[1] <= MEMORY - MEMORY // 8, "what leaves memory has left")
+        await until(lambda: cache.stats().used <= MEMORY - MEMORY // 8, "what leaves memory has left")
 
     async def ask(self, target: str, *fields: str, method: str = "GET") -> Reply:
         reply = await in_time(self.client.ask(target, *fields, method=method))

@@ -251,7 +251,8 @@ async def test_a_body_that_turns_out_too_large_is_read_to_its_end_and_not_kept(c
         assert cache is not None
         for client, head in zip(clients, heads, strict=True):
             assert await in_time(client.body(head)) == piece * pieces
-            _, used, limit = cache.stats()
+            stats = cache.stats()
+            used, limit = stats.used, stats.limit
             assert used < limit
         assert requests == 1
         again = await caching.connect(served)

@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
-from penstock.config import Caching, Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.config import Caching, Forwarding, Overrides, RouteLimits, Timeouts, parse_size
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
@@ -67,9 +67,11 @@ class Gateway:
         prefix: what stands in front of the origin's paths here and is not sent, such as `/live`.
         max_event: the longest event of a text/event-stream that is relayed, in bytes.
         unix: path of a Unix socket to reach the origin by.
+        caching: how all of it uses the engine's cache, where a route or a relay does not say otherwise. By default
+            nothing does.
 
     Raises:
-        ConfigurationError: `origin` or `prefix` makes no URL.
+        ConfigurationError: `origin` or `prefix` makes no URL; or there is `caching`, and no engine with a cache.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Gateway:
         prefix: str = "",
         max_event: int | str = "1MiB",
         unix: str | os.PathLike[str] | None = None,
+        caching: Caching | None = None,
     ) -> None:
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
@@ -94,6 +97,9 @@ class Gateway:
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
         self._forwarding = _native.Forwarding(self._policy)
+        self._caching = caching
+        if caching is not None:
+            self._checked(caching, "the gateway")
 
     async def relay(
         self,
@@ -105,6 +111,8 @@ class Gateway:
         timeouts: Timeouts | None = None,
         tenant: str | None = None,
         on_complete: OnComplete | None = None,
+        caching: Caching | None = None,
+        overrides: Overrides | None = None,
     ) -> web.StreamResponse:
         """Answer `request` with what the origin answers to it. A handler like any other.
 
@@ -120,6 +128,10 @@ class Gateway:
             timeouts: limits on time in place of the gateway's.
             tenant: on whose account this is; left at `request[penstock.web.TENANT]`, for logs.
             on_complete: called once, with a `RelayEnd`, when the relay is over, however it ends.
+            caching: how the engine's cache is used, in place of the gateway's. What native routes, relays and
+                `Engine.request` store is one, and so is what they wait for.
+            overrides: what is decided about this request alone: its key, for how long what it brings is fresh, tags, or
+                that it goes past the cache.
 
         Returns:
             The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
@@ -131,7 +143,8 @@ class Gateway:
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
-            ConfigurationError: `origin` makes no URL.
+            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; or `overrides`,
+                and there is no caching.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -147,7 +160,11 @@ class Gateway:
             self._forwarding,
             self._timeouts if timeouts is None else native_timeouts(timeouts),
             on_complete=on_complete,
+            caching=self._handle(caching or self._caching),
+            overrides=overrides,
         )
+        if overrides is not None and order.caching is None:
+            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
         return await self._relay(request, order)
 
     def native(
@@ -188,7 +205,8 @@ class Gateway:
             limits: how much the route serves at most.
             drain: how many bytes of a response are read on when its client has left, so that the origin can finish.
                 By default the origin is cancelled at once.
-            caching: how the route uses the engine's cache. By default it does not.
+            caching: how the route uses the engine's cache, in place of the gateway's. The engine is the site's, or the
+                gateway's where a server of another kind serves the route.
             name: what the route is called in logs; its prefix by default.
 
         Raises:
@@ -201,6 +219,8 @@ class Gateway:
         if host is not None and (not host or set(host) & set("/?#@ ")):
             raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
         where = self._origin if origin is None else parse_origin(origin)
+        if caching is not None and self._engine is not None:
+            self._checked(caching, f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
         engine = self._engine
         return NativeRoute(
@@ -216,9 +236,18 @@ class Gateway:
             request=changes("headers", headers, add_headers),
             response=changes("response_headers", response_headers, add_response_headers),
             drain=None if drain is None else parse_size(drain),
-            caching=caching,
+            caching=caching or self._caching,
             name=name or prefix,
         )
+
+    def _checked(self, caching: Caching, who: str) -> _native.Caching:
+        engine = self._engine
+        if engine is None or engine.cache is None:
+            raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache")
+        return engine.caching(caching)
+
+    def _handle(self, caching: Caching | None) -> _native.Caching | None:
+        return None if caching is None else self._checked(caching, "a relay")
 
     async def _relay_native(
         self, request: web.Request, route: NativeRoute, prefix: str
@@ -235,6 +264,7 @@ class Gateway:
             native_timeouts(route.timeouts),
             route.response,
             route.drain,
+            caching=self._handle(route.caching),
         )
         return await self._relay(request, order)
 
@@ -274,6 +304,8 @@ class Gateway:
                 body=body,
                 length=length,
                 timeouts=order.timeouts,
+                caching=order.caching,
+                overrides=order.overrides,
             )
             # `await upstream` would be two frames more to resume, and each property a call.
             if request.version < HttpVersion11:
@@ -350,6 +382,8 @@ class _Order(NamedTuple):
     changes: Changes | None = None
     drain: int | None = None
     on_complete: OnComplete | None = None
+    caching: _native.Caching | None = None
+    overrides: Overrides | None = None
 
 
 def _tell(order: _Order, handover: Handover | None, end: RelayEnd) -> None:

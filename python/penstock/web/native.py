@@ -147,7 +147,7 @@ class NativeRoute(web.AbstractRouteDef):
             self.request.native(),
             self.response.native(),
             self.drain,
-            None if self.caching is None or engine.cache is None else (engine.cache, self.caching),
+            None if self.caching is None else engine.caching(self.caching),
         )
 
 

@@ -1,20 +1,26 @@
-//! `Cache`: what an engine keeps of what it fetches.
+//! `Cache` and `Caching`: what an engine keeps of what it fetches, and how a route and a request use it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_engine::store::{Cache as Store, DiskConfig, DiskStats};
+use penstock_engine::Code;
+use penstock_engine::store::{self, DiskConfig, DiskStats, Overrides, Purge};
 use pyo3::prelude::*;
 
 use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::settings::CachingSettings;
+
+/// What is stored.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Cache(Arc<store::Cache>);
 
 /// As `penstock.stats.DiskStats`, field by field.
 type DiskRow = (usize, u64, u64, bool, u64, u64, u64, u64, u64, u64);
 
-/// What is stored.
-#[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Cache(pub(crate) Arc<Store>);
+/// URL, status, bytes, age, seconds to live, hits, tags.
+type Row = (String, u16, u64, u64, i64, u32, Vec<String>);
 
 #[pymethods]
 impl Cache {
@@ -46,14 +52,69 @@ impl Cache {
         })
     }
 
-    /// Forgets all that is stored.
-    fn clear(&self) {
-        self.0.clear();
+    /// Keys, whole responses, bytes that are taken, bytes that may be.
+    fn stats(&self) -> (usize, usize, usize, usize) {
+        let stats = self.0.stats();
+        (stats.keys, stats.objects, stats.used, stats.limit)
     }
 
-    /// Keys, bytes that are taken, bytes that may be.
-    fn stats(&self) -> (usize, usize, usize) {
-        let stats = self.0.stats();
-        (stats.keys, stats.used, stats.limit)
+    /// `what` is "url", "prefix", "tag" or "all".
+    fn purge(&self, py: Python<'_>, what: &str, value: &str, soft: bool) -> PyResult<usize> {
+        let purge = match what {
+            "url" => Purge::Url(value),
+            "prefix" => Purge::Prefix(value),
+            "tag" => Purge::Tag(value),
+            "all" => Purge::All,
+            other => {
+                let detail = format!("{other:?} is nothing that can be purged by");
+                return Err(exception(py, &Code::BadConfiguration.error(detail)));
+            }
+        };
+        // Without the interpreter: it looks at all that is stored.
+        py.detach(|| self.0.purge(purge, soft)).into_python(py)
+    }
+
+    fn list(
+        &self,
+        py: Python<'_>,
+        prefix: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> PyResult<Vec<Row>> {
+        let listed = py.detach(|| self.0.list(prefix, after, limit)).into_python(py)?;
+        let row = |row: store::Listed| (row.url, row.status, row.size, row.age, row.ttl, row.hits, row.tags);
+        Ok(listed.into_iter().map(row).collect())
+    }
+}
+
+/// How a route uses a cache.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Caching(pub(crate) store::Caching);
+
+#[pymethods]
+impl Caching {
+    #[new]
+    fn new(cache: &Bound<'_, Cache>, settings: CachingSettings) -> Self {
+        Self(store::Caching::new(Arc::clone(&cache.get().0), settings.into()))
+    }
+}
+
+/// What `penstock.config.Overrides` says of one request.
+#[derive(FromPyObject)]
+pub(crate) struct OverrideSettings {
+    key: Option<String>,
+    lifetime: Option<f64>,
+    tags: Vec<String>,
+    bypass: bool,
+}
+
+impl From<OverrideSettings> for Overrides {
+    fn from(settings: OverrideSettings) -> Self {
+        Self {
+            key: settings.key.map(Into::into),
+            lifetime: settings.lifetime.map(Duration::from_secs_f64),
+            tags: settings.tags.into_iter().map(Into::into).collect(),
+            bypass: settings.bypass,
+        }
     }
 }

@@ -6,19 +6,18 @@ use std::sync::Arc;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Caching, Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes,
-    Site as EdgeSite,
+    Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
 
-use crate::cache::Cache;
+use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lane::Lane;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
-use crate::settings::{CachingSettings, EdgeSettings, RouteLimitSettings};
+use crate::settings::{EdgeSettings, RouteLimitSettings};
 
 /// A request that the engine answers alone.
 #[pyclass(frozen, module = "penstock._native")]
@@ -38,7 +37,7 @@ fn edit((kind, name, value): Change) -> Edit {
 #[pymethods]
 impl Route {
     #[new]
-    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, cache))]
+    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     fn new(
         name: String,
@@ -52,7 +51,7 @@ impl Route {
         request: Vec<Change>,
         response: Vec<Change>,
         drain: Option<u64>,
-        cache: Option<(Bound<'_, Cache>, CachingSettings)>,
+        caching: Option<&Bound<'_, Caching>>,
     ) -> Self {
         let endpoint = endpoint.get();
         let native = Native {
@@ -64,10 +63,7 @@ impl Route {
             request: request.into_iter().map(edit).collect(),
             response: response.into_iter().map(edit).collect(),
             limits: limits.into(),
-            cache: cache.map(|(cache, settings)| Caching {
-                cache: Arc::clone(&cache.get().0),
-                policy: Arc::new(settings.into()),
-            }),
+            cache: caching.map(|caching| caching.get().0.clone()),
             leave: drain.map_or(Leave::Cancel, Leave::Drain),
             name,
         };

@@ -11,11 +11,12 @@ use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
-use penstock_engine::store::{Cache, DiskConfig};
+use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, channel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception};
 use crate::framing::Framing;
 use crate::lock;
@@ -25,6 +26,9 @@ use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, T
 use crate::stats::{OriginRow, PoolRow, origin_rows, pool_row};
 use crate::stream::Source;
 use crate::upload::Upload;
+
+/// By way of which cache, and what was decided about the request.
+type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
 
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Engine {
@@ -115,6 +119,7 @@ impl Engine {
         body: RequestBody,
         timeouts: &Timeouts,
         framing: Option<&Bound<'_, Framing>>,
+        caching: Option<Cached<'_>>,
     ) -> PyResult<Source> {
         self.check(py)?;
         let port = self.port(py)?;
@@ -132,7 +137,14 @@ impl Engine {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let thread = self.threads.pick();
         let origins = Arc::clone(&self.origins[thread]);
-        self.threads.spawn(thread, || origin::fetch(origins, request, feed));
+        match caching {
+            None => self.threads.spawn(thread, || origin::fetch(origins, request, feed)),
+            Some((caching, overrides)) => {
+                let overrides = overrides.map_or_else(Overrides::default, Overrides::from);
+                let access = caching.get().0.access(origins, overrides);
+                self.threads.spawn(thread, || store::fetch(access, request, feed));
+            }
+        }
         Ok(Source::new(stream, port))
     }
 
@@ -186,7 +198,7 @@ impl Engine {
         })
     }
 
-    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing))]
+    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing, caching))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch(
         &self,
@@ -198,6 +210,7 @@ impl Engine {
         body: Option<&Bound<'_, PyBytes>>,
         timeouts: &Bound<'_, Timeouts>,
         framing: Option<&Bound<'_, Framing>>,
+        caching: Option<Cached<'_>>,
     ) -> PyResult<Source> {
         let body = match body {
             None => RequestBody::None,
@@ -206,11 +219,11 @@ impl Engine {
                 RequestBody::Bytes(bytes.as_bytes().to_vec())
             }
         };
-        self.start(py, endpoint.get(), method, target, headers.get(), body, timeouts.get(), framing)
+        self.start(py, endpoint.get(), method, target, headers.get(), body, timeouts.get(), framing, caching)
     }
 
     /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced.
-    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing))]
+    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch_upload(
         &self,
@@ -222,13 +235,23 @@ impl Engine {
         length: Option<u64>,
         timeouts: &Bound<'_, Timeouts>,
         framing: Option<&Bound<'_, Framing>>,
+        caching: Option<Cached<'_>>,
     ) -> PyResult<(Source, Upload)> {
         self.check(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
         let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
         let body = RequestBody::Stream { stream, length };
-        let source =
-            self.start(py, endpoint.get(), method, target, headers.get(), body, timeouts.get(), framing)?;
+        let source = self.start(
+            py,
+            endpoint.get(),
+            method,
+            target,
+            headers.get(),
+            body,
+            timeouts.get(),
+            framing,
+            caching,
+        )?;
         Ok((source, upload))
     }
 

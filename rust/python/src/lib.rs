@@ -32,7 +32,7 @@ mod _native {
     #[pymodule_export]
     use super::awaitable::Awaitable;
     #[pymodule_export]
-    use super::cache::Cache;
+    use super::cache::{Cache, Caching};
     #[pymodule_export]
     use super::edge::{Route, Site};
     #[pymodule_export]

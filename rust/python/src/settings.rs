@@ -193,6 +193,7 @@ pub(crate) struct CachingSettings {
     sort_parameters: bool,
     apart: f64,
     unread: u8,
+    tags: Vec<String>,
 }
 
 impl From<CachingSettings> for CachePolicy {
@@ -234,6 +235,7 @@ impl From<CachingSettings> for CachePolicy {
                 100.. => Unread::End,
                 percent => Unread::Past(percent),
             },
+            tags: settings.tags.into_iter().map(Into::into).collect(),
         }
     }
 }

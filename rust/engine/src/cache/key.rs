@@ -86,6 +86,16 @@ impl Key {
         Self(url.into())
     }
 
+    /// The key of a target whose query stands for itself.
+    pub fn exact(target: Target<'_>) -> Self {
+        let mut key = origin(target.scheme, target.authority);
+        if !target.path.starts_with('/') {
+            key.push('/');
+        }
+        key.push_str(target.path);
+        Self(key.into())
+    }
+
     /// As a URL, whose query may be shorter than that which was asked for.
     pub fn as_str(&self) -> &str {
         &self.0

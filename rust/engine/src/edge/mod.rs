@@ -32,5 +32,5 @@ pub use client::Addresses;
 pub use config::EdgeConfig;
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
-pub use route::{Caching, Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};
+pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};
 pub use site::{Site, SiteCounts, Supplies};

@@ -10,14 +10,14 @@ use std::task::{Context, Poll};
 use super::client::Client;
 use super::head::{Framing, Persistence, encode};
 use super::progress::Progress;
-use super::route::{Caching, Edit, Leave, Route};
+use super::route::{Edit, Leave, Route};
 use super::site::Site;
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop};
 use crate::origin::{self, Origins, Request, RequestBody};
 use crate::relay;
-use crate::store::{self, Access};
+use crate::store::{self, Overrides};
 use crate::stream::{Feed, ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Incoming, body_of};
@@ -106,10 +106,9 @@ pub(super) async fn answer(
 /// By way of the route's cache, if it has one and this is no tunnel.
 async fn fetch(route: &Route, origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     match &route.native.cache {
-        Some(Caching { cache, policy }) if !matches!(request.body, RequestBody::Tunnel(_)) => {
-            let (cache, policy) = (Arc::clone(cache), Arc::clone(policy));
+        Some(caching) if !matches!(request.body, RequestBody::Tunnel(_)) => {
             // On the heap, so that a route without a cache does not pay for its state.
-            Box::pin(store::fetch(Access { cache, policy, origins }, request, feed)).await;
+            Box::pin(store::fetch(caching.access(origins, Overrides::default()), request, feed)).await;
         }
         _ => origin::fetch(origins, request, feed).await,
     }

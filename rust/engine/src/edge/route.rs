@@ -1,13 +1,12 @@
 //! Which requests the engine answers alone, and how.
 
-use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use crate::error::{Code, Error, Result};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
-use crate::store::{Cache, CachePolicy};
+use crate::store::Caching;
 use crate::sync::{Arc, Mutex, lock};
 
 /// A change to the fields of a message on its way through. Names are compared in whatever case.
@@ -41,15 +40,6 @@ pub struct RouteLimits {
     pub burst: f64,
     /// Bytes of a request body; `None` leaves it to the edge.
     pub body: Option<u64>,
-}
-
-/// A route's part of a cache.
-#[derive(Debug, Clone)]
-pub struct Caching {
-    /// Where.
-    pub cache: Arc<Cache>,
-    /// How.
-    pub policy: Plain<CachePolicy>,
 }
 
 /// What a request must be to match.
@@ -180,7 +170,7 @@ impl Routes {
 
     /// How the disks of the routes' caches have failed, as far as that has not been told.
     pub(super) fn disk_troubles(&self) -> impl Iterator<Item = Error> {
-        self.0.iter().filter_map(|route| route.native.cache.as_ref()?.cache.disk_trouble())
+        self.0.iter().filter_map(|route| route.native.cache.as_ref()?.disk_trouble())
     }
 
     /// The route of a request for `path` of `authority`.

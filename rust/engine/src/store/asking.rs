@@ -22,11 +22,13 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    pub(super) fn new(request: &origin::Request, query: &Query) -> Self {
+    /// `key` stands in place of path and query in the key, if there is one.
+    pub(super) fn new(request: &origin::Request, query: &Query, key: Option<&str>) -> Self {
         let origin::Request { endpoint, method, target, authority, headers, timeouts, .. } = request;
         let asked = Target { scheme: endpoint.scheme().name(), authority, path: target };
+        let exact = |path| Key::exact(Target { path, ..asked });
         Self {
-            key: Key::new(asked, query),
+            key: key.map_or_else(|| Key::new(asked, query), exact),
             endpoint: endpoint.clone(),
             method: method.clone(),
             target: target.clone(),
@@ -36,8 +38,11 @@ impl Asking {
         }
     }
 
-    /// The key of another target of the same origin.
+    /// The key of a target of the same origin.
     pub(super) fn key_of(&self, target: &str, query: &Query) -> Key {
+        if target == self.target {
+            return self.key.clone();
+        }
         Key::new(Target { path: target, ..self.target() }, query)
     }
 

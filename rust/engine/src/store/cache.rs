@@ -8,7 +8,7 @@ use super::disk::{Disk, DiskConfig};
 use super::eviction::Eviction;
 use super::index::Index;
 use super::object::Object;
-use crate::cache::{Key, State, Time};
+use crate::cache::{Key, Query, State, Time};
 use crate::error::Result;
 use crate::framing::Framing;
 use crate::pool::Pool;
@@ -22,6 +22,8 @@ pub struct Cache {
     pub(super) budget: Plain<Budget>,
     pub(super) pool: Pool,
     pub(super) disk: Option<Disk>,
+    /// The ways in which routes make keys of URLs, each once.
+    queries: Mutex<Vec<Query>>,
     eviction: Mutex<Eviction<Key>>,
     flow: FlowConfig,
     meter: Plain<Meter>,
@@ -32,6 +34,8 @@ pub struct Cache {
 pub struct CacheStats {
     /// Keys under which something is stored or being fetched.
     pub keys: usize,
+    /// Responses that have come whole, variants of one key each for itself.
+    pub objects: usize,
     /// Bytes that are taken, whole slabs.
     pub used: usize,
     /// Bytes that may be.
@@ -64,39 +68,58 @@ impl Cache {
     fn build(pool: Pool, limit: usize, disk: Option<Disk>, flow: FlowConfig, meter: Plain<Meter>) -> Self {
         let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
         let eviction = Mutex::new(Eviction::new(kept as u64));
-        Self {
-            index: Index::new(),
-            budget: Plain::new(Budget::new(limit)),
-            pool,
-            disk,
-            eviction,
-            flow,
-            meter,
-        }
+        let (index, budget, queries) = (Index::new(), Plain::new(Budget::new(limit)), Mutex::default());
+        Self { index, budget, pool, disk, queries, eviction, flow, meter }
     }
 
     /// How full it is.
     pub fn stats(&self) -> CacheStats {
-        CacheStats { keys: self.index.len(), used: self.budget.used(), limit: self.budget.limit() }
-    }
-
-    /// Forgets all that is stored. Whoever reads goes on reading.
-    pub fn clear(&self) {
-        if let Some(disk) = &self.disk {
-            // First: what is found from now on is not put in.
-            disk.forget_all();
+        CacheStats {
+            keys: self.index.len(),
+            objects: lock(&self.eviction).len(),
+            used: self.budget.used(),
+            limit: self.budget.limit(),
         }
-        self.let_go(self.index.clear(), None);
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests.
-    pub(super) fn put(&self, key: &Key, old: Option<&Arc<Object>>, object: &Arc<Object>) {
-        let gone = self.index.with(key, |entry| entry.replace(old, Arc::clone(object)));
-        self.let_go(gone, Some(object));
-        if old.is_some_and(|old| Arc::ptr_eq(&old.item, &object.item)) {
-            // It may have left memory while the origin was asked, and is back. If not, it keeps its place.
-            self.admit(key, object);
-            self.change_file(key, object);
+    /// From now on a purge by URL looks where `query` has put it, too.
+    pub(super) fn learn(&self, query: &Query) {
+        let mut queries = lock(&self.queries);
+        if !queries.contains(query) {
+            queries.push(query.clone());
+        }
+    }
+
+    pub(super) fn queries(&self) -> Vec<Query> {
+        lock(&self.queries).clone()
+    }
+
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests; unless it has been purged since
+    /// the purge of number `began`. Whether it is stored.
+    pub(super) fn put(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, began: u64) -> bool {
+        let gone = self.index.put(key, old, object, began);
+        gone.map(|gone| self.let_go(gone, Some(object))).is_some()
+    }
+
+    /// Puts `object`, which has the bytes of `old`, in its place, wherever those are by now. What has left meanwhile stays
+    /// away.
+    pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, began: u64) -> bool {
+        let Some((gone, placed)) = self.index.renew(key, old, object, began) else { return false };
+        self.let_go(gone, Some(&placed));
+        self.change_file(&placed);
+        true
+    }
+
+    /// Changes until when what was made stale is of use.
+    pub(super) fn renew_until(&self, expired: &[Arc<Object>]) {
+        let now = Self::now();
+        let mut eviction = lock(&self.eviction);
+        for object in expired {
+            eviction.renew(&object.item, until(object, now));
+        }
+        drop(eviction);
+        for object in expired {
+            self.change_file(object);
         }
     }
 
@@ -110,7 +133,7 @@ impl Cache {
     pub(super) fn let_go(&self, gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
         let mut eviction = lock(&self.eviction);
         for object in &gone {
-            if !heir.is_some_and(|heir| Arc::ptr_eq(&heir.item, &object.item)) {
+            if !heir.is_some_and(|heir| heir.is_of(object)) {
                 eviction.remove(&object.item);
             }
         }
@@ -125,20 +148,15 @@ impl Cache {
     }
 
     /// `object` is whole: it counts from now on, and what is missed least leaves for it. One that has been forgotten
-    /// meanwhile, or has left memory, does not.
+    /// meanwhile does not.
     pub(super) fn admit(&self, key: &Key, object: &Arc<Object>) {
-        if !object.is_in_memory() {
-            return;
-        }
-        let is_object = |other: &Arc<Object>| Arc::ptr_eq(&other.item, &object.item);
+        let is_object = |other: &Arc<Object>| other.is_of(object);
         if !self.index.with(key, |entry| entry.objects.iter().any(is_object)) {
             return;
         }
         let now = Self::now();
-        let until =
-            if object.stored.validators.any() { None } else { Some(seconds(useless_from(object, now))) };
         let cost = object.cost() as u64;
-        if !lock(&self.eviction).insert(&object.item, cost, until, seconds(now)) {
+        if !lock(&self.eviction).insert(&object.item, cost, until(object, now), seconds(now)) {
             self.forget(key, is_object);
         }
         self.make_room(0);
@@ -175,11 +193,14 @@ impl Cache {
     }
 }
 
-/// When nothing can be done any more with a response that cannot be validated.
-pub(super) fn useless_from(object: &Object, now: Time) -> Time {
+/// From when on nothing can be done any more with a response; none where it can be validated.
+pub(super) fn until(object: &Object, now: Time) -> Option<u32> {
+    if object.stored.validators.any() {
+        return None;
+    }
     let freshness = &object.stored.freshness;
     let left = if let State::Fresh(left) = freshness.state(now) { left } else { Duration::ZERO };
-    now.plus(left + freshness.while_revalidate.max(freshness.if_error))
+    Some(seconds(now.plus(left + freshness.while_revalidate.max(freshness.if_error))))
 }
 
 /// The order of leaving is kept in seconds, which last until 2106.

@@ -114,6 +114,11 @@ impl<T> Item<T> {
         self.last_hit.store(now, Ordering::Relaxed);
     }
 
+    /// How often it was asked for.
+    pub fn hits(&self) -> u32 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
     /// What was given to [`Item::new`].
     pub fn key(&self) -> u64 {
         self.key

@@ -13,7 +13,8 @@ use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Order, Own};
 use super::index::{Entry, Memory, Settled};
 use super::object::Object;
-use super::policy::CachePolicy;
+use super::policy::{CachePolicy, Overrides};
+use super::purge::Meant;
 use crate::cache::{
     Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Time, Why, answer, decide, invalidated,
     stands_in,
@@ -25,15 +26,18 @@ use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Head};
 
-/// A cache, how a route uses it, and the connections to origins of the thread that all of it runs on.
+/// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
+/// by [`Caching::access`](super::Caching::access).
 #[derive(Debug, Clone)]
 pub struct Access {
     /// What is stored.
-    pub cache: Arc<Cache>,
+    pub(super) cache: Arc<Cache>,
     /// How it is used.
-    pub policy: Plain<CachePolicy>,
+    pub(super) policy: Plain<CachePolicy>,
+    /// What is decided about this request.
+    pub(super) overrides: Overrides,
     /// Whom to ask. The thread that they belong to is the one that runs this.
-    pub origins: Arc<Origins>,
+    pub(super) origins: Arc<Origins>,
 }
 
 /// Answers `request` from the cache, or has the origin asked, and puts the response into `feed`.
@@ -72,11 +76,13 @@ enum Prepared {
 
 impl Access {
     async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Ending> {
-        let asking = Arc::new(Asking::new(&request, &self.policy.query));
+        let asking = Arc::new(Asking::new(&request, &self.policy.query, self.overrides.key.as_deref()));
         let with_body = !matches!(request.body, RequestBody::None);
         if with_body || !matches!(request.method.as_str(), "GET" | "HEAD") {
-            let status = CacheStatus { forwarded: Some(Why::Method), ..CacheStatus::default() };
-            return self.pass(&asking, request, status, feed).await;
+            return self.pass(&asking, request, forwarded(Why::Method), feed).await;
+        }
+        if self.overrides.bypass {
+            return self.pass(&asking, request, forwarded(Why::Bypass), feed).await;
         }
         let lines = asking.lines();
         let request = asking.read(&lines, Cache::now());
@@ -255,7 +261,7 @@ impl Access {
         own: Option<mpsc::UnboundedSender<Own>>,
         order: Order,
     ) -> Filling {
-        Filling { access: self.clone(), asking: Arc::clone(asking), duty, own, order }
+        Filling { access: self.clone(), asking: Arc::clone(asking), duty, own, order, began: 0 }
     }
 
     fn may_stand_in(&self, object: &Object, request: &Request<'_>) -> bool {
@@ -350,10 +356,10 @@ impl Access {
         .await?;
         let Some(ResponseHead { head, timings, reused }) = stream.head() else { return Err(closed()) };
         let lines: Vec<_> = response_fields(head).collect();
-        for target in invalidated(&asking.method, asking.target(), head.status, &lines) {
-            let key = asking.key_of(&target, &self.policy.query);
-            self.cache.index.void(&key, Cache::now());
-            self.cache.forget(&key, |_| true);
+        let targets = invalidated(&asking.method, asking.target(), head.status, &lines);
+        let keys: Vec<_> = targets.iter().map(|target| asking.key_of(target, &self.policy.query)).collect();
+        if !keys.is_empty() {
+            self.cache.let_go(self.cache.index.purge(&Meant::Keys(keys)), None);
         }
         let status = CacheStatus { forwarded_status: Some(head.status), ..status.clone() };
         let named = status.named(&self.policy.rules.name).to_string();
@@ -370,6 +376,10 @@ impl Access {
             }
         }
     }
+}
+
+fn forwarded(why: Why) -> CacheStatus {
+    CacheStatus { forwarded: Some(why), ..CacheStatus::default() }
 }
 
 fn closed() -> Error {

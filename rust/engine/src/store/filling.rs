@@ -135,6 +135,8 @@ pub(super) struct Filling {
     /// Who has had it begun, unless nobody is waiting.
     pub(super) own: Option<mpsc::UnboundedSender<Own>>,
     pub(super) order: Order,
+    /// The last purge before the origin was asked.
+    pub(super) began: u64,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -152,6 +154,7 @@ impl Filling {
         loop {
             let (feed, stream) = self.access.cache.stream();
             let requested = Cache::now();
+            self.began = self.access.cache.index.last_purge();
             let fetching = origin::fetch(
                 Arc::clone(&self.access.origins),
                 self.asking.order(&self.order.conditions),
@@ -200,9 +203,10 @@ impl Filling {
         match answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received) {
             Outcome::Store { stored, span: None } if self.has_room(&stored) => {
                 let (body, filler) = Body::new(&self.access.cache.budget);
-                let object = Arc::new(Object::whole(*stored, head.reason(), self.item(), body));
+                let object = Object::whole(*stored, head.reason(), self.item(), body);
+                let object = Arc::new(object.tagged(self.tags()));
                 self.order.status.stored = true;
-                self.put(&object, old.as_ref(), requested);
+                self.put(&object, old.as_deref());
                 // Nobody follows it yet, and it is not abandoned.
                 let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
                 let sent: Fields =
@@ -215,21 +219,21 @@ impl Filling {
                 }
             }
             Outcome::Store { stored, span: Some(span) } if span.len() <= self.access.policy.max_object => {
-                self.add(stream, *stored, None, span, old.as_ref(), requested).await;
+                self.add(stream, *stored, None, span, old.as_deref()).await;
             }
             Outcome::Extend { stored, span } if span.len() <= self.access.policy.max_object => {
-                self.add(stream, *stored, old.as_deref(), span, old.as_ref(), requested).await;
+                self.add(stream, *stored, old.as_deref(), span, old.as_deref()).await;
             }
             Outcome::Store { .. } | Outcome::Extend { .. } => {
                 self.pass(stream, old.as_ref(), Held::Dropped, Some(false));
             }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
-                    let object = Arc::new(old.updated(*stored));
+                    let object = Arc::new(old.updated(*stored).tagged(self.tags()));
                     if dropped.is_some() {
-                        self.access.cache.forget(&asking.key, |other| Arc::ptr_eq(other, &old));
+                        self.forget(&old);
                     } else {
-                        self.put(&object, Some(&old), requested);
+                        self.renew(&old, &object);
                     }
                     let fetched = self.fetched(object);
                     self.tell(Settled::Look(None), Own::Serve(fetched));
@@ -257,15 +261,23 @@ impl Filling {
         wanted <= most && self.access.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
-    /// Stores `object`, unless it has been made invalid since it was asked for. Where it is stale from the beginning,
-    /// whoever comes next does not wait for anybody either.
-    fn put(&self, object: &Arc<Object>, old: Option<&Arc<Object>>, requested: Time) {
-        let now = Cache::now();
-        if self.access.cache.index.is_void(&self.asking.key, requested) {
-            return;
+    /// Stores `object`, unless it has been purged since it was asked for.
+    fn put(&self, object: &Arc<Object>, old: Option<&Object>) {
+        if self.access.cache.put(&self.asking.key, old, object, self.began) {
+            self.see_whether_stale(object);
         }
-        self.access.cache.put(&self.asking.key, old, object);
-        if matches!(object.stored.freshness.state(now), State::Stale(_)) {
+    }
+
+    /// Stores what is now known of `old`, unless that has left.
+    fn renew(&self, old: &Object, object: &Arc<Object>) {
+        if self.access.cache.renew(&self.asking.key, old, object, self.began) {
+            self.see_whether_stale(object);
+        }
+    }
+
+    /// Where `object` is stale from the beginning, whoever comes next does not wait for anybody either.
+    fn see_whether_stale(&self, object: &Object) {
+        if matches!(object.stored.freshness.state(Cache::now()), State::Stale(_)) {
             self.keep_apart(false);
         }
     }
@@ -278,11 +290,11 @@ impl Filling {
         stored: Stored,
         other: Option<&Object>,
         span: Span,
-        old: Option<&Arc<Object>>,
-        requested: Time,
+        old: Option<&Object>,
     ) {
         let (body, filler) = Body::new(&self.access.cache.budget);
-        let object = Arc::new(Object::part(stored, other, self.item(), span, body));
+        let object = Object::part(stored, other, self.item(), span, body);
+        let object = Arc::new(object.tagged(self.tags()));
         self.order.status.stored = true;
         let fetched = Fetched {
             otherwise: Answer::Partial(vec![span]),
@@ -291,7 +303,10 @@ impl Filling {
         };
         self.tell(Settled::Look(None), Own::Serve(fetched));
         if self.copy(&stream, filler, &object).await {
-            self.put(&object, old, requested);
+            match other {
+                None => self.put(&object, old),
+                Some(other) => self.renew(other, &object),
+            }
             self.access.cache.admit(&self.asking.key, &object);
         }
     }
@@ -299,6 +314,11 @@ impl Filling {
     fn item(&self) -> Arc<Item<Key>> {
         let key = &self.asking.key;
         Item::new(self.access.cache.index.hash(key), key.clone())
+    }
+
+    /// What is stored can be purged by these, besides what the origin says.
+    fn tags(&self) -> impl Iterator<Item = &Box<str>> {
+        self.access.policy.tags.iter().chain(&self.access.overrides.tags)
     }
 
     fn keep_apart(&self, credentials: bool) {
@@ -330,7 +350,10 @@ impl Filling {
     fn serve_stale(&mut self, object: Arc<Object>) {
         self.order.status.detail = Some("stale-if-error");
         let fetched = self.fetched(Arc::clone(&object));
-        self.tell(Settled::Stale(object), Own::Serve(fetched));
+        // Who has joined after a purge must not get what that was of.
+        let is_void = self.access.cache.index.is_void(&self.asking.key, &object, self.began);
+        let settled = if is_void { Settled::Look(None) } else { Settled::Stale(object) };
+        self.tell(settled, Own::Serve(fetched));
     }
 
     fn fail(&mut self, error: Error) {
@@ -344,7 +367,7 @@ impl Filling {
             (Some(old), Held::Dropped) => self.forget(old),
             (Some(old), Held::Stale) => {
                 let stored = Stored { is_invalid: true, ..old.stored.clone() };
-                self.access.cache.put(&self.asking.key, Some(old), &Arc::new(old.updated(stored)));
+                self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.began);
             }
         }
         if let Some(credentials) = apart {
@@ -401,7 +424,8 @@ impl Filling {
     }
 
     fn forget(&self, object: &Arc<Object>) {
-        self.access.cache.forget(&self.asking.key, |other| Arc::ptr_eq(other, object));
+        // By its bytes: what is known of them may have been renewed meanwhile.
+        self.access.cache.forget(&self.asking.key, |other| other.is_of(object));
     }
 
     /// Whether the fetch goes on though nobody reads.

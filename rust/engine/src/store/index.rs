@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::body::Follower;
 use super::eviction::Item;
 use super::fill::Fill;
 use super::object::Object;
+use super::purge::Meant;
+use super::voids::Voids;
 use crate::cache::{Key, Stored, Time};
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
@@ -42,6 +45,8 @@ pub(super) struct Entry {
 pub(super) struct Index {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
+    /// Purges so far.
+    purges: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -50,10 +55,7 @@ struct Shard {
     /// Hashes of keys, and until when nobody waits there for anybody, because the answers are not shared; or nobody with
     /// credentials.
     apart: HashMap<(u64, bool), Time>,
-    /// Hashes of keys, and when what was stored there was made invalid.
-    voided: HashMap<u64, Time>,
-    /// The same for all keys whose hash has been forgotten.
-    all_voided: Option<Time>,
+    voids: Voids,
 }
 
 /// What is remembered of a key though nothing is stored there.
@@ -72,7 +74,8 @@ impl Memory<'_> {
 
 impl Index {
     pub(super) fn new() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, hasher: RandomState::new(), purges: AtomicU64::new(0) }
     }
 
     /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
@@ -119,50 +122,140 @@ impl Index {
         apart.insert((hash, credentials), until);
     }
 
-    /// What was asked for up to now is not stored there any more.
-    pub(super) fn void(&self, key: &Key, now: Time) {
-        let hash = self.hash(key);
-        let mut shard = lock(self.shard(hash));
-        if shard.voided.len() >= REMEMBERED {
-            shard.voided.clear();
-            shard.all_voided = Some(now);
-        }
-        shard.voided.insert(hash, now);
+    /// The number of the last purge. What is asked of an origin after this came is newer than what that purge was of.
+    pub(super) fn last_purge(&self) -> u64 {
+        // Acquire: with the Release of `next_purge`. The origin is not asked before this is read.
+        self.purges.load(Ordering::Acquire)
     }
 
-    /// Whether what was asked for at `requested` has been made invalid since.
-    pub(super) fn is_void(&self, key: &Key, requested: Time) -> bool {
+    fn next_purge(&self) -> u64 {
+        // Release: with the Acquire of `last_purge`. Who purges has changed the origin before.
+        self.purges.fetch_add(1, Ordering::Release) + 1
+    }
+
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests, and gives what was there;
+    /// unless it has been purged since the purge of number `began`.
+    pub(super) fn put(
+        &self,
+        key: &Key,
+        old: Option<&Object>,
+        object: &Arc<Object>,
+        began: u64,
+    ) -> Option<Vec<Arc<Object>>> {
+        // Under one lock, as a purge: else one that comes between would miss it.
         let hash = self.hash(key);
-        let shard = lock(self.shard(hash));
-        shard.voided.get(&hash).max(shard.all_voided.as_ref()).is_some_and(|when| *when >= requested)
+        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        if voids.has(hash, key, object, began) {
+            return None;
+        }
+        Some(entries.entry(key.clone()).or_default().replace(old, Arc::clone(object)))
+    }
+
+    /// Puts `object`, which was found on disk, where nothing that came later answers the same requests, and gives what was
+    /// there; unless any purge has been of it.
+    pub(super) fn offer(&self, key: &Key, object: &Arc<Object>) -> Option<Vec<Arc<Object>>> {
+        let hash = self.hash(key);
+        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        let received = object.stored.freshness.received();
+        let is_newer = |other: &Arc<Object>| {
+            let Stored { selection, freshness, .. } = &other.stored;
+            *selection == object.stored.selection && freshness.received() >= received
+        };
+        let stored = entries.get(key).map_or([].as_slice(), |entry| &entry.objects);
+        if voids.has(hash, key, object, 0) || stored.iter().any(is_newer) {
+            return None;
+        }
+        Some(entries.entry(key.clone()).or_default().replace(None, Arc::clone(object)))
+    }
+
+    /// The same as [`Index::put`] where `object` has the bytes of `old`, and does not stand for them if those have left
+    /// meanwhile. Where they have moved, it does too: what was put is given as well.
+    pub(super) fn renew(
+        &self,
+        key: &Key,
+        old: &Object,
+        object: &Arc<Object>,
+        began: u64,
+    ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
+        let hash = self.hash(key);
+        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        let entry = entries.get_mut(key)?;
+        if voids.has(hash, key, object, began) {
+            return None;
+        }
+        let current = entry.with_item(&old.item)?;
+        let placed = if object.is_of(current) { Arc::new(object.placed_as(current)) } else { Arc::clone(object) };
+        Some((entry.replace(Some(old), Arc::clone(&placed)), placed))
+    }
+
+    /// Whether `object` has been purged since the purge of number `began`.
+    pub(super) fn is_void(&self, key: &Key, object: &Object, began: u64) -> bool {
+        let hash = self.hash(key);
+        lock(self.shard(hash)).voids.has(hash, key, object, began)
+    }
+
+    /// Removes all that is meant, and gives it.
+    pub(super) fn purge(&self, meant: &Meant) -> Vec<Arc<Object>> {
+        let mut gone = Vec::new();
+        self.change(meant, |key, entry| {
+            gone.append(&mut entry.remove(|object| meant.has(key, object)));
+        });
+        gone
+    }
+
+    /// Makes all that is meant stale, and gives it.
+    pub(super) fn expire(&self, meant: &Meant, now: Time) -> Vec<Arc<Object>> {
+        let mut expired = Vec::new();
+        self.change(meant, |key, entry| {
+            for object in entry.objects.iter_mut().filter(|object| meant.has(key, object)) {
+                *object = Arc::new(object.expired(now));
+                expired.push(Arc::clone(object));
+            }
+        });
+        expired
+    }
+
+    /// Has `work` done at each entry that something is meant of; what is being fetched there is waited for no longer,
+    /// and not stored.
+    fn change(&self, meant: &Meant, mut work: impl FnMut(&Key, &mut Entry)) {
+        let number = self.next_purge();
+        let mut visit = |key: &Key, entry: &mut Entry| {
+            if meant.has_key(key) || entry.objects.iter().any(|object| meant.has(key, object)) {
+                entry.fill = None;
+                work(key, entry);
+            }
+            !entry.is_empty()
+        };
+        if let Meant::Keys(keys) = meant {
+            for key in keys {
+                let hash = self.hash(key);
+                let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+                voids.add_key(hash, number);
+                if entries.get_mut(key).is_some_and(|entry| !visit(key, entry)) {
+                    entries.remove(key);
+                }
+            }
+            return;
+        }
+        for shard in &self.shards {
+            let Shard { entries, voids, .. } = &mut *lock(shard);
+            voids.add(meant, number);
+            entries.retain(&mut visit);
+        }
+    }
+
+    /// Shows each key and what is stored there.
+    pub(super) fn each(&self, mut look: impl FnMut(&Key, &[Arc<Object>])) {
+        for shard in &self.shards {
+            for (key, entry) in &lock(shard).entries {
+                look(key, &entry.objects);
+            }
+        }
     }
 
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         // The remainder fits: it is less than the number of shards.
         &self.shards[usize::try_from(hash % self.shards.len() as u64).unwrap_or_default()]
-    }
-
-    /// Removes all that is stored, and gives it. What is being fetched goes on.
-    pub(super) fn clear(&self) -> Vec<Arc<Object>> {
-        let mut gone = Vec::new();
-        for shard in &self.shards {
-            lock(shard).entries.retain(|_, entry| {
-                gone.append(&mut entry.objects);
-                !entry.is_empty()
-            });
-        }
-        gone
-    }
-
-    /// All that is stored, with its keys.
-    pub(super) fn all(&self) -> Vec<(Key, Arc<Object>)> {
-        let mut all = Vec::new();
-        for shard in &self.shards {
-            for (key, entry) in &lock(shard).entries {
-                all.extend(entry.objects.iter().map(|object| (key.clone(), Arc::clone(object))));
-            }
-        }
-        all
     }
 
     /// How many keys are known.
@@ -182,10 +275,9 @@ impl Entry {
     }
 
     /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there.
-    pub(super) fn replace(&mut self, old: Option<&Arc<Object>>, object: Arc<Object>) -> Vec<Arc<Object>> {
+    pub(super) fn replace(&mut self, old: Option<&Object>, object: Arc<Object>) -> Vec<Arc<Object>> {
         let gone = self.remove(|other| {
-            old.is_some_and(|old| Arc::ptr_eq(other, old))
-                || other.stored.selection == object.stored.selection
+            old.is_some_and(|old| other.is_of(old)) || other.stored.selection == object.stored.selection
         });
         self.objects.push(object);
         gone

@@ -22,9 +22,15 @@ mod filling;
 #[cfg(not(loom))]
 mod index;
 #[cfg(not(loom))]
+mod listing;
+#[cfg(not(loom))]
 mod object;
 #[cfg(not(loom))]
 mod policy;
+#[cfg(not(loom))]
+mod purge;
+#[cfg(not(loom))]
+mod voids;
 
 pub use body::{Body, Filler, Follower};
 pub use budget::Budget;
@@ -38,4 +44,8 @@ pub use disk::{DiskConfig, DiskStats};
 #[cfg(not(loom))]
 pub use fetch::{Access, fetch};
 #[cfg(not(loom))]
-pub use policy::{CachePolicy, Unread};
+pub use listing::Listed;
+#[cfg(not(loom))]
+pub use policy::{CachePolicy, Caching, Overrides, Unread};
+#[cfg(not(loom))]
+pub use purge::Purge;

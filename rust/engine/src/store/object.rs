@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use super::body::{Body, Follower};
 use super::disk::{FileReader, Filed, Opened};
 use super::eviction::Item;
-use crate::cache::{Content, Key, Span, Stored};
+use crate::cache::{Content, Key, Span, Stored, Time};
 use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::Arc;
+use crate::wire::{is_one_of, trim};
 
 /// A stored response. Held by the index and by whoever serves it.
 #[derive(Debug, Clone)]
@@ -21,6 +22,8 @@ pub(super) struct Object {
     pub(super) reason: Box<[u8]>,
     /// Its place in the order of leaving, which is that of its bytes.
     pub(super) item: Arc<Item<Key>>,
+    /// What the route, or who asked, wants it to be purged by.
+    own_tags: Box<[Box<str>]>,
     /// None, where the bytes are on disk alone.
     parts: Box<[Part]>,
     /// Where they are on disk, if they are.
@@ -44,18 +47,19 @@ enum Bytes {
 impl Object {
     /// A response whose body is all of it.
     pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
-        let part = Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) };
-        Self { stored, reason: reason.into(), item, parts: [part].into(), filed: None }
+        let parts = [Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) }].into();
+        Self { stored, reason: reason.into(), item, own_tags: Box::default(), parts, filed: None }
     }
 
     /// A response whose body is in a file.
     pub(super) fn on_disk(
         stored: Stored,
         reason: Box<[u8]>,
+        own_tags: Box<[Box<str>]>,
         item: Arc<Item<Key>>,
         filed: Arc<Filed>,
     ) -> Self {
-        Self { stored, reason, item, parts: Box::default(), filed: Some(filed) }
+        Self { stored, reason, item, own_tags, parts: Box::default(), filed: Some(filed) }
     }
 
     /// A response of which only `span` is there, or will be; and what is there of `other`, which is of the same state.
@@ -70,16 +74,23 @@ impl Object {
             spans.insert(span);
         }
         let there = other.into_iter().flat_map(|other| other.parts.iter().cloned());
-        let parts =
-            there.chain([Part { start: span.start(), end: span.end(), bytes: Bytes::Body(body) }]).collect();
+        let parts = there
+            .chain([Part { start: span.start(), end: span.end(), bytes: Bytes::Body(body) }])
+            .collect();
         // What is served of it is a part, whose reason is its own.
         let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
-        Self { stored, reason, item, parts, filed: None }
+        let own_tags = other.map(|other| other.own_tags.clone()).unwrap_or_default();
+        Self { stored, reason, item, own_tags, parts, filed: None }
     }
 
     /// The same bytes, about which something newer is known.
     pub(super) fn updated(&self, stored: Stored) -> Self {
         Self { stored, ..self.clone() }
+    }
+
+    /// What is known of it, and the bytes where `other` has them.
+    pub(super) fn placed_as(&self, other: &Self) -> Self {
+        Self { parts: other.parts.clone(), filed: other.filed.clone(), ..self.clone() }
     }
 
     /// The same, in another place. Where it is neither in memory nor on disk, nothing can be read of it.
@@ -126,6 +137,57 @@ impl Object {
             }
             _ => None,
         }
+    }
+
+    /// What the route, or who asked, wants it to be purged by.
+    pub(super) fn own_tags(&self) -> &[Box<str>] {
+        &self.own_tags
+    }
+
+    /// The same, stale from `now` on.
+    pub(super) fn expired(&self, now: Time) -> Self {
+        let mut stored = self.stored.clone();
+        stored.freshness.expire(now);
+        self.updated(stored)
+    }
+
+    /// The same, with more to be purged by.
+    #[must_use]
+    pub(super) fn tagged<'a>(mut self, tags: impl Iterator<Item = &'a Box<str>>) -> Self {
+        let mut all = std::mem::take(&mut self.own_tags).into_vec();
+        for tag in tags {
+            if !all.contains(tag) {
+                all.push(tag.clone());
+            }
+        }
+        self.own_tags = all.into();
+        self
+    }
+
+    /// What it can be purged by: what the origin says in Surrogate-Key and Cache-Tag, and what was added here.
+    pub(super) fn tags(&self) -> impl Iterator<Item = &[u8]> {
+        let told = self.stored.fields.iter().flat_map(|(name, value)| {
+            let separates: fn(&u8) -> bool = if is_one_of(name, &["surrogate-key"]) {
+                u8::is_ascii_whitespace
+            } else {
+                |byte| *byte == b','
+            };
+            let value = if is_one_of(name, &["surrogate-key", "cache-tag"]) { value } else { b"" };
+            value.split(separates).map(trim).filter(|tag| !tag.is_empty())
+        });
+        told.chain(self.own_tags.iter().map(|tag| tag.as_bytes()))
+    }
+
+    /// Whether it has the bytes of `other`, whatever is known of them.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.item, &other.item)
+    }
+
+    /// Bytes that have come.
+    pub(super) fn size(&self) -> u64 {
+        let length = |part: &Part| if let Bytes::Body(body) = &part.bytes { body.length() } else { 0 };
+        let filed = self.filed.as_ref().filter(|_| !self.is_in_memory());
+        filed.map_or_else(|| self.parts.iter().map(length).sum(), |filed| filed.layout.length)
     }
 
     /// What keeping it costs.

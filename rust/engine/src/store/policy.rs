@@ -1,8 +1,15 @@
-//! What the operator decides about one route's part of a cache. The values come from Python's config.
+//! What the operator decides about one route's part of a cache, and about one request. The values come from Python's
+//! config.
 
+use std::sync::Arc as Plain;
 use std::time::Duration;
 
+use super::cache::Cache;
+use super::fetch::Access;
 use crate::cache::{Policy, Query};
+use crate::error::Error;
+use crate::origin::Origins;
+use crate::sync::Arc;
 
 /// How a route uses the cache.
 #[derive(Debug, Clone)]
@@ -17,6 +24,54 @@ pub struct CachePolicy {
     pub apart: Duration,
     /// Whether a fetch goes on that nobody reads any more.
     pub unread: Unread,
+    /// What everything that is stored can be purged by, besides what the origin says.
+    pub tags: Vec<Box<str>>,
+}
+
+/// What is decided about one request before anything is looked up. By default nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// In place of path and query in the key; it begins with a slash, so that it cannot become part of an authority.
+    pub key: Option<Box<str>>,
+    /// In place of that of the rules.
+    pub lifetime: Option<Duration>,
+    /// Besides those of the route.
+    pub tags: Vec<Box<str>>,
+    /// The origin is asked as if there were no cache.
+    pub bypass: bool,
+}
+
+/// A route's part of a cache.
+#[derive(Debug, Clone)]
+pub struct Caching {
+    cache: Arc<Cache>,
+    policy: Plain<CachePolicy>,
+}
+
+impl Caching {
+    /// The part of `cache` that `policy` is for. From now on a purge by URL finds what is stored there.
+    pub fn new(cache: Arc<Cache>, policy: CachePolicy) -> Self {
+        cache.learn(&policy.query);
+        Self { cache, policy: Plain::new(policy) }
+    }
+
+    /// How the cache's disk has failed, for the operator: not more often than is worth a line in a log.
+    pub(crate) fn disk_trouble(&self) -> Option<Error> {
+        self.cache.disk_trouble()
+    }
+
+    /// What one request gets by, on the thread that `origins` belong to.
+    pub fn access(&self, origins: Arc<Origins>, overrides: Overrides) -> Access {
+        let policy = match overrides.lifetime {
+            None => Plain::clone(&self.policy),
+            lifetime => {
+                let mut policy = CachePolicy::clone(&self.policy);
+                policy.rules.lifetime = lifetime;
+                Plain::new(policy)
+            }
+        };
+        Access { cache: Arc::clone(&self.cache), policy, overrides, origins }
+    }
 }
 
 /// What becomes of a fetch when its last reader has left.

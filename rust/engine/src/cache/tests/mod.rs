@@ -7,6 +7,7 @@ mod freshness;
 mod keys;
 mod parsers;
 mod partial;
+mod plain;
 mod reference;
 mod storing;
 mod updates;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::plain::plain;
 use super::reference;
 use super::*;
 
@@ -35,28 +36,6 @@ fn directives() -> impl Strategy<Value = Vec<u8>> {
     ];
     prop::collection::vec(prop::sample::select(words.to_vec()), 0..16)
         .prop_map(|words| words.concat().into_bytes())
-}
-
-pub(super) fn plain(control: &ResponseControl) -> reference::Control {
-    let seconds = |span: Option<Duration>| span.map(|span| span.as_secs());
-    let scope = |scope: &Scope| match scope {
-        Scope::Nothing => None,
-        Scope::Response => Some(BTreeSet::new()),
-        Scope::Fields(names) => Some(names.iter().map(|name| name.to_vec()).collect()),
-    };
-    let ResponseControl { max_age, s_maxage, stale_while_revalidate, stale_if_error, .. } = *control;
-    reference::Control {
-        spans: [max_age, s_maxage, stale_while_revalidate, stale_if_error].map(seconds),
-        scopes: [scope(&control.no_cache), scope(&control.private)],
-        flags: [
-            control.no_store,
-            control.public,
-            control.must_revalidate,
-            control.proxy_revalidate,
-            control.must_understand,
-            control.immutable,
-        ],
-    }
 }
 
 proptest! {

@@ -36,6 +36,7 @@ pub(crate) struct Head {
     pub(crate) key: Key,
     pub(crate) stored: Stored,
     pub(crate) reason: Box<[u8]>,
+    pub(crate) tags: Box<[Box<str>]>,
     pub(crate) trailers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -56,6 +57,8 @@ pub(crate) struct Known<'a> {
     pub(crate) key: &'a Key,
     pub(crate) stored: &'a Stored,
     pub(crate) reason: &'a [u8],
+    /// What it can be purged by besides what its fields say.
+    pub(crate) tags: &'a [Box<str>],
     pub(crate) trailers: &'a [(Vec<u8>, Vec<u8>)],
 }
 
@@ -113,6 +116,10 @@ pub(crate) fn encode(
     let mut body = Writing::default();
     body.text(known.key.as_str().as_bytes());
     body.text(known.reason);
+    body.number(known.tags.len() as u64);
+    for tag in known.tags {
+        body.text(tag.as_bytes());
+    }
     body.number(known.trailers.len() as u64);
     for (name, value) in known.trailers {
         body.text(name);
@@ -166,12 +173,15 @@ pub(crate) fn decode(name: u64, head: &[u8]) -> Option<(Layout, Head)> {
     let mut from = Reading(head[PREFIX..].get(..usize::try_from(size).ok()?)?);
     let key = Key::of_url(std::str::from_utf8(from.text()?).ok()?);
     let reason = from.text()?.into();
+    let count = from.number()?;
+    let tag = |_| Some(std::str::from_utf8(from.text()?).ok()?.into());
+    let tags = (0..count).map(tag).collect::<Option<_>>()?;
     let mut trailers = Vec::new();
     for _ in 0..from.number()? {
         trailers.push((from.text()?.to_vec(), from.text()?.to_vec()));
     }
     let stored = Stored::decode(&mut from)?;
-    from.0.is_empty().then_some((layout, Head { key, stored, reason, trailers }))
+    from.0.is_empty().then_some((layout, Head { key, stored, reason, tags, trailers }))
 }
 
 /// Of all but the sum itself.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::super::body::Body;
-use super::super::cache::{Cache, seconds, useless_from};
+use super::super::cache::{Cache, seconds, until};
 use super::super::eviction::Item;
 use super::super::object::Object;
 use super::directory::Directory;
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Whether a response can be served, or confirmed, long enough from now for its writing to be worth it.
 pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
     !object.stored.is_invalid
-        && (object.stored.validators.any() || useless_from(object, now) > now.plus(SOON))
+        && until(object, now).is_none_or(|until| until > seconds(now.plus(SOON)))
 }
 
 impl Cache {
@@ -66,9 +66,9 @@ impl Cache {
     }
 
     /// What is known of `object` has changed: its file, if it has one, is to say so too.
-    pub(in super::super) fn change_file(&self, key: &Key, object: &Arc<Object>) {
+    pub(in super::super) fn change_file(&self, object: &Arc<Object>) {
         if let (Some(disk), Some(_)) = (&self.disk, object.filed()) {
-            disk.queue.chore(Chore::Change(key.clone(), Arc::clone(object)));
+            disk.queue.chore(Chore::Change(Arc::clone(object)));
         }
     }
 
@@ -88,9 +88,9 @@ impl Cache {
         let Some(disk) = &self.disk else { return };
         match chore {
             Chore::Remove(name) => disk.remove(name),
-            Chore::Change(key, object) => {
+            Chore::Change(object) => {
                 if let Some(filed) = object.filed().filter(|filed| !filed.is_removed()) {
-                    disk.change(&key, &object, filed);
+                    disk.change(&object, filed);
                 }
             }
             Chore::Keep(leaving) => {
@@ -127,7 +127,7 @@ impl Cache {
         });
         match moved {
             // Confirmed while it was written.
-            Some((current, moved)) if !Arc::ptr_eq(&current, object) => self.change_file(key, &moved),
+            Some((current, moved)) if !Arc::ptr_eq(&current, object) => self.change_file(&moved),
             Some(_) => {}
             None => self.remove_file(&filed),
         }
@@ -138,7 +138,7 @@ impl Cache {
         let body = object.whole_body()?;
         let ending = body.ending().unwrap_or_default();
         let trailers = ending.trailers.as_slice();
-        let known = Known { key, stored: &object.stored, reason: &object.reason, trailers };
+        let known = known(object, trailers);
         let (layout, head) = encode(known, Directory::new_name(), body.length(), None)?;
         if !self.make_room_on_disk(disk, cost(layout)) {
             count(&disk.counts.skipped);
@@ -202,9 +202,7 @@ impl Disk {
     /// `filed` counts from now on.
     pub(super) fn admit(&self, filed: &Filed, object: &Object) {
         let now = Cache::now();
-        let is_lasting = object.stored.validators.any();
-        let until = if is_lasting { None } else { Some(seconds(useless_from(object, now))) };
-        lock(&self.eviction).insert(&filed.item, filed.cost(), until, seconds(now));
+        lock(&self.eviction).insert(&filed.item, filed.cost(), until(object, now), seconds(now));
     }
 
     fn is_paused(&self) -> bool {
@@ -230,9 +228,9 @@ impl Disk {
 
     /// Writes the head of a file anew, in its place: one that is torn by a crash has a wrong checksum. Where that cannot
     /// be done the file is of use until this process ends, and is none to the next.
-    fn change(&self, key: &Key, object: &Object, filed: &Filed) {
+    fn change(&self, object: &Object, filed: &Filed) {
         let trailers = filed.ending.trailers.as_slice();
-        let known = Known { key, stored: &object.stored, reason: &object.reason, trailers };
+        let known = known(object, trailers);
         let Layout { name, room, length } = filed.layout;
         let head = encode(known, name, length, Some(room)).map(|(_, head)| head);
         let blank = || vec![0; usize::try_from(room).unwrap_or_default()];
@@ -242,6 +240,11 @@ impl Disk {
             self.fail(&error);
         }
     }
+}
+
+fn known<'a>(object: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
+    let Object { stored, reason, item, .. } = object;
+    Known { key: item.value(), stored, reason, tags: object.own_tags(), trailers }
 }
 
 fn write_file(directory: &Directory, layout: Layout, head: &[u8], body: &Arc<Body>) -> io::Result<()> {

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::cache::Cache;
 use super::eviction::Eviction;
+use super::object::Object;
 use crate::cache::Key;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
@@ -107,8 +108,6 @@ pub(super) struct Disk {
     counts: Counts,
     /// All that was there at the start has been looked at.
     is_ready: AtomicBool,
-    /// What is found there from now on is removed.
-    is_forgotten: AtomicBool,
     /// Nothing is written until then: the disk has failed.
     paused: Mutex<Option<Instant>>,
     trouble: Mutex<Trouble>,
@@ -125,7 +124,6 @@ impl Disk {
             leaving_limit: memory / LEAVING_PART,
             counts: Counts::default(),
             is_ready: AtomicBool::new(false),
-            is_forgotten: AtomicBool::new(false),
             paused: Mutex::new(None),
             trouble: Mutex::default(),
             threads: Mutex::new(Vec::new()),
@@ -140,13 +138,6 @@ impl Disk {
     /// Bytes of memory that leave it once they are written.
     pub(super) fn leaving(&self) -> usize {
         self.queue.leaving()
-    }
-
-    /// What the scan finds from now on is removed.
-    pub(super) fn forget_all(&self) {
-        // Relaxed here and where it is read: the locks of the index's shards, taken by whoever clears them and whoever
-        // puts something in, order it.
-        self.is_forgotten.store(true, Ordering::Relaxed);
     }
 
     fn stats(&self) -> DiskStats {
@@ -233,13 +224,22 @@ impl Cache {
     pub fn close(&self, within: Duration) {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return };
         let now = Self::now();
-        let is_lasting = |object: &Arc<super::object::Object>| {
-            object.filed().is_none() && object.whole_body().is_some() && keeping::is_of_use(object, now)
-        };
+        let mut last = Vec::new();
         // A directory that was not looked through may be fuller than it seems.
-        let all = if disk.is_ready.load(Ordering::Relaxed) { self.index.all() } else { Vec::new() };
-        let last = all.into_iter().filter(|(_, object)| is_lasting(object));
-        let last = last.map(|(key, object)| Leaving { cost: object.cost(), key, object }).collect();
+        if disk.is_ready.load(Ordering::Relaxed) {
+            self.index.each(|key, objects| {
+                let is_meant = |object: &&Arc<Object>| {
+                    object.filed().is_none()
+                        && object.whole_body().is_some()
+                        && keeping::is_of_use(object, now)
+                };
+                last.extend(objects.iter().filter(is_meant).map(|object| Leaving {
+                    key: key.clone(),
+                    object: Arc::clone(object),
+                    cost: object.cost(),
+                }));
+            });
+        }
         disk.queue.close(last, Instant::now() + within);
         for thread in std::mem::take(&mut *lock(&disk.threads)) {
             // A panic of the thread has been printed by it; there is nothing to add when it is over.

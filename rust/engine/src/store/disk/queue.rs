@@ -16,7 +16,7 @@ use crate::sync::{Arc, Mutex, MutexGuard, lock};
 #[derive(Debug)]
 pub(crate) enum Chore {
     /// The head of the object's file is out of date.
-    Change(Key, Arc<Object>),
+    Change(Arc<Object>),
     /// A file that nothing refers to any more.
     Remove(u64),
     /// An object that leaves memory.

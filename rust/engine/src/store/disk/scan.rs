@@ -49,30 +49,19 @@ impl Cache {
         disk.is_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Puts what was found into the index, unless it is no longer stored or something newer is there.
+    /// Puts what was found into the index, unless it has been purged or something newer is there.
     fn offer(&self, disk: &Disk, layout: Layout, head: Head) {
-        let Head { key, stored, reason, trailers } = head;
-        let received = stored.freshness.received();
+        let Head { key, stored, reason, tags, trailers } = head;
         let hash = self.index.hash(&key);
-        let item = |key| Item::new(hash, key);
+        let item = || Item::new(hash, key.clone());
         let ending = Ending { trailers, ..Ending::default() };
-        let filed = Arc::new(Filed::new(layout, item(key.clone()), ending));
-        let object = Arc::new(Object::on_disk(stored, reason, item(key.clone()), Arc::clone(&filed)));
+        let filed = Arc::new(Filed::new(layout, item(), ending));
+        let object = Arc::new(Object::on_disk(stored, reason, tags, item(), Arc::clone(&filed)));
+        // Before it can be found: whoever removes it from the index takes it out here as well.
         disk.admit(&filed, &object);
-        let older = self.index.with(&key, |entry| {
-            let is_newer = |other: &&Arc<Object>| {
-                other.stored.selection == object.stored.selection
-                    && other.stored.freshness.received() >= received
-            };
-            if entry.objects.iter().any(|other| is_newer(&other)) {
-                return vec![Arc::clone(&object)];
-            }
-            entry.replace(None, Arc::clone(&object))
-        });
-        self.let_go(older, None);
-        // Afterwards: whoever made it invalid before has found nothing to remove, and whoever does from now on finds it.
-        if disk.is_forgotten.load(Ordering::Relaxed) || self.index.is_void(&key, received) {
-            self.forget(&key, |other| Arc::ptr_eq(other, &object));
+        match self.index.offer(&key, &object) {
+            Some(older) => self.let_go(older, None),
+            None => self.remove_file(&filed),
         }
         self.make_room_on_disk(disk, 0);
     }

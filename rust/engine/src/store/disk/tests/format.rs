@@ -14,6 +14,7 @@ fn what_is_written_comes_back() {
     assert_eq!((again.blocks(), again.block_length(2), again.block_length(3)), (4, 65536, 1));
     assert_eq!(known.key, key());
     assert_eq!(&*known.reason, b"Fine");
+    assert_eq!(known.tags.iter().map(|tag| &**tag).collect::<Vec<_>>(), ["live", "a b"]);
     assert_eq!(known.trailers, [(b"Digest".to_vec(), b"x".to_vec())]);
     let Stored { status, fields, control, freshness, validators, selection, content, is_invalid } =
         known.stored;
@@ -48,7 +49,7 @@ fn an_update_keeps_the_room_or_does_not_fit() {
     let larger = |count| {
         let value = "v".repeat(count);
         let stored = stored(&[("Cache-Control", "max-age=60"), ("X-Long", &value)]);
-        let known = Known { key: &key(), stored: &stored, reason: b"OK", trailers: &[] };
+        let known = Known { key: &key(), stored: &stored, reason: b"OK", tags: &[], trailers: &[] };
         encode(known, layout.name, 10, Some(layout.room))
     };
     let (again, changed) = larger(100).expect("it fits");

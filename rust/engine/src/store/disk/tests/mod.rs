@@ -67,7 +67,8 @@ fn segment() -> Stored {
 
 fn head(stored: &Stored, length: u64) -> (Layout, Vec<u8>) {
     let trailers = [(b"Digest".to_vec(), b"x".to_vec())];
-    let known = Known { key: &key(), stored, reason: b"Fine", trailers: &trailers };
+    let tags = ["live".into(), "a b".into()];
+    let known = Known { key: &key(), stored, reason: b"Fine", tags: &tags, trailers: &trailers };
     encode(known, 0x0123_4567_89ab_cdef, length, None).expect("it fits")
 }
 

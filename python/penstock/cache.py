@@ -1,0 +1,137 @@
+"""What an engine has stored, to look at and to purge: `Engine.cache`."""
+
+from dataclasses import dataclass
+
+from yarl import URL
+
+from . import _native
+from .exceptions import make_error
+from .stats import DiskStats
+
+__all__ = ["Cache", "CacheStats", "StoredResponse"]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """How full a cache is."""
+
+    keys: int
+    """URLs under which something is stored or being fetched."""
+    objects: int
+    """Responses that have come whole; variants of one URL count each."""
+    used: int
+    """Bytes that are taken, whole slabs: what is stored, what is being fetched, and what has left and is still read."""
+    limit: int
+    """Bytes that may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A stored response as `Cache.list` shows it."""
+
+    url: str
+    """The key that it is found by: a URL of the origin, without the parameters that its route drops."""
+    status: int
+    """Its status."""
+    size: int
+    """Bytes of the body that are there; of one that is on its way, those that have come."""
+    age: int
+    """Seconds since the origin made it."""
+    ttl: int
+    """Seconds for which it is fresh still; below zero, for which it has not been."""
+    hits: int
+    """Requests that it has answered since its body was fetched."""
+    tags: tuple[str, ...]
+    """What it can be purged by."""
+
+
+class Cache:
+    """What an engine has stored. Made by the engine; its methods can be called from any thread."""
+
+    def __init__(self, native: _native.Cache) -> None:
+        self.native = native
+
+    def stats(self) -> CacheStats:
+        """How full it is."""
+        return CacheStats(*self.native.stats())
+
+    def disk_stats(self) -> DiskStats | None:
+        """What the disk has done, and how full it is; None if there is none."""
+        row = self.native.disk_stats()
+        return None if row is None else DiskStats(*row)
+
+    def purge(
+        self,
+        *,
+        url: str | URL | None = None,
+        prefix: str | URL | None = None,
+        tag: str | None = None,
+        soft: bool = False,
+    ) -> int:
+        """Purge by URL, by prefix or by tag. Give one of the three.
+
+        Once this has returned, no request on any engine thread is answered with what an origin was asked for before.
+        A response that was asked for before and comes after is for those alone who had asked by then, and is not
+        stored. Whoever is reading a body that is purged reads it to its end.
+
+        It looks at all that is stored, but for `url`.
+
+        Args:
+            url: absolute, of the origin. Every variant is meant, under every key that a route makes of this URL,
+                whatever parameters it drops or sorts.
+            prefix: how the URLs begin; `http://origin` alone means all of that origin.
+            tag: one of the origin's Surrogate-Key or Cache-Tag, or of `Caching.tags` or `Overrides.tags`. By the letter.
+            soft: they stay, and are stale from now on: they are validated before they are used again, and may be served
+                stale where `stale-while-revalidate` and `stale-if-error` let them.
+
+        Returns:
+            How many stored responses were meant.
+
+        Raises:
+            RequestError: it is no absolute http or https URL, or an empty tag.
+            ConfigurationError: none of the three was given, or several.
+        """
+        given = {
+            what: value
+            for what, value in (
+                ("url", None if url is None else _text(url)),
+                ("prefix", None if prefix is None else _text(prefix)),
+                ("tag", tag),
+            )
+            if value is not None
+        }
+        if len(given) != 1:
+            raise make_error("BAD_CONFIGURATION", "purge: give one of url, prefix and tag")
+        ((what, value),) = given.items()
+        return self.native.purge(what, value, soft)
+
+    def clear(self) -> int:
+        """Purge everything, and return how many responses that was."""
+        return self.native.purge("all", "", False)
+
+    def list(
+        self, *, prefix: str | URL | None = None, after: str | None = None, limit: int = 1000
+    ) -> tuple[StoredResponse, ...]:
+        """What is stored, in the order of the URLs. It looks at all that is stored.
+
+        Args:
+            prefix: how the URLs begin; `http://origin` alone means all of that origin.
+            after: URLs behind this one alone. The last of a page brings the next page.
+            limit: URLs at most; a URL's variants come together.
+
+        Raises:
+            RequestError: the prefix does not begin with scheme and authority.
+            ConfigurationError: `limit` is less than 1.
+        """
+        if limit < 1:
+            raise make_error("BAD_CONFIGURATION", f"limit is {limit}; it must be at least 1")
+        rows = self.native.list(None if prefix is None else _text(prefix), after, limit)
+        return tuple(
+            StoredResponse(url, status, size, age, ttl, hits, tuple(tags))
+            for url, status, size, age, ttl, hits, tags in rows
+        )
+
+
+def _text(url: str | URL) -> str:
+    """As requests for it are sent: what is ASCII goes as it is."""
+    return str(url) if isinstance(url, URL) or url.isascii() else str(URL(url))
