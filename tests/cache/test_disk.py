@@ -123,6 +123,39 @@ async def test_clearing_empties_the_directory(tmp_path: Path) -> None:
             await until(lambda: not files(tmp_path / "disk"), "the files are gone")
 
 
+async def test_what_is_purged_before_it_was_found_is_not_found(tmp_path: Path) -> None:
+    library = Library()
+    async with ScriptedOrigin(library) as origin:
+        async with gateway(origin, tmp_path / "disk") as here:
+            await here.fill(MANY)
+        async with gateway(origin, tmp_path / "disk", ready=False, save=0) as here:
+            assert here.engine.cache is not None
+            here.engine.cache.clear()
+            await until(lambda: here.disk.ready, "the directory has been looked through")
+            assert here.disk.objects == 0
+            await here.check(3)
+            await until(lambda: not files(tmp_path / "disk"), "the files are gone")
+        assert library.asked["/0"] == 2
+
+
+async def test_tags_of_a_route_last_and_what_was_purged_softly_stays_stale(tmp_path: Path) -> None:
+    library = Library()
+    async with ScriptedOrigin(library) as origin:
+        async with gateway(origin, tmp_path / "disk", tags=("ours",)) as here:
+            await here.fill(2)
+        async with gateway(origin, tmp_path / "disk") as here:
+            assert here.engine.cache is not None
+            assert [found.tags for found in here.engine.cache.list()] == [("ours",)] * 2
+            assert [found.size for found in here.engine.cache.list()] == [SIZE] * 2
+            assert here.engine.cache.purge(tag="ours", soft=True) == 2
+        async with gateway(origin, tmp_path / "disk") as here:
+            await here.check(2)
+            assert library.confirmed == 2
+            assert here.engine.cache is not None
+            assert here.engine.cache.purge(tag="ours") == 2
+            await until(lambda: not files(tmp_path / "disk"), "the files are gone")
+
+
 async def test_variants_have_files_of_their_own(tmp_path: Path) -> None:
     library = Library("Cache-Control: max-age=3600", "Vary: X-Device", 'ETag: "1"')
     async with ScriptedOrigin(library) as origin:

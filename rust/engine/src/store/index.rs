@@ -184,7 +184,8 @@ impl Index {
             return None;
         }
         let current = entry.with_item(&old.item)?;
-        let placed = if object.is_of(current) { Arc::new(object.placed_as(current)) } else { Arc::clone(object) };
+        let placed =
+            if object.is_of(current) { Arc::new(object.placed_as(current)) } else { Arc::clone(object) };
         Some((entry.replace(Some(old), Arc::clone(&placed)), placed))
     }
 

@@ -74,9 +74,8 @@ impl Object {
             spans.insert(span);
         }
         let there = other.into_iter().flat_map(|other| other.parts.iter().cloned());
-        let parts = there
-            .chain([Part { start: span.start(), end: span.end(), bytes: Bytes::Body(body) }])
-            .collect();
+        let parts =
+            there.chain([Part { start: span.start(), end: span.end(), bytes: Bytes::Body(body) }]).collect();
         // What is served of it is a part, whose reason is its own.
         let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
         let own_tags = other.map(|other| other.own_tags.clone()).unwrap_or_default();

@@ -28,8 +28,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 
 /// Whether a response can be served, or confirmed, long enough from now for its writing to be worth it.
 pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
-    !object.stored.is_invalid
-        && until(object, now).is_none_or(|until| until > seconds(now.plus(SOON)))
+    !object.stored.is_invalid && until(object, now).is_none_or(|until| until > seconds(now.plus(SOON)))
 }
 
 impl Cache {
