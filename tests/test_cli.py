@@ -256,6 +256,14 @@ app = make()
             ("--origin", "http://o", "--memory", "1MiB", "--cache", "768KiB"),
             "--cache: at most half of --memory",
         ),
+        (
+            ("--origin", "http://o", "--cache", "1MiB", "--cache-disk", "/tmp"),
+            "--cache-disk and --cache-disk-size go together",
+        ),
+        (
+            ("--origin", "http://o", "--cache-disk", "/tmp", "--cache-disk-size", "1GiB"),
+            "--cache-disk: only with --cache",
+        ),
         (("--origin", "http://o", "--lane", "app", "--cache", "1MiB"), "--cache: only with --lane native"),
     ],
 )
