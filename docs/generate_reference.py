@@ -207,10 +207,12 @@ def public(found: dict[str, ast.stmt]) -> list[str]:
 
 def engine_page() -> str:
     """The engine and the sources that are not HTTP."""
-    engine, sources = parse("engine.py"), parse("sources.py")
+    engine, cache, sources = parse("engine.py"), parse("cache.py"), parse("sources.py")
     return (
         "# The engine and its sources\n\n"
         + sections("penstock", engine, ["Engine", "default_engine"])
+        + "\n"
+        + sections("penstock.cache", cache, ["Cache", "CacheStats", "StoredResponse"])
         + "\n"
         + sections("penstock", sources, ["open_file", "open_fd", "open_process"])
     )
@@ -295,7 +297,7 @@ def found_errors() -> set[str]:
 def command_page() -> str:
     """The command's options."""
     parts = [f"# The `penstock` command\n\n{prose(command.help or '')}"]
-    for name, each in command.commands.items():
+    for name, each in _commands(command):
         text = inspect.cleandoc(each.help or "")
         # After a backspace click keeps lines as they are.
         text = re.sub(r"\x08\n((?:  .*\n?)+)", r"```text\n\1```\n", text).replace("\x08\n", "")
@@ -310,6 +312,14 @@ def command_page() -> str:
             lines.append(f"| `{flags}{value}` | {default} | {meaning} |")
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts)
+
+
+def _commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
+    """The commands of a group, each group before its own."""
+    for name, each in group.commands.items():
+        yield name, each
+        if isinstance(each, click.Group):
+            yield from ((f"{name} {inner}", command) for inner, command in _commands(each))
 
 
 def _default(option: click.Option) -> str:

@@ -100,7 +100,8 @@ async def asked(running: Running) -> RawClient:
     return client
 
 
-async def test_what_is_stored_is_served_without_the_origin() -> None:
+@pytest.mark.parametrize("lane", ["native", "app"])
+async def test_what_is_stored_is_served_without_the_origin(lane: str) -> None:
     requests = 0
 
     async def once(peer: Peer) -> None:
@@ -110,7 +111,10 @@ async def test_what_is_stored_is_served_without_the_origin() -> None:
             requests += 1
             await peer.send(answer("Cache-Control: max-age=60", "Content-Length: 2", body=b"ok"))
 
-    async with ScriptedOrigin(once) as origin, serve("--origin", origin.url, "--cache", "8MiB") as running:
+    async with (
+        ScriptedOrigin(once) as origin,
+        serve("--origin", origin.url, "--cache", "8MiB", "--lane", lane) as running,
+    ):
         client = await RawClient.connect(running.port)
         assert [(await client.ask("/a")).body for _ in range(2)] == [b"ok", b"ok"]
         assert requests == 1
@@ -264,7 +268,9 @@ app = make()
             ("--origin", "http://o", "--cache-disk", "/tmp", "--cache-disk-size", "1GiB"),
             "--cache-disk: only with --cache",
         ),
-        (("--origin", "http://o", "--lane", "app", "--cache", "1MiB"), "--cache: only with --lane native"),
+        (("--origin", "http://o", "--control", "unix:/s"), "--control: only with --cache"),
+        (("--origin", "http://o", "--cache", "1MiB", "--control", "/s"), "'/s' is not unix:PATH"),
+        (("mine:app", "--control", "unix:/s"), "--control: only with --origin"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_one_sentence(arguments: tuple[str, ...], says: str) -> None:

@@ -12,6 +12,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,9 +22,11 @@ from aiohttp import web
 from click.core import ParameterSource
 
 from . import __version__, config
+from .cache_command import cache, control_path
 from .engine import Engine
 from .exceptions import ConfigurationError, PenstockError
 from .web import Gateway, settle_failures
+from .web.control import controlling
 from .web.serving import serve as serve_app
 
 __all__ = ["main"]
@@ -48,7 +51,7 @@ _TIMEOUT_HELP: Final = {
 # An application makes its own gateways: given with MODULE:APP, these would be without effect.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
-        *("memory", "threads", "connections", "cache", "cache_disk", "cache_disk_size"),
+        *("memory", "threads", "connections", "cache", "cache_disk", "cache_disk_size", "control"),
         *("forwarded", "trust_forwarded", "preserve_host", "lane"),
         *(f"{name}_timeout" for name in _TIMEOUT_HELP),
     )
@@ -127,6 +130,9 @@ def main() -> None:
     """An async media gateway: policy in Python, bytes in Rust."""
 
 
+main.add_command(cache)
+
+
 @main.command()
 @click.argument("app", metavar="[MODULE:APP]", required=False)
 @click.option(
@@ -155,6 +161,12 @@ def main() -> None:
     help="Directory for what leaves the cache's memory, which one process at a time may use.",
 )
 @click.option("--cache-disk-size", metavar="SIZE", help="What the files in there may take.")
+@click.option(
+    "--control",
+    type=control_path,
+    metavar="unix:PATH",
+    help="A socket for `penstock cache`, which is made for its owner alone; with --cache. By default none.",
+)
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
@@ -202,6 +214,7 @@ def serve(
     uvloop: bool | None,
     access_log: bool,
     log_level: str,
+    control: Path | None,
     **options: Any,
 ) -> None:
     """Serve a gateway to one origin, or an aiohttp application.
@@ -234,20 +247,25 @@ def serve(
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     lane = options.pop("lane")
+    if control is not None and options["cache"] is None:
+        raise click.UsageError("--control: only with --cache; there is nothing else to control")
     make = _application(app) if app is not None else _gateway(str(origin), lane, options)
 
     async def run() -> None:
         application, engine = await make()
         try:
-            await serve_app(
-                application,
-                listen,
-                engine=engine,
-                drain=drain,
-                access_log=access_log,
-                decode_requests=engine is None,
-                ready=lambda url: click.echo(f"listening on {url}", err=True),
-            )
+            async with AsyncExitStack() as stack:
+                if control is not None and engine is not None and engine.cache is not None:
+                    await stack.enter_async_context(controlling(engine.cache, control))
+                await serve_app(
+                    application,
+                    listen,
+                    engine=engine,
+                    drain=drain,
+                    access_log=access_log,
+                    decode_requests=engine is None,
+                    ready=lambda url: click.echo(f"listening on {url}", err=True),
+                )
         finally:
             if engine is not None:
                 await engine.aclose()
@@ -285,8 +303,8 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
         limits = config.OriginLimits(connections=options["connections"])
         pool = config.Pool(memory=options["memory"])
-        cache = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
-        if cache is not None and 2 * config.parse_size(cache.memory) > config.parse_size(pool.memory):
+        stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
+        if stored is not None and 2 * config.parse_size(stored.memory) > config.parse_size(pool.memory):
             raise click.UsageError("--cache: at most half of --memory")
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],
@@ -297,16 +315,14 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         Gateway(origin)
     except ConfigurationError as error:
         raise click.UsageError(error.detail) from None
-    if cache is not None and lane != "native":
-        raise click.UsageError("--cache: only with --lane native; an application's relays are not stored")
-    caching = None if cache is None else config.Caching()
+    caching = None if stored is None else config.Caching()
 
     async def make() -> _Made:
-        engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits, cache=cache)
-        gateway = Gateway(origin, engine=engine, forwarding=forwarding)
+        engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits, cache=stored)
+        gateway = Gateway(origin, engine=engine, forwarding=forwarding, caching=caching)
         app = web.Application(middlewares=[settle_failures])
         if lane == "native":
-            app.add_routes([gateway.native("/", caching=caching)])
+            app.add_routes([gateway.native("/")])
         else:
             app.router.add_route("*", "/{path:.*}", gateway.relay)
         return app, engine

@@ -62,7 +62,7 @@ impl Stored {
         let validators = Validators::of(lines, timing.received);
         check_method(request, lines, &freshness)?;
         check(request, status, lines, &control.0, &freshness, policy)?;
-        let vary = Vary::parse(values(lines, "vary"));
+        let vary = Vary::of(lines, request.lines);
         let selection = Selection::of(&vary, request.lines, policy.languages).ok_or(Refusal::Vary)?;
         if !validators.any() && !is_of_use(&control.0, &freshness) {
             return Err(Refusal::Useless);
@@ -100,7 +100,7 @@ impl Stored {
         let age = values(newer, "age").map(|value| (b"age".as_slice(), value));
         let aged: Vec<_> = lines.iter().copied().chain(age).collect();
         let freshness = Freshness::of(self.status, &aged, &control, timing, policy);
-        let vary = Vary::parse(values(&lines, "vary"));
+        let vary = Vary::of(&lines, request.lines);
         let same = self.selection.has_fields_of(&vary).then(|| self.selection.clone());
         let selection = same.or_else(|| Selection::of(&vary, request.lines, policy.languages));
         let may = check(request, self.status, &lines, &control.0, &freshness, policy)

@@ -20,6 +20,13 @@ pub enum Vary {
 }
 
 impl Vary {
+    /// What a response of these fields to that request varies by. A Host that the client has chosen is part of the URL
+    /// that the origin sees, and not of the key, which has the origin's own.
+    pub fn of(response: &Lines<'_>, request: &Lines<'_>) -> Self {
+        let host = values(request, "host").next().map(|_| b"host".as_slice());
+        Self::parse(values(response, "vary").chain(host))
+    }
+
     /// Reads all Vary fields of a response. What is no name of a field may be anything.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         let mut names = Vec::new();
@@ -57,6 +64,9 @@ impl Selection {
         languages: Languages,
         content_language: Option<&[u8]>,
     ) -> bool {
+        if values(request, "host").next().is_some() && !self.0.iter().any(|(name, _)| &**name == b"host") {
+            return false;
+        }
         self.0.iter().all(|(name, value)| {
             normalised(name, request, languages) == *value
                 || (&**name == b"accept-language"

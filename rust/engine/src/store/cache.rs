@@ -15,6 +15,9 @@ use crate::pool::Pool;
 use crate::stream::{Feed, FlowConfig, Meter, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
 
+/// So many are taken out of the order of leaving before others get at it: a purge can be of a hundred thousand. Arbitrary.
+const AT_ONCE: usize = 64;
+
 /// Shared by all engine threads.
 #[derive(Debug)]
 pub struct Cache {
@@ -113,11 +116,12 @@ impl Cache {
     /// Changes until when what was made stale is of use.
     pub(super) fn renew_until(&self, expired: &[Arc<Object>]) {
         let now = Self::now();
-        let mut eviction = lock(&self.eviction);
-        for object in expired {
-            eviction.renew(&object.item, until(object, now));
+        for some in expired.chunks(AT_ONCE) {
+            let mut eviction = lock(&self.eviction);
+            for object in some {
+                eviction.renew(&object.item, until(object, now));
+            }
         }
-        drop(eviction);
         for object in expired {
             self.change_file(object);
         }
@@ -131,13 +135,14 @@ impl Cache {
 
     /// Those who were removed leave the order of leaving and the disk, unless `heir` has their bytes.
     pub(super) fn let_go(&self, gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
-        let mut eviction = lock(&self.eviction);
-        for object in &gone {
-            if !heir.is_some_and(|heir| heir.is_of(object)) {
-                eviction.remove(&object.item);
+        for some in gone.chunks(AT_ONCE) {
+            let mut eviction = lock(&self.eviction);
+            for object in some {
+                if !heir.is_some_and(|heir| heir.is_of(object)) {
+                    eviction.remove(&object.item);
+                }
             }
         }
-        drop(eviction);
         for filed in gone.iter().filter_map(|object| object.filed()) {
             if !heir.and_then(|heir| heir.filed()).is_some_and(|kept| Arc::ptr_eq(kept, filed)) {
                 self.remove_file(filed);

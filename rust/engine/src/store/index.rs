@@ -14,11 +14,11 @@ use crate::cache::{Key, Stored, Time};
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Several threads look at once; with as many shards two seldom meet. Arbitrary.
-const SHARDS: usize = 16;
+/// So many that with 100,000 responses a purge that looks at all of them keeps no thread waiting for more than a hundred.
+const SHARDS: usize = 1024;
 /// Keys of a shard that are remembered for what is not stored there. Whoever asks for ever new ones makes the cache
 /// forget, and nothing worse. Arbitrary.
-const REMEMBERED: usize = 1024;
+const REMEMBERED: usize = 64;
 
 /// What all who waited for a fill are told.
 #[derive(Debug, Clone)]
@@ -238,9 +238,10 @@ impl Index {
             }
             return;
         }
+        let remembered = Arc::new(meant.clone());
         for shard in &self.shards {
             let Shard { entries, voids, .. } = &mut *lock(shard);
-            voids.add(meant, number);
+            voids.add(&remembered, number);
             entries.retain(&mut visit);
         }
     }

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::Arc;
-use crate::wire::{is_one_of, trim};
+use crate::wire::{Fields, is_one_of, trim};
 
 /// A stored response. Held by the index and by whoever serves it.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub(super) struct Object {
     pub(super) item: Arc<Item<Key>>,
     /// What the route, or who asked, wants it to be purged by.
     own_tags: Box<[Box<str>]>,
+    /// All that it can be purged by, a line each: a purge by tag looks at every response, and has no time for fields.
+    tags: Box<[u8]>,
     /// None, where the bytes are on disk alone.
     parts: Box<[Part]>,
     /// Where they are on disk, if they are.
@@ -45,10 +47,21 @@ enum Bytes {
 }
 
 impl Object {
+    fn new(
+        stored: Stored,
+        reason: Box<[u8]>,
+        item: Arc<Item<Key>>,
+        own_tags: Box<[Box<str>]>,
+        parts: Box<[Part]>,
+    ) -> Self {
+        let tags = lines(&stored.fields, &own_tags);
+        Self { stored, reason, item, own_tags, tags, parts, filed: None }
+    }
+
     /// A response whose body is all of it.
     pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
         let parts = [Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) }].into();
-        Self { stored, reason: reason.into(), item, own_tags: Box::default(), parts, filed: None }
+        Self::new(stored, reason.into(), item, Box::default(), parts)
     }
 
     /// A response whose body is in a file.
@@ -59,7 +72,7 @@ impl Object {
         item: Arc<Item<Key>>,
         filed: Arc<Filed>,
     ) -> Self {
-        Self { stored, reason, item, own_tags, parts: Box::default(), filed: Some(filed) }
+        Self { filed: Some(filed), ..Self::new(stored, reason, item, own_tags, Box::default()) }
     }
 
     /// A response of which only `span` is there, or will be; and what is there of `other`, which is of the same state.
@@ -79,12 +92,14 @@ impl Object {
         // What is served of it is a part, whose reason is its own.
         let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
         let own_tags = other.map(|other| other.own_tags.clone()).unwrap_or_default();
-        Self { stored, reason, item, own_tags, parts, filed: None }
+        Self::new(stored, reason, item, own_tags, parts)
     }
 
     /// The same bytes, about which something newer is known.
     pub(super) fn updated(&self, stored: Stored) -> Self {
-        Self { stored, ..self.clone() }
+        let (reason, item) = (self.reason.clone(), Arc::clone(&self.item));
+        let (own_tags, parts) = (self.own_tags.clone(), self.parts.clone());
+        Self { filed: self.filed.clone(), ..Self::new(stored, reason, item, own_tags, parts) }
     }
 
     /// What is known of it, and the bytes where `other` has them.
@@ -160,21 +175,13 @@ impl Object {
             }
         }
         self.own_tags = all.into();
+        self.tags = lines(&self.stored.fields, &self.own_tags);
         self
     }
 
     /// What it can be purged by: what the origin says in Surrogate-Key and Cache-Tag, and what was added here.
     pub(super) fn tags(&self) -> impl Iterator<Item = &[u8]> {
-        let told = self.stored.fields.iter().flat_map(|(name, value)| {
-            let separates: fn(&u8) -> bool = if is_one_of(name, &["surrogate-key"]) {
-                u8::is_ascii_whitespace
-            } else {
-                |byte| *byte == b','
-            };
-            let value = if is_one_of(name, &["surrogate-key", "cache-tag"]) { value } else { b"" };
-            value.split(separates).map(trim).filter(|tag| !tag.is_empty())
-        });
-        told.chain(self.own_tags.iter().map(|tag| tag.as_bytes()))
+        self.tags.split(|byte| *byte == b'\n').filter(|tag| !tag.is_empty())
     }
 
     /// Whether it has the bytes of `other`, whatever is known of them.
@@ -220,6 +227,26 @@ impl Object {
         }
         Reader { readers, last }
     }
+}
+
+/// The tags in `fields`, and `own` ones, a line each. No field has a line break in it.
+fn lines(fields: &Fields, own: &[Box<str>]) -> Box<[u8]> {
+    let mut lines = Vec::new();
+    let mut add = |tag: &[u8]| {
+        if !tag.is_empty() {
+            lines.extend_from_slice(tag);
+            lines.push(b'\n');
+        }
+    };
+    for (name, value) in fields.iter() {
+        if is_one_of(name, &["surrogate-key"]) {
+            value.split(u8::is_ascii_whitespace).for_each(&mut add);
+        } else if is_one_of(name, &["cache-tag"]) {
+            value.split(|byte| *byte == b',').map(trim).for_each(&mut add);
+        }
+    }
+    own.iter().map(|tag| tag.as_bytes()).for_each(add);
+    lines.into()
 }
 
 /// Reads a response's bytes, body after body.

@@ -8,9 +8,10 @@ use std::collections::{HashMap, VecDeque};
 use super::object::Object;
 use super::purge::Meant;
 use crate::cache::Key;
+use crate::sync::Arc;
 
-/// Keys that are remembered. Arbitrary.
-const KEYS: usize = 1024;
+/// Keys that are remembered in a shard. Arbitrary.
+const KEYS: usize = 64;
 /// Prefixes and tags that are. Each is compared with what comes, so there are few. Arbitrary.
 const PATTERNS: usize = 64;
 
@@ -20,7 +21,7 @@ pub(super) struct Voids {
     /// Hashes of keys, each with the number of the last purge there. Two keys of one hash are fetched anew together.
     keys: HashMap<u64, u64>,
     /// Prefixes and tags, each with the number of its purge, the oldest in front.
-    patterns: VecDeque<(Meant, u64)>,
+    patterns: VecDeque<(Arc<Meant>, u64)>,
     /// The last purge of everything, or of what has been forgotten.
     all: u64,
     /// The last purge of all.
@@ -40,14 +41,14 @@ impl Voids {
     }
 
     /// All that `meant` stands for was purged.
-    pub(super) fn add(&mut self, meant: &Meant, number: u64) {
+    pub(super) fn add(&mut self, meant: &Arc<Meant>, number: u64) {
         self.last = self.last.max(number);
-        if *meant == Meant::All {
+        if **meant == Meant::All {
             self.all = self.all.max(number);
             return;
         }
         self.patterns.retain(|(other, _)| other != meant);
-        self.patterns.push_back((meant.clone(), number));
+        self.patterns.push_back((Arc::clone(meant), number));
         if self.patterns.len() > PATTERNS {
             if let Some((_, forgotten)) = self.patterns.pop_front() {
                 self.all = self.all.max(forgotten);

@@ -1,0 +1,189 @@
+"""`penstock cache` against a running `penstock serve`, and the socket between them."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+
+from gateway.client import RawClient, answer
+from penstock.testing import Peer, ScriptedOrigin
+from test_cli import COMMAND, Running, run, serve
+
+
+class Origin:
+    """Answers with the number of the request, to be stored."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            await peer.request()
+            self.requests += 1
+            body = str(self.requests).encode()
+            fields = (
+                "Cache-Control: max-age=60",
+                "Cache-Tag: t",
+                'ETag: "e"',
+                f"Content-Length: {len(body)}",
+            )
+            await peer.send(answer(*fields, body=body))
+
+
+async def cache(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, what it prints, what it complains of."""
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "cache", *arguments), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(60):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> str:
+    return f"unix:{tmp_path}/control"
+
+
+def options(origin: ScriptedOrigin, control: str) -> tuple[str, ...]:
+    return ("--origin", origin.url, "--cache", "8MiB", "--control", control)
+
+
+async def test_what_is_stored_is_listed_and_purged(control: str) -> None:
+    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)) as running:
+        client = await RawClient.connect(running.port)
+        at = ("--control", control)
+        for target in ("/a", "/b", "/b"):
+            await client.ask(target)
+        status, out, _ = await cache("stats", *at)
+        assert status == 0
+        assert [line.split()[0] for line in out.splitlines()] == ["keys", "objects", "used", "limit"]
+        assert json.loads((await cache("stats", "--json", *at))[1])["objects"] == 2
+        _, out, _ = await cache("list", *at)
+        rows = [line.split() for line in out.splitlines()]
+        assert [(row[0], row[1], row[4], *row[5:]) for row in rows] == [
+            ("200", "1", "0", f"{origin.url}/a", "t"),
+            ("200", "1", "1", f"{origin.url}/b", "t"),
+        ]
+        _, out, _ = await cache("list", "--json", "--after", f"{origin.url}/a", "--limit", "1", *at)
+        (row,) = (json.loads(line) for line in out.splitlines())
+        assert (row["url"], row["tags"]) == (f"{origin.url}/b", ["t"])
+        assert (await cache("purge", "--url", f"{origin.url}/a", "--soft", *at))[:2] == (0, "1 purged\n")
+        assert (await client.ask("/b")).body == b"2"
+        assert (await cache("purge", "--prefix", f"{origin.url}/b", *at))[:2] == (0, "1 purged\n")
+        assert (await client.ask("/b")).body == b"3"
+        assert (await cache("purge", "--tag", "t", *at))[:2] == (0, "2 purged\n")
+        await client.ask("/c")
+        assert (await cache("purge", "--all", *at))[:2] == (0, "1 purged\n")
+        assert (await cache("list", *at))[:2] == (0, "")
+        client.abort()
+
+
+async def test_what_the_server_refuses_ends_with_1_and_its_words(control: str) -> None:
+    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
+        status, out, err = await cache("purge", "--url", "/a", "--control", control)
+        assert (status, out) == (1, "")
+        assert "no absolute http or https URL" in err
+        assert "Traceback" not in err
+
+
+async def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(request)
+    async with asyncio.timeout(20):
+        whole = await reader.read()
+    writer.close()
+    head, _, body = whole.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("nothing", "no JSON object"),
+        ("[]", "no JSON object"),
+        ('{"tag": 1}', "a purge has one of"),
+        ('{"every": "thing"}', "a purge has one of"),
+        ('{"tag": "t", "soft": "no"}', "soft is neither"),
+        ('{"all": true, "soft": true}', "a purge has one of"),
+        ("{}", "give one of"),
+    ],
+)
+async def test_what_is_no_purge_is_refused_by_the_socket(control: str, body: str, says: str) -> None:
+    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
+        head = f"POST /cache/purge HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        status, found = await raw(control.removeprefix("unix:"), (head + body).encode())
+        assert status == 400
+        assert says in str(found["detail"])
+
+
+async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(control: str) -> None:
+    path = Path(control.removeprefix("unix:"))
+    umask = os.umask(0)
+    try:
+        async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)) as running:
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            running.process.send_signal(signal.SIGTERM)
+            assert await running.ended() == 0
+            assert not path.exists()
+    finally:
+        os.umask(umask)
+    status, _, err = await cache("stats", "--control", control)
+    assert (status, "nobody answers at" in err, "Traceback" in err) == (1, True, False)
+
+
+async def second(origin: ScriptedOrigin, control: str) -> tuple[int, str]:
+    """A second server on the same socket: how it ends, and what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "serve", "--listen", "127.0.0.1:0", *options(origin, control)),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    running = Running(process)
+    return await running.ended(), running.log()
+
+
+async def test_a_socket_that_another_process_serves_is_refused(control: str) -> None:
+    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
+        status, log = await second(origin, control)
+        assert (status, "another process serves at" in log, "Traceback" in log) == (1, True, False)
+        # The first one has kept it.
+        assert (await cache("stats", "--control", control))[0] == 0
+
+
+async def test_what_is_there_and_is_no_socket_is_left_alone(control: str) -> None:
+    path = Path(control.removeprefix("unix:"))
+    path.write_text("precious")
+    async with ScriptedOrigin(Origin()) as origin:
+        status, log = await second(origin, control)
+    assert (status, "and no socket" in log, path.read_text()) == (1, True, "precious")
+
+
+async def test_a_socket_that_nobody_serves_any_more_is_replaced(control: str) -> None:
+    path = control.removeprefix("unix:")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
+        assert (await cache("stats", "--control", control))[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("stats",), "Missing option '--control'"),
+        (("stats", "--control", "/s"), "'/s' is not unix:PATH"),
+        (("purge", "--control", "unix:/s"), "give one of --url, --prefix, --tag and --all"),
+        (("purge", "--control", "unix:/s", "--url", "http://o/", "--tag", "t"), "give one of"),
+        (("purge", "--control", "unix:/s", "--all", "--soft"), "--soft: not with --all"),
+        (("list", "--control", "unix:/s", "--limit", "0"), "0 is not in the range"),
+    ],
+)
+def test_wrong_arguments_end_with_2(arguments: tuple[str, ...], says: str) -> None:
+    result = run("cache", *arguments)
+    assert result.returncode == 2
+    assert says in result.stderr
