@@ -1,8 +1,8 @@
 //! Reads a response's bytes out of its file, block by block: the threads that read put each into memory of the pool, and
 //! verify it before anybody sees it.
 //!
-//! Blocks are verified each time that they are read, not only the first time after a start: it costs a hundredth of the
-//! reading, and what the disk damages later is found as well.
+//! Blocks are verified each time that they are read, not only the first time after a start: nothing is to be remembered
+//! of them, and what the disk damages later is found as well.
 
 use std::collections::VecDeque;
 use std::fmt;
