@@ -57,7 +57,7 @@ async def test_nothing_damaged_is_served_after_kills_in_the_middle_of_fills(tmp_
                     asyncio.create_task(watch(running, random.Random(f"{number} {client}"), whole))
                     for client in range(CLIENTS)
                 ]
-                enough = choose.randrange(20, 150)
+                enough = choose.randrange(60, 200)
                 async with asyncio.timeout(60):
                     while len(whole) < enough and not any(task.done() for task in watchers):
                         await asyncio.sleep(0)
