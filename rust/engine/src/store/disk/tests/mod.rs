@@ -62,6 +62,8 @@ fn segment() -> Stored {
         ("Vary", "Accept-Language, X-Absent"),
         ("Age", "3"),
         ("Content-Type", "video/mp4"),
+        // Without one the time of arrival stands in for it, of which the fraction of a second is not kept.
+        ("Date", "Sun, 06 Nov 1994 08:49:37 GMT"),
     ])
 }
 
