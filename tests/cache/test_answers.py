@@ -241,3 +241,35 @@ async def test_what_was_asked_for_before_an_unsafe_request_is_not_stored(caching
         assert (await in_time(slow.head())).status == 200
         await other.ask("/a")
         assert requests == ["GET", "POST", "GET"]
+
+
+async def test_what_has_left_does_not_come_back_when_it_is_confirmed(caching: Edges) -> None:
+    """Else its memory would count for ever: what leaves is chosen among those that have come."""
+    asked, may_confirm = asyncio.Event(), asyncio.Event()
+    body = bytes(256 * 1024)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if request.get("If-None-Match") is not None:
+                asked.set()
+                await may_confirm.wait()
+                await peer.send(answer(FRESH, 'ETag: "a"', status="304 Not Modified"))
+                continue
+            control = "Cache-Control: max-age=0" if request.target == "/a" else FRESH
+            await peer.send(answer(control, 'ETag: "a"', f"Content-Length: {len(body)}") + body)
+
+    cache = caching.engine.cache
+    assert cache is not None
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching())
+        slow, other = await caching.connect(served), await caching.connect(served)
+        await slow.ask("/a")
+        await slow.get("/a")
+        await in_time(asked.wait())
+        for number in range(40):
+            await other.ask(f"/{number}")
+        assert cache.list(prefix=f"{origin.url}/a") == ()
+        may_confirm.set()
+        assert await slow.body(await in_time(slow.head())) == body
+        assert cache.list(prefix=f"{origin.url}/a") == ()
