@@ -332,12 +332,13 @@ impl Filling {
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
-        if let Some(duty) = self.duty.take() {
-            duty.tell(settled);
-        }
+        // First: else all of a crowd would be served before whoever began it.
         if let Some(waiting) = self.own.take() {
             // Nobody is there if its client has left.
             drop(waiting.send(own));
+        }
+        if let Some(duty) = self.duty.take() {
+            duty.tell(settled);
         }
     }
 
