@@ -8,7 +8,8 @@ comes to all who asked, in turn (peers/fan_out.py): what the kernel takes for it
 Reported are the requests that reached the origin; when the first byte of the body came to the followers (after it had
 come to any client, and they had asked); when the last came (after the origin had sent it, and they had asked); and by
 how much the resident memory of the cache's processes had grown at most, over what they took when all clients were
-connected and had had an answer. Printed are the medians of the rounds. A client whose bytes are not those of the
+connected and had had an answer. `load` is the machine's load average before; with one that is above the number of cores
+the times say little of the caches. Printed are the medians of the rounds. A client whose bytes are not those of the
 origin, all of them, has failed.
 
 The cache is pinned to one core, origin and clients to the other. First bytes are timed by the kernel as they arrive at
@@ -75,6 +76,7 @@ class Row:
     last_byte_maximum: float
     resident_growth: float
     cpu_seconds: float
+    load: float
     failed: int
 
 
@@ -255,7 +257,7 @@ def gather(clients: list[Client], origin: Origin, path: str, gap: float) -> None
 def measure(cache: str, case: str, number: int, count: int, runtime: Path) -> Row:
     folder = runtime / f"{cache}-{case.replace(' ', '-')}-{number}"
     folder.mkdir()
-    origin, port = Origin(), free_port()
+    origin, port, load = Origin(), free_port(), round(os.getloadavg()[0], 2)
     command = COMMANDS[cache](f"{HOST}:{port}", f"{HOST}:{origin.port}", folder)
     with ExitStack() as stack:
         stack.callback(origin.close)
@@ -291,6 +293,7 @@ def measure(cache: str, case: str, number: int, count: int, runtime: Path) -> Ro
         round(lasts[-1], 3),
         round(grown, 2),
         round(used, 3),
+        load,
         sum(client.failed for client in clients),
     )
 
@@ -312,12 +315,12 @@ def middle(rows: list[Row]) -> list[Row]:
 def table(rows: list[Row]) -> str:
     title = (
         f"{'cache':10}{'case':10}{'asked':>7}{'first byte: p50':>17}{'p99':>10}{'max':>10}{'last: p50':>12}"
-        f"{'max':>10}{'MiB more':>10}{'CPU s':>8}{'failed':>8}"
+        f"{'max':>10}{'MiB more':>10}{'CPU s':>8}{'load':>7}{'failed':>8}"
     )
     lines = [
         f"{row.cache:10}{row.case:10}{row.origin_requests:7.0f}{row.first_byte_median:17.2f}"
         f"{row.first_byte_p99:10.2f}{row.first_byte_maximum:10.2f}{row.last_byte_median:12.2f}"
-        f"{row.last_byte_maximum:10.2f}{row.resident_growth:10.2f}{row.cpu_seconds:8.2f}{row.failed:8.0f}"
+        f"{row.last_byte_maximum:10.2f}{row.resident_growth:10.2f}{row.cpu_seconds:8.2f}{row.load:7.1f}{row.failed:8.0f}"
         for row in rows
     ]
     return "\n".join((title, *lines))

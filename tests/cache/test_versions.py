@@ -243,7 +243,7 @@ async def write(edges: Edges, served: Served, shelf: Shelf, counts: Counter[str]
             await asyncio.sleep(0)
 
 
-@pytest.mark.timeout(60 if REQUESTS == 200 else 3600)
+@pytest.mark.timeout(180 if REQUESTS == 200 else 3600)
 async def test_nobody_gets_bytes_of_two_versions_or_of_one_that_is_over(caching: Edges) -> None:
     shelf = Shelf()
     async with ScriptedOrigin(shelf) as origin:
