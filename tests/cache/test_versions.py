@@ -3,7 +3,7 @@ invalidation has been answered, an older one.
 
 Every version's bytes are unlike those of all others, at every place. The writer makes a new version, and then has what
 is stored made invalid, by an unsafe request or by clearing the cache; what must be confirmed before each use is current
-without that. Some seconds by default; a hundred times as many requests with PENSTOCK_LONG=1.
+without that. Some seconds by default; fifty times as many requests with PENSTOCK_LONG=1.
 """
 
 import asyncio
