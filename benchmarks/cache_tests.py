@@ -1,8 +1,9 @@
-"""http-tests/cache-tests against `penstock serve`: `make cache-tests CACHE_TESTS=CHECKOUT`.
+"""http-tests/cache-tests against `penstock serve` and its peers: `make cache-tests CACHE_TESTS=CHECKOUT`.
 
 The suite is not part of this repository. CHECKOUT is one of https://github.com/http-tests/cache-tests in which
 `npm install` has been run. Its origin is started, and penstock in front of it as it is shipped, with a cache and nothing
-else said. Printed are each test that fails, by kind, and the score; results are kept in results/cache-tests.json.
+else said; then nginx, Varnish and HAProxy, one after the other, with the configurations in peers/. Printed are each test
+that penstock fails, by kind, and the scores; results are kept in results/cache-tests.json.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import results
-from harness.builds import require
+from harness.builds import AbsentError, require
+from harness.caches import COMMANDS, version
 from harness.processes import HOST, Process, free_port
 from harness.settings import FULL
 
@@ -39,12 +41,16 @@ for (const suite of tests) for (const test of suite.tests) {
 console.log(JSON.stringify(judged))
 """
 LIMIT_SECONDS = 900
+CACHES = ("penstock", "nginx", "varnish", "haproxy")
+# Those of browsers' own caches are not run, and those of behaviours have no right answer.
+KINDS = ("required", "optimal")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One test. `result` is what the suite calls it, and `said` why."""
+    """One test of one cache. `result` is what the suite calls it, and `said` why."""
 
+    cache: str
     id: str
     kind: str
     result: str
@@ -64,7 +70,7 @@ def node(checkout: Path, *arguments: str, given: str | None = None) -> str:
     return done.stdout
 
 
-def run(checkout: Path, runtime: Path) -> list[Row]:
+def run(cache: str, checkout: Path, runtime: Path) -> list[Row]:
     upstream, port = free_port(), free_port()
     with ExitStack() as stack:
         folders = [runtime / name for name in ("origin", "gateway")]
@@ -81,23 +87,37 @@ def run(checkout: Path, runtime: Path) -> list[Row]:
         server = [require("node", "nodejs"), str(checkout / "test-engine" / "server" / "server.mjs")]
         origin = stack.enter_context(Process(server, core=FULL.load_core, runtime=folders[0]))
         origin.wait_until_listening(upstream)
-        serve = [sys.executable, "-m", "penstock", "serve", "--no-access-log", "--cache", "64MiB"]
-        where = ["--origin", f"http://{HOST}:{upstream}", "--listen", f"{HOST}:{port}"]
-        gateway = stack.enter_context(Process([*serve, *where], core=FULL.gateway_core, runtime=folders[1]))
+        command = COMMANDS[cache](f"{HOST}:{port}", f"{HOST}:{upstream}", folders[1])
+        gateway = stack.enter_context(Process(command, core=FULL.gateway_core, runtime=folders[1]))
         gateway.wait_until_listening(port)
         found = node(checkout, "test-engine/cli.mjs")
     judged = node(checkout, "--input-type=module", "--eval", JUDGE, given=found)
-    return [Row(**row) for row in json.loads(judged)]
+    return [Row(cache, **row) for row in json.loads(judged)]
 
 
-def show(rows: list[Row]) -> None:
-    for kind in ("required", "optimal"):
-        # Those of browsers' own caches are not run.
-        tried = [row for row in rows if row.kind == kind and row.result != "untested"]
-        for row in tried:
+def tried(rows: list[Row], cache: str, kind: str) -> list[Row]:
+    return [row for row in rows if (row.cache, row.kind) == (cache, kind) and row.result != "untested"]
+
+
+def show_failures(rows: list[Row], cache: str) -> None:
+    for kind in KINDS:
+        for row in tried(rows, cache, kind):
             if row.result != "pass":
                 print(f"{kind}: {row.id}: {row.result}: {row.said}")
-        print(f"{kind}: {sum(row.result == 'pass' for row in tried)} of {len(tried)} pass")
+
+
+def scores(rows: list[Row]) -> dict[str, dict[str, int]]:
+    """How many tests each cache passes, by kind, and of how many."""
+    found = {}
+    for cache in dict.fromkeys(row.cache for row in rows):
+        found[cache] = {kind: passed(tried(rows, cache, kind)) for kind in KINDS}
+        found[cache]["all"] = sum(found[cache].values())
+        found[cache]["of"] = sum(len(tried(rows, cache, kind)) for kind in KINDS)
+    return found
+
+
+def passed(rows: list[Row]) -> int:
+    return sum(row.result == "pass" for row in rows)
 
 
 def main() -> int:
@@ -105,14 +125,32 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("checkout", type=Path)
+    parser.add_argument("--cache", action="append", choices=CACHES, help="only these; may be repeated")
     arguments = parser.parse_args()
     checkout = arguments.checkout.resolve()
     if not (checkout / "test-engine" / "cli.mjs").exists():
         raise SystemExit(f"{checkout} is no checkout of http-tests/cache-tests")
+    rows: list[Row] = []
+    versions = {}
+    absent = {}
     with tempfile.TemporaryDirectory(prefix="penstock-cache-tests-") as name:
-        rows = run(checkout, Path(name))
-    show(rows)
-    results.publish(OUTPUT, rows)
+        for cache in arguments.cache or CACHES:
+            folder = Path(name, cache)
+            folder.mkdir()
+            # Workers that drop their privileges reach what is theirs below it.
+            Path(name).chmod(0o711)
+            try:
+                versions[cache] = version(cache)
+                rows += run(cache, checkout, folder)
+            except AbsentError as error:
+                absent[cache] = str(error)
+                print(f"{cache}: left out: {error}", file=sys.stderr)
+    show_failures(rows, "penstock")
+    print(f"{'cache':10}{'required':>10}{'optimal':>10}{'all':>6}{'of':>6}")
+    for cache, score in scores(rows).items():
+        print(f"{cache:10}{score['required']:10}{score['optimal']:10}{score['all']:6}{score['of']:6}")
+    if not arguments.cache:
+        results.publish(OUTPUT, rows, scores=scores(rows), versions=versions, absent=absent)
     return 0
 
 

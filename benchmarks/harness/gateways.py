@@ -121,14 +121,15 @@ def _penstock(lane: str) -> Callable[[Launch], list[str]]:
     return command
 
 
-def _first_line(program: str, package: str, argument: str) -> str:
-    command = [require(program, package), argument]
+def first_line(program: str, package: str, *arguments: str) -> str:
+    """Return the first line of what a program says of itself. Raises AbsentError."""
+    command = [require(program, package), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return (done.stdout + done.stderr).splitlines()[0].strip()
 
 
 def _program_version(program: str, argument: str) -> Callable[[], dict[str, str]]:
-    return lambda: {program: _first_line(program, program, argument)}
+    return lambda: {program: first_line(program, program, argument)}
 
 
 def _package_versions(*packages: str) -> Callable[[], dict[str, str]]:
@@ -142,14 +143,14 @@ def _package_versions(*packages: str) -> Callable[[], dict[str, str]]:
 def _tokio_version() -> dict[str, str]:
     lines = (PEERS / "tcp_relay" / "Cargo.lock").read_text().splitlines()
     found = lines[lines.index('name = "tokio"') + 1]
-    return {"tokio": found.split('"')[1], "rustc": _first_line("rustc", "cargo", "--version")}
+    return {"tokio": found.split('"')[1], "rustc": first_line("rustc", "cargo", "--version")}
 
 
 GATEWAYS = (
     Gateway("tcp-relay", "limit: bare TCP relay on tokio, no HTTP", _tcp_relay, _tokio_version),
     Gateway("nginx", "nginx", _nginx, _program_version("nginx", "-v")),
     Gateway("haproxy", "HAProxy", _haproxy, _program_version("haproxy", "-v")),
-    Gateway("go", "Go ReverseProxy", _go, lambda: {"go": _first_line("go", "golang", "version")}),
+    Gateway("go", "Go ReverseProxy", _go, lambda: {"go": first_line("go", "golang", "version")}),
     Gateway(
         "aiohttp",
         "aiohttp + uvloop",

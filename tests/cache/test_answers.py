@@ -80,6 +80,54 @@ async def test_ranges_come_out_of_the_whole(caching: Edges) -> None:
         assert [request.get("Range") for request in script.requests] == [None]
 
 
+async def test_what_is_put_together_of_parts_has_a_length(caching: Edges) -> None:
+    body = bytes(range(100))
+
+    def says(_number: int, request: RecordedRequest) -> bytes:
+        first, last = map(int, (request.get("Range") or "bytes=0-99").removeprefix("bytes=").split("-"))
+        part = body[first : last + 1]
+        fields = (f"Content-Range: bytes {first}-{last}/100", f"Content-Length: {len(part)}")
+        return answer(FRESH, 'ETag: "a"', *fields, status="206 Partial Content") + part
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching(range_fill="asked"))
+        client = await caching.connect(served)
+        await client.ask("/a", "Range: bytes=0-49")
+        await client.ask("/a", "Range: bytes=50-99")
+        whole = await client.ask("/a")
+        assert (whole.head.status, whole.head.one("Content-Length"), whole.body) == (200, "100", body)
+        assert [request.get("Range") for request in script.requests] == ["bytes=0-49", "bytes=50-99"]
+
+
+async def test_a_part_that_is_confirmed_is_completed(caching: Edges) -> None:
+    """It must be confirmed each time, and has not all that is asked for the second time."""
+    body = bytes(range(100))
+
+    def says(_number: int, request: RecordedRequest) -> bytes:
+        fields = ("Cache-Control: no-cache", 'ETag: "a"')
+        if request.get("If-None-Match"):
+            return answer(*fields, status="304 Not Modified")
+        first, last = map(int, (request.get("Range") or "bytes=0-99").removeprefix("bytes=").split("-"))
+        part = body[first : last + 1]
+        fields += (f"Content-Range: bytes {first}-{last}/100", f"Content-Length: {len(part)}")
+        return answer(*fields, status="206 Partial Content") + part
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching(range_fill="asked"))
+        client = await caching.connect(served)
+        for first, last in ((0, 49), (25, 74), (30, 60)):
+            reply = await client.ask("/a", f"Range: bytes={first}-{last}")
+            assert (reply.head.status, reply.body) == (206, body[first : last + 1])
+        assert [(request.get("If-None-Match"), request.get("Range")) for request in script.requests] == [
+            (None, "bytes=0-49"),
+            ('"a"', "bytes=25-74"),
+            (None, "bytes=25-74"),
+            ('"a"', "bytes=30-60"),
+        ]
+
+
 async def test_what_is_stale_is_confirmed_and_served(caching: Edges) -> None:
     def says(number: int, _request: RecordedRequest) -> bytes:
         if number == 1:
@@ -241,3 +289,35 @@ async def test_what_was_asked_for_before_an_unsafe_request_is_not_stored(caching
         assert (await in_time(slow.head())).status == 200
         await other.ask("/a")
         assert requests == ["GET", "POST", "GET"]
+
+
+async def test_what_has_left_does_not_come_back_when_it_is_confirmed(caching: Edges) -> None:
+    """Else its memory would count for ever: what leaves is chosen among those that have come."""
+    asked, may_confirm = asyncio.Event(), asyncio.Event()
+    body = bytes(256 * 1024)
+
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if request.get("If-None-Match") is not None:
+                asked.set()
+                await may_confirm.wait()
+                await peer.send(answer(FRESH, 'ETag: "a"', status="304 Not Modified"))
+                continue
+            control = "Cache-Control: max-age=0" if request.target == "/a" else FRESH
+            await peer.send(answer(control, 'ETag: "a"', f"Content-Length: {len(body)}") + body)
+
+    cache = caching.engine.cache
+    assert cache is not None
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching())
+        slow, other = await caching.connect(served), await caching.connect(served)
+        await slow.ask("/a")
+        await slow.get("/a")
+        await in_time(asked.wait())
+        for number in range(40):
+            await other.ask(f"/{number}")
+        assert cache.list(prefix=f"{origin.url}/a") == ()
+        may_confirm.set()
+        assert await slow.body(await in_time(slow.head())) == body
+        assert cache.list(prefix=f"{origin.url}/a") == ()

@@ -304,3 +304,15 @@ async def test_overrides_without_caching_are_refused(caching: Edges) -> None:
     async with serving(caching, "site", app_of(("/", handler))) as port, client_of(port) as client:
         assert (await client.ask("/")).head.status == 500
         assert failures.qsize() == 1
+
+
+async def test_a_native_route_without_an_engine_of_its_own_is_for_a_site(caching: Edges) -> None:
+    """Elsewhere the process's engine would serve it, which has no cache: that is said, and nothing is fetched."""
+    script = Origin(numbered())
+    async with ScriptedOrigin(script) as origin:
+        for server, status in (("site", 200), ("stock", 500)):
+            app = web.Application()
+            app.add_routes([Gateway(origin.url).native("/", caching=Caching())])
+            async with serving(caching, server, app) as port, client_of(port) as client:
+                assert (await client.ask("/a")).head.status == status
+        assert script.targets == ["/a"]

@@ -165,3 +165,18 @@ async def test_what_is_no_purge_is_refused(caching: Edges) -> None:
             cache.purge(**nothing)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError):
         cache.list(limit=0)
+
+
+async def test_a_client_cannot_purge(caching: Edges) -> None:
+    def says(_number: int, request: RecordedRequest) -> bytes:
+        if request.method == "PURGE":
+            return answer("Content-Length: 0", status="405 Method Not Allowed")
+        return answer(FRESH, "Content-Length: 2") + b"ok"
+
+    script = Origin(says)
+    async with ScriptedOrigin(script) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        await client.ask("/a")
+        assert (await client.ask("/a", method="PURGE")).head.status == 405
+        assert (await client.ask("/a")).body == b"ok"
+        assert [request.method for request in script.requests] == ["GET", "PURGE"]

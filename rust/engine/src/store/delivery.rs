@@ -37,7 +37,9 @@ impl Delivery {
         let length = stored.length().or_else(|| object.length());
         let (status_code, reason, pieces) = match answer {
             Answer::Full => {
-                if let Some(length) = length.filter(|_| stored.length().is_none() && stored.status != 204) {
+                // What was put together of parts says nothing of it, and neither does what came in chunks.
+                let is_said = fields.iter().any(|(name, _)| is_one_of(name, &["content-length"]));
+                if let Some(length) = length.filter(|_| !is_said && stored.status != 204) {
                     fields.push(b"Content-Length", length.to_string().as_bytes());
                 }
                 (stored.status, &*object.reason, vec![(Vec::new(), Some(object.read(None)))])

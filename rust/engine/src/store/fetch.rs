@@ -16,8 +16,7 @@ use super::object::Object;
 use super::policy::{CachePolicy, Overrides};
 use super::purge::Meant;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Request, Time, Why, answer, decide, invalidated,
-    stands_in,
+    Answer, Asked, CacheStatus, Decision, Request, Time, Why, answer, decide, invalidated, refill, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
@@ -214,22 +213,17 @@ impl Access {
             Decision::Revalidate { stored, conditions, why } => {
                 let (object, status) = (object(*stored), status(None));
                 let conditions = conditions.clone();
-                let order = Order {
-                    stored: Some(object),
-                    conditions,
-                    asked: Asked::Validity,
-                    ..Order::new(*why, status)
-                };
+                // Where it is not.
+                let wanted = refill(request, &object.stored, &self.policy.rules);
+                let asked = Asked::Validity;
+                let mut order = Order { stored: Some(object), conditions, asked, ..Order::new(*why, status) };
+                order.fill(wanted, request);
                 self.ask(entry, asking, order, is_apart())
             }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };
-                match fill {
-                    Wanted::Whole => {}
-                    Wanted::Span(span) => order.range(*span),
-                    Wanted::Asked => order.range_of(request),
-                }
+                order.fill(*fill, request);
                 self.ask(entry, asking, order, is_apart())
             }
         }

@@ -15,8 +15,8 @@ use super::index::Settled;
 use super::object::Object;
 use super::policy::Unread;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Held, Key, Outcome, Refusal, Reply, Request, Span, State, Stored, Time,
-    Timing, Why, answered, stands_in,
+    Answer, Asked, CacheStatus, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span, State,
+    Stored, Time, Timing, Why, answer, answered, refill, stands_in,
 };
 use crate::error::{Code, Error};
 use crate::origin;
@@ -79,8 +79,17 @@ impl Order {
         self.is_partial = true;
     }
 
+    /// For so much.
+    pub(super) fn fill(&mut self, wanted: Wanted, request: &Request<'_>) {
+        match wanted {
+            Wanted::Whole => {}
+            Wanted::Span(span) => self.range(span),
+            Wanted::Asked => self.range_of(request),
+        }
+    }
+
     /// For what the client asks for.
-    pub(super) fn range_of(&mut self, request: &Request<'_>) {
+    fn range_of(&mut self, request: &Request<'_>) {
         for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
         {
             self.conditions.push(name, value);
@@ -164,10 +173,15 @@ impl Filling {
             if next == Next::Done {
                 return;
             }
-            // Once: without conditions and ranges nothing leads here.
-            self.order.asked = Asked::Nothing;
-            self.order.conditions = Fields::default();
         }
+    }
+
+    /// Once: where nothing was asked about what is stored, nothing leads here.
+    fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
+        self.order.asked = Asked::Nothing;
+        self.order.conditions = Fields::default();
+        self.order.fill(wanted, request);
+        Next::Again
     }
 
     async fn receive(&mut self, stream: Stream, requested: Time) -> Next {
@@ -235,16 +249,24 @@ impl Filling {
                     } else {
                         self.renew(&old, &object);
                     }
+                    let rules = &self.access.policy.rules;
+                    if request.method != "HEAD" && answer(&request, &object.stored, rules).is_err() {
+                        // It is still good, and has not all that its one client wants: others find it.
+                        let wanted = refill(&request, &object.stored, rules);
+                        self.order.stored = Some(object);
+                        self.tell_others(Settled::Look(None));
+                        return self.ask_again(wanted, &request);
+                    }
                     let fetched = self.fetched(object);
                     self.tell(Settled::Look(None), Own::Serve(fetched));
                 }
-                None => return Next::Again,
+                None => return self.ask_again(Wanted::Whole, &request),
             },
             Outcome::ServeStale => match old {
                 Some(old) => self.serve_stale(old),
-                None => return Next::Again,
+                None => return self.ask_again(Wanted::Whole, &request),
             },
-            Outcome::Refetch => return Next::Again,
+            Outcome::Refetch => return self.ask_again(Wanted::Whole, &request),
             Outcome::Pass { held, hit_for_miss, refusal } => {
                 let apart = Some(refusal == Refusal::Authorization).filter(|_| hit_for_miss);
                 self.pass(stream, old.as_ref(), held, apart);
@@ -332,12 +354,17 @@ impl Filling {
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
-        if let Some(duty) = self.duty.take() {
-            duty.tell(settled);
-        }
+        // First: else all of a crowd would be served before whoever began it.
         if let Some(waiting) = self.own.take() {
             // Nobody is there if its client has left.
             drop(waiting.send(own));
+        }
+        self.tell_others(settled);
+    }
+
+    fn tell_others(&mut self, settled: Settled) {
+        if let Some(duty) = self.duty.take() {
+            duty.tell(settled);
         }
     }
 
