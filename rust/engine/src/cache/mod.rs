@@ -35,7 +35,7 @@ pub use key::{Key, Names, Query, Target};
 pub use list::{Lines, elements, unquoted, values};
 pub use policy::{Cookies, Languages, Policy, RangeFill};
 pub use range::{ContentRange, IfRange, Multipart, Ranges, Selected, Spec};
-pub use request::Request;
+pub use request::{Request, is_read};
 pub use spans::{Span, Spans};
 pub use status::CacheStatus;
 pub use storable::Refusal;

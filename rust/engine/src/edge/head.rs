@@ -4,8 +4,7 @@ use std::io::Write;
 
 use super::date::Date;
 use super::route::Edit;
-use crate::relay::response_fields;
-use crate::wire::{Body, Head, write_field, write_status_line};
+use crate::wire::{Body, write_field, write_status_line};
 
 /// How the body of a response goes to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +43,10 @@ pub(super) enum Persistence {
     Close,
 }
 
-/// The bytes of the head.
-pub(super) fn encode(
-    head: &Head,
+/// The bytes of the head. `fields` are end-to-end.
+pub(super) fn encode<'a>(
+    (status, reason): (u16, &[u8]),
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     framing: Framing,
     persistence: Persistence,
     via: Option<&str>,
@@ -54,9 +54,9 @@ pub(super) fn encode(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let out = &mut bytes;
-    write_status_line(out, head);
+    write_status_line(out, status, reason);
     let mut dated = false;
-    for (name, value) in response_fields(head) {
+    for (name, value) in fields {
         let replaced = |edit: &Edit| match edit {
             Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
             Edit::Add(..) => false,

@@ -377,14 +377,16 @@ impl Lane<'_> {
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
         self.outgoing.attach(match (framing, &completion) {
-            (None, _) => Attached::Counted(stream, 0),
-            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(stream, length),
-            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(stream),
-            (Some(Rest::UntilClose), _) => Attached::Raw(stream),
+            (None, _) => Attached::Counted(stream.into(), 0),
+            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(stream.into(), length),
+            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(stream.into()),
+            (Some(Rest::UntilClose), _) => Attached::Raw(stream.into()),
             (Some(Rest::Length(length)), None) => {
-                Attached::Part(Part { stream, most: Some(length), chunked: false })
+                Attached::Part(Part { supply: stream.into(), most: Some(length), chunked: false })
             }
-            (Some(Rest::Chunked), None) => Attached::Part(Part { stream, most: None, chunked: true }),
+            (Some(Rest::Chunked), None) => {
+                Attached::Part(Part { supply: stream.into(), most: None, chunked: true })
+            }
         });
         self.sending = Sending::Stream { before: self.outgoing.payload(), rest: completion, framed };
         // Only now does the response hold memory of the pool that others may need more.

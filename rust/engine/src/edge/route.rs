@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use crate::cache::is_read;
 use crate::error::{Code, Result};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
@@ -83,6 +84,8 @@ pub struct Native {
 pub struct Route {
     pub(super) pattern: Pattern,
     pub(super) native: Native,
+    /// Whether it puts a field into requests that says something to a cache by itself.
+    pub(super) sets_read: bool,
     active: AtomicUsize,
     bucket: Mutex<Bucket>,
 }
@@ -98,7 +101,14 @@ impl Route {
     /// A route that nothing has been asked of.
     pub fn new(pattern: Pattern, native: Native) -> Self {
         let bucket = Mutex::new(Bucket { tokens: native.limits.burst, at: Instant::now() });
-        Self { pattern, native, active: AtomicUsize::new(0), bucket }
+        // A Host of the route's or the client's makes another variant; otherwise the origin is sent its own.
+        let sets = |name: &[u8]| is_read(name) || name.eq_ignore_ascii_case(b"host");
+        let sets_read = native.forwarding.preserve_host
+            || native.request.iter().any(|edit| match edit {
+                Edit::Set(name, _) | Edit::Add(name, _) => sets(name),
+                Edit::Drop(_) => false,
+            });
+        Self { pattern, native, sets_read, active: AtomicUsize::new(0), bucket }
     }
 
     /// Counts a request, until the guard is dropped.

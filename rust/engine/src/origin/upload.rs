@@ -63,8 +63,10 @@ impl Upload {
             Payload::None => {}
             Payload::Tunnel(stream) => tunnel = Some(stream),
             Payload::Bytes(bytes) => message.push(Piece::Shared(bytes)),
-            Payload::Stream { stream, length: Some(length) } => message.attach(Body::Counted(stream, length)),
-            Payload::Stream { stream, length: None } => message.attach(Body::Chunked(stream)),
+            Payload::Stream { stream, length: Some(length) } => {
+                message.attach(Body::Counted(stream.into(), length));
+            }
+            Payload::Stream { stream, length: None } => message.attach(Body::Chunked(stream.into())),
         }
         Self { message, state: State::Running, tunnel, switched: false }
     }
@@ -77,7 +79,7 @@ impl Upload {
     /// The origin has switched: what waited goes as it is.
     pub(super) fn switch(&mut self) {
         if let Some(stream) = self.tunnel.take() {
-            self.message.attach(Body::Raw(stream));
+            self.message.attach(Body::Raw(stream.into()));
             self.state = State::Running;
             self.switched = true;
         }

@@ -6,10 +6,11 @@ use std::sync::Arc as Plain;
 use tokio::sync::mpsc;
 
 use super::asking::Asking;
-use super::cache::{Cache, seconds};
+use super::cache::Cache;
 use super::delivery::Delivery;
 use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Order, Own};
+use super::hit::Serving;
 use super::index::{Entry, Memory, Settled};
 use super::object::Object;
 use super::policy::{CachePolicy, Overrides};
@@ -22,7 +23,7 @@ use crate::origin::{self, Origins, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head};
+use crate::wire::Head;
 
 /// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
 /// by [`Caching::access`](super::Caching::access).
@@ -56,7 +57,7 @@ pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
 
 /// What to do next, found out under the lock of the entry.
 enum Step {
-    Serve(Arc<Object>, Answer, CacheStatus, Option<Box<Filling>>),
+    Serve(Serving, Option<Box<Filling>>),
     Pass(CacheStatus),
     Ask(Box<Filling>, mpsc::UnboundedReceiver<Own>),
     Join(Joiner<Settled>),
@@ -82,16 +83,14 @@ impl Access {
             let step =
                 |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
             match self.cache.index.with_memory(&asking.key, step) {
-                Step::Serve(object, answer, mut status, refresh) => {
-                    status.collapsed = waited.is_some();
-                    object.item.hit(seconds(now));
-                    // Before the index can let go of it.
-                    let delivery = self.deliver(&object, None, &answer, &status, now);
-                    drop((waited, object));
+                Step::Serve(mut serving, refresh) => {
+                    serving.status.collapsed = waited.is_some();
+                    let delivery = serving.deliver(request.method, &self.policy.rules.name, now);
+                    drop(waited);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
                     }
-                    return delivery.send(&request, &self.cache.pool, feed).await;
+                    return delivery.send(&self.cache.pool, feed).await;
                 }
                 Step::Refuse => {
                     return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
@@ -109,7 +108,7 @@ impl Access {
                             }
                             Some(Own::Serve(fetched)) => {
                                 let delivery = self.prepare(fetched, &request);
-                                delivery.send(&request, &self.cache.pool, feed).await
+                                delivery.send(&self.cache.pool, feed).await
                             }
                             Some(Own::Pass(stream, status)) => {
                                 self.forward(&asking, stream, &status, feed).await
@@ -130,7 +129,7 @@ impl Access {
                             let fetched =
                                 Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
                             let delivery = self.prepare(fetched, &request);
-                            return delivery.send(&request, &self.cache.pool, feed).await;
+                            return delivery.send(&self.cache.pool, feed).await;
                         }
                         // The index knows, or nobody does: look again.
                         Some(Settled::Look(_) | Settled::Stale(_)) | None => {}
@@ -155,9 +154,10 @@ impl Access {
             CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now)
         };
         match &decision {
-            Decision::Hit { stored, answer } => {
-                Step::Serve(object(*stored), answer.clone(), status(Some(*stored)), None)
-            }
+            Decision::Hit { stored, answer } => Step::Serve(
+                Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
+                None,
+            ),
             Decision::HitStale { stored, answer, refresh } => {
                 let (object, status) = (object(*stored), status(Some(*stored)));
                 let filling = refresh.as_ref().filter(|_| entry.fill.is_none()).map(|conditions| {
@@ -170,7 +170,7 @@ impl Access {
                     let duty = self.lead(entry, asking);
                     Box::new(self.filling(asking, Some(duty), None, order))
                 });
-                Step::Serve(object, answer.clone(), status, filling)
+                Step::Serve(Serving { object, answer: answer.clone(), status }, filling)
             }
             Decision::Bypass(_) => Step::Pass(status(None)),
             Decision::OnlyIfCached => Step::Refuse,
@@ -242,24 +242,13 @@ impl Access {
     /// What was fetched for this request.
     fn prepare(&self, fetched: Fetched, request: &Request<'_>) -> Delivery {
         let Fetched { object, status, sent, otherwise, held } = fetched;
-        let answer = answer(request, &object.stored, &self.policy.rules).unwrap_or(otherwise);
-        let delivery = self.deliver(&object, sent, &answer, &status, Cache::now());
+        let rules = &self.policy.rules;
+        let answer = answer(request, &object.stored, rules).unwrap_or(otherwise);
+        let delivery =
+            Delivery::new(object, sent, &answer, &status, request.method, &rules.name, Cache::now());
         // It holds itself from now on.
         drop(held);
         delivery
-    }
-
-    /// `answer` out of `object`; with the fields that are stored, unless the origin has just `sent` more.
-    fn deliver(
-        &self,
-        object: &Object,
-        sent: Option<Fields>,
-        answer: &Answer,
-        status: &CacheStatus,
-        now: Time,
-    ) -> Delivery {
-        let fields = sent.unwrap_or_else(|| object.stored.fields.clone());
-        Delivery::new(object, fields, answer, status, &self.policy.rules.name, now)
     }
 
     /// Has the origin asked as if there were no cache.

@@ -18,6 +18,8 @@ mod fetch;
 #[cfg(not(loom))]
 mod filling;
 #[cfg(not(loom))]
+mod hit;
+#[cfg(not(loom))]
 mod index;
 #[cfg(not(loom))]
 mod listing;
@@ -39,6 +41,8 @@ pub use fill::{Fill, Joiner, Leader};
 pub use cache::{Cache, CacheStats};
 #[cfg(not(loom))]
 pub use fetch::{Access, fetch};
+#[cfg(not(loom))]
+pub(crate) use hit::Asked;
 #[cfg(not(loom))]
 pub use listing::Listed;
 #[cfg(not(loom))]
