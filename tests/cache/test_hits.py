@@ -1,6 +1,7 @@
 """The path of a hit: what it does not do, what it sees of a request, and what it holds while a client takes its time."""
 
-from cache.test_answers import FRESH, Origin, always
+from cache.origins import FRESH, Origin
+from cache.test_answers import always
 from cache.test_following import Held
 from conftest import until
 from edge.serving import Edges, in_time
@@ -135,6 +136,6 @@ async def test_what_waits_for_a_client_counts_until_it_is_taken(caching: Edges) 
         cache = caching.engine.cache
         assert cache is not None
         cache.clear()
-        assert cache.stats()[1] >= len(body)
+        assert cache.stats().used >= len(body)
         slow.abort()
-        await until(lambda: cache.stats()[1] == 0, "the client has let go of it")
+        await until(lambda: cache.stats().used == 0, "the client has let go of it")
