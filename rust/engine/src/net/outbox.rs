@@ -138,6 +138,10 @@ impl Outbox {
     /// Appends. Pieces without bytes are passed over.
     pub(crate) fn push(&mut self, piece: Piece) {
         if piece.len() > 0 {
+            if self.pieces.capacity() == 0 {
+                // A head and the first piece of its body; not room for four, as growing gives: it is kept for hours.
+                self.pieces.reserve_exact(2);
+            }
             self.parts += piece.count();
             self.pieces.push_back(piece);
         }

@@ -138,6 +138,11 @@ impl Outgoing {
         self.outbox.is_empty() && matches!(self.body, Body::Ended | Body::Counted(_, 0))
     }
 
+    /// Whether the kernel has a part of what was to be sent: what is written behind it would be read as the rest.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.begun && !self.outbox.is_empty()
+    }
+
     /// How long the socket may take no byte.
     pub(crate) fn limit(&self) -> Duration {
         self.outbox.limit()
@@ -154,13 +159,6 @@ impl Outgoing {
     pub(crate) fn detach(&mut self) -> Option<Supply> {
         self.outbox.clear();
         self.take_supply()
-    }
-
-    /// Drops what was not sent. The source is told.
-    pub(crate) fn abandon(&mut self) {
-        self.body = Body::Ended;
-        self.kept = None;
-        self.outbox.clear();
     }
 
     /// Takes what there is of the body, and sends nothing yet.
