@@ -288,7 +288,7 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         limits = config.OriginLimits(connections=options["connections"])
         pool = config.Pool(memory=options["memory"])
         stored = None if options["cache"] is None else config.Cache(memory=options["cache"])
-        if stored is not None and 2 * config.parse_size(stored.memory) > config.parse_size(pool.memory):
+        if stored is not None and not stored.fits(pool):
             raise click.UsageError("--cache: at most half of --memory")
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],

@@ -294,6 +294,10 @@ class Cache:
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)
 
+    def fits(self, pool: Pool) -> bool:
+        """Whether it is at most half of `pool`: the other half is for bytes on their way."""
+        return 2 * parse_size(self.memory) <= parse_size(pool.memory)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caching:

@@ -131,7 +131,7 @@ async fn exchange(
     // native route is three times as large as all that it needs.
     let result = match route {
         Some(route) => answer_by_route(site, thread, client, inbound, incoming, route, &progress).await,
-        None => Box::pin(answer_by_application(site, client, inbound, incoming, &progress)).await,
+        None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
     };
     let error = result.as_ref().err();
     // What the application has answered is in its own log.
@@ -152,9 +152,9 @@ async fn exchange(
         Ok(()) if inbound.is_at_boundary() => Next::Request,
         // The rest of the body would be taken for the next request.
         Ok(()) => Next::Close,
-        Err(error) if progress.status().is_none() && may_answer(&error) => {
-            let close = refuse(site, client, &error, incoming.method() == "HEAD");
-            close.await
+        Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
+            // On the heap, because few requests are refused, and each would wait for its end with the room for it.
+            Box::pin(refuse(site, client, &error, incoming.method() == "HEAD")).await
         }
         Err(_) => Next::Reset,
     }
@@ -170,8 +170,9 @@ fn may_answer(error: &Error) -> bool {
 }
 
 /// What is asked for, where no more than its head is needed to refuse it.
-fn asked<'a>(site: &Site, incoming: &'a Incoming, progress: &Progress) -> Result<Asked<'a>> {
-    let asked = Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()? };
+fn asked<'a>(site: &Site, thread: usize, incoming: &'a Incoming, progress: &Progress) -> Result<Asked<'a>> {
+    let asked =
+        Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()?, thread };
     check_open(site)?;
     progress.close(site.is_draining() || !incoming.keeps_alive());
     Ok(asked)
@@ -194,12 +195,13 @@ fn live(site: &Site) -> Result<Life> {
 
 async fn answer_by_application(
     site: &Site,
+    thread: usize,
     client: &Client,
     inbound: &mut Inbound<'_>,
     incoming: &Incoming,
     progress: &Progress,
 ) -> Result<()> {
-    let (asked, life) = (asked(site, incoming, progress)?, live(site)?);
+    let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
     let Some(queue) = &site.app else {
         let detail = format!("no route for {} {}", incoming.method(), incoming.path());
         return Err(Code::NoRoute.error(detail));
@@ -216,7 +218,7 @@ async fn answer_by_route(
     route: &Arc<Route>,
     progress: &Progress,
 ) -> Result<()> {
-    let asked = asked(site, incoming, progress)?;
+    let asked = asked(site, thread, incoming, progress)?;
     let most = route.native.limits.body.or(site.config.max_body);
     if let Body::Length(length) = asked.body {
         check_size(length, most)?;
@@ -262,39 +264,44 @@ async fn attempt(
         outgoing.push(Piece::Mark(CONTINUE));
     }
     let mut listen = pin!(inbound.listen(body, most, feed));
-    let mut answer = pin!(async {
-        if is_hit {
-            native::send(task, route, false, outgoing, |_| {}).await
-        } else {
-            native::relay(task, route, upload, outgoing).await
-        }
-    });
     let mut overdue = Watch::default();
     let mut trouble = None;
-    let aside = poll_fn(|context| {
-        if !progress.is_stopped() && life.is_stopped(context) {
-            progress.stop();
-            overdue.start(Some(site.config.linger));
-        }
-        if overdue.poll_expired(context).is_ready() {
-            return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
-        }
-        if trouble.is_none() {
-            if let Poll::Ready(error) = listen.as_mut().poll(context) {
-                progress.leave();
-                trouble = Some(error);
+    let result = {
+        let mut answer = pin!(async {
+            if is_hit {
+                native::send(task, route, false, outgoing, |_| {}).await
+            } else {
+                native::relay(task, route, upload, outgoing).await
             }
-        }
-        Poll::Pending
-    });
-    let mut aside = Called::new(aside);
-    let result = poll_fn(|context| {
-        if let Poll::Ready(error) = aside.poll(context) {
-            return Poll::Ready(Err(error));
-        }
-        answer.as_mut().poll(context)
-    })
-    .await;
+        });
+        let aside = poll_fn(|context| {
+            if !progress.is_stopped() && life.is_stopped(context) {
+                progress.stop();
+                overdue.start(Some(site.config.linger));
+            }
+            if overdue.poll_expired(context).is_ready() {
+                return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
+            }
+            if trouble.is_none() {
+                if let Poll::Ready(error) = listen.as_mut().poll(context) {
+                    progress.leave();
+                    trouble = Some(error);
+                }
+            }
+            Poll::Pending
+        });
+        let mut aside = Called::new(aside);
+        poll_fn(|context| {
+            if let Poll::Ready(error) = aside.poll(context) {
+                return Poll::Ready(Err(error));
+            }
+            answer.as_mut().poll(context)
+        })
+        .await
+    };
+    if outgoing.is_torn() {
+        progress.tear();
+    }
     // What the client did wrong says more than what became of it.
     result.map_err(|error| trouble.unwrap_or(error))
 }

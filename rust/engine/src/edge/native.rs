@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use super::client::Client;
-use super::head::{Framing, Persistence, encode};
+use super::head::{Framing, Persistence, encode, is_events};
 use super::progress::Progress;
 use super::route::{Edit, Leave, Route};
 use super::site::Site;
@@ -146,7 +146,8 @@ pub(super) async fn send(
     task.progress.set_payload(outgoing.payload());
     if let (Leave::Drain(most), Err(error)) = (route.native.leave, &sent) {
         if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
-            drain(outgoing.detach(), most, drive).await;
+            // On the heap, because few clients leave.
+            Box::pin(drain(outgoing.detach(), most, drive)).await;
         }
     }
     sent
@@ -252,14 +253,7 @@ impl Task<'_> {
             framing,
             outgoing,
         );
-        // Coded events cannot be told apart, and are none of the relay's business.
-        let is_events = head.get("content-type").is_some_and(|kind| {
-            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
-        });
-        // One of a known length is not cut short where an event ends: the client would miss the rest.
-        let is_events = is_events
-            && head.get("content-encoding").is_none()
-            && matches!(framing, Framing::Chunked | Framing::UntilClose);
+        let is_events = is_events(head, framing);
         if is_events {
             stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
         }
@@ -285,11 +279,7 @@ impl Task<'_> {
         if self.site.is_draining() {
             self.progress.close(true);
         }
-        let persistence = match (self.progress.closes(), incoming.minor_version) {
-            (true, _) => Persistence::Close,
-            (false, 1) => Persistence::Implied,
-            (false, _) => Persistence::KeepAlive,
-        };
+        let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);
         let via = native.forwarding.via((1, minor_version));
         let bytes = encode((status, reason), fields, framing, persistence, via.as_deref(), &native.response);
         self.progress.begin(status);
