@@ -19,12 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
-from harness import gateways, measurement, results, table
+from harness import gateways, hit_caches, hits, measurement, results, table
 from harness.builds import BENCHMARKS, require
 from harness.cpu import descendants
 from harness.run import LOADS, started
 from harness.settings import FULL
 
+GATEWAYS = gateways.BY_NAME | hit_caches.BY_NAME
+WORKLOADS = measurement.BY_NAME | hits.BY_NAME
 FREQUENCY = 2000
 WARM_UP = 2.0
 SECONDS = 8.0
@@ -115,7 +117,7 @@ def sample(pid: int, seconds: float, data: Path) -> Counter[str]:
 
 
 def break_down(gateway_name: str, workload_name: str, seconds: float) -> Breakdown:
-    gateway, workload = gateways.BY_NAME[gateway_name], measurement.BY_NAME[workload_name]
+    gateway, workload = GATEWAYS[gateway_name], WORKLOADS[workload_name]
     with tempfile.TemporaryDirectory(prefix="penstock-profile-") as name:
         runtime, own = Path(name) / "origin", Path(name) / "gateway"
         runtime.mkdir()
@@ -144,8 +146,8 @@ def break_down(gateway_name: str, workload_name: str, seconds: float) -> Breakdo
 
 def show(made: Breakdown) -> None:
     title, of = (
-        gateways.BY_NAME[made.gateway].title.replace("*", ""),
-        measurement.BY_NAME[made.workload].title,
+        GATEWAYS[made.gateway].title.replace("*", ""),
+        WORKLOADS[made.workload].title,
     )
     print(f"{title}, {of}: {made.microseconds} us of CPU a {made.unit}, {made.samples} samples")
     for what, cost in made.parts.items():
@@ -181,8 +183,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--gateway", choices=gateways.BY_NAME, default="penstock-native")
-    parser.add_argument("--workload", choices=measurement.BY_NAME, default="segment-64k")
+    parser.add_argument("--gateway", choices=GATEWAYS, default="penstock-native")
+    parser.add_argument("--workload", choices=WORKLOADS, default="segment-64k")
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--publish", action="store_true")
     arguments = parser.parse_args()

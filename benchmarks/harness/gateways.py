@@ -19,7 +19,7 @@ from typing import Literal
 
 from harness.builds import BENCHMARKS, AbsentError, go, require, rust
 
-Kind = Literal["segments", "events", "handlers"]
+Kind = Literal["segments", "events", "handlers", "hits"]
 PEERS = BENCHMARKS / "peers"
 
 
@@ -95,7 +95,9 @@ def _python(*packages: str) -> None:
             raise AbsentError(f"{package} is not installed (pip install {package})") from error
 
 
-def _aiohttp(*options: str, needs: tuple[str, ...] = ()) -> Callable[[Launch], list[str]]:
+def aiohttp_command(*options: str, needs: tuple[str, ...] = ()) -> Callable[[Launch], list[str]]:
+    """Return what starts peers/aiohttp_proxy.py, which raises AbsentError."""
+
     def command(launch: Launch) -> list[str]:
         _python("aiohttp", "uvloop", *needs)
         origin = f"http://{launch.origin}"
@@ -105,7 +107,9 @@ def _aiohttp(*options: str, needs: tuple[str, ...] = ()) -> Callable[[Launch], l
     return command
 
 
-def _penstock(lane: str) -> Callable[[Launch], list[str]]:
+def penstock_command(lane: str) -> Callable[[Launch], list[str]]:
+    """Return what starts peers/penstock_app.py, which raises AbsentError."""
+
     def command(launch: Launch) -> list[str]:
         _python("aiohttp", "uvloop")
         probe = subprocess.run(
@@ -128,11 +132,14 @@ def first_line(program: str, package: str, *arguments: str) -> str:
     return (done.stdout + done.stderr).splitlines()[0].strip()
 
 
-def _program_version(program: str, argument: str) -> Callable[[], dict[str, str]]:
-    return lambda: {program: first_line(program, program, argument)}
+def program_version(program: str, argument: str, package: str = "") -> Callable[[], dict[str, str]]:
+    """Return what asks a program for its version, which raises AbsentError."""
+    return lambda: {program: first_line(program, package or program, argument)}
 
 
-def _package_versions(*packages: str) -> Callable[[], dict[str, str]]:
+def package_versions(*packages: str) -> Callable[[], dict[str, str]]:
+    """Return what asks Python packages for their versions, which raises AbsentError."""
+
     def versions() -> dict[str, str]:
         _python(*packages)
         return {package: version(package) for package in packages}
@@ -148,49 +155,49 @@ def _tokio_version() -> dict[str, str]:
 
 GATEWAYS = (
     Gateway("tcp-relay", "limit: bare TCP relay on tokio, no HTTP", _tcp_relay, _tokio_version),
-    Gateway("nginx", "nginx", _nginx, _program_version("nginx", "-v")),
-    Gateway("haproxy", "HAProxy", _haproxy, _program_version("haproxy", "-v")),
+    Gateway("nginx", "nginx", _nginx, program_version("nginx", "-v")),
+    Gateway("haproxy", "HAProxy", _haproxy, program_version("haproxy", "-v")),
     Gateway("go", "Go ReverseProxy", _go, lambda: {"go": first_line("go", "golang", "version")}),
     Gateway(
         "aiohttp",
         "aiohttp + uvloop",
-        _aiohttp("--body", "chunk"),
-        _package_versions("aiohttp", "uvloop"),
+        aiohttp_command("--body", "chunk"),
+        package_versions("aiohttp", "uvloop"),
         kinds=frozenset({"segments", "events", "handlers"}),
     ),
     Gateway(
         "aiohttp-lines",
         "aiohttp + uvloop, by line",
-        _aiohttp("--body", "line"),
-        _package_versions("aiohttp", "uvloop"),
+        aiohttp_command("--body", "line"),
+        package_versions("aiohttp", "uvloop"),
         kinds=frozenset({"events"}),
     ),
     Gateway(
         "aiofastnet",
         "aiohttp + uvloop + aiofastnet",
-        _aiohttp("--body", "chunk", "--transport", "aiofastnet", needs=("aiofastnet",)),
-        _package_versions("aiohttp", "uvloop", "aiofastnet"),
+        aiohttp_command("--body", "chunk", "--transport", "aiofastnet", needs=("aiofastnet",)),
+        package_versions("aiohttp", "uvloop", "aiofastnet"),
     ),
     Gateway(
         "penstock-stock",
         "**penstock** on aiohttp's own transports",
-        _penstock("stock"),
-        _package_versions("penstock", "aiohttp", "uvloop"),
+        penstock_command("stock"),
+        package_versions("penstock", "aiohttp", "uvloop"),
         own=True,
     ),
     Gateway(
         "penstock",
         "**penstock**, application's lane",
-        _penstock("app"),
-        _package_versions("penstock", "aiohttp", "uvloop"),
+        penstock_command("app"),
+        package_versions("penstock", "aiohttp", "uvloop"),
         kinds=frozenset({"segments", "events", "handlers"}),
         own=True,
     ),
     Gateway(
         "penstock-native",
         "**penstock**, native lane",
-        _penstock("native"),
-        _package_versions("penstock", "aiohttp", "uvloop"),
+        penstock_command("native"),
+        package_versions("penstock", "aiohttp", "uvloop"),
         own=True,
     ),
 )

@@ -73,6 +73,10 @@ class Process:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it, and what is left of its group. To be called again does nothing."""
         self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self.child.wait(STOP_SECONDS)

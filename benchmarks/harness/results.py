@@ -104,6 +104,15 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def disturbance(cells: list[Cell]) -> list[str]:
+    """Return what voids a run because the machine was not ours."""
+    shares = [round_.other_cpu for cell in cells for round_ in cell.rounds]
+    disturbed = median(shares) if shares else 0.0
+    if disturbed <= DISTURBED:
+        return []
+    return [f"other programs used {disturbed:.0%} of the two cores (median of the rounds)"]
+
+
 def judge(result: Result, others: list[Result]) -> None:
     """Set `void` and `comparison`: was the machine ours, and is each peer near its median of the day?
 
@@ -117,11 +126,7 @@ def judge(result: Result, others: list[Result]) -> None:
         and other.machine == result.machine
         and other.date != result.date
     ]
-    shares = [round_.other_cpu for cell in result.cells for round_ in cell.rounds]
-    disturbed = median(shares) if shares else 0.0
-    result.void = []
-    if disturbed > DISTURBED:
-        result.void.append(f"other programs used {disturbed:.0%} of the two cores (median of the rounds)")
+    result.void = disturbance(result.cells)
     if not same_day:
         result.comparison = (
             "the first run of the day on this machine: no peer has a median to be compared with"

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from harness.builds import AbsentError
 from harness.events import event_load
 from harness.gateways import Gateway, Kind, Launch
+from harness.hits import hit_load
 from harness.load import Load, LoadError, Target
 from harness.measurement import Cell, Workload
 from harness.processes import HOST, Process, StartError, free_port
@@ -25,6 +26,7 @@ LOADS: dict[Kind, Callable[[Settings, Path], AbstractContextManager[Load]]] = {
     "segments": segment_load,
     "events": event_load,
     "handlers": handler_load,
+    "hits": hit_load,
 }
 Say = Callable[[str], None]
 

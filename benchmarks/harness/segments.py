@@ -23,6 +23,12 @@ def _path(workload: Workload) -> str:
     return f"/{workload.name}.m4s"
 
 
+def origin_command(runtime: Path, port: int, root: Path, expires: str) -> list[str]:
+    """Return the command of an nginx that serves the files below `root`. Raises AbsentError."""
+    values = {"LISTEN": f"{HOST}:{port}", "ROOT": str(root), "EXPIRES": expires}
+    return nginx_command(BENCHMARKS / "load" / "origin.conf", runtime, **values)
+
+
 class SegmentLoad:
     """The load of `segments`: see harness.load.Load."""
 
@@ -30,7 +36,7 @@ class SegmentLoad:
         self._settings = settings
         self._port = port
         self._runtime = runtime
-        self._wrk = require("wrk", "wrk")
+        require("wrk", "wrk")
 
     @property
     def origin(self) -> str:
@@ -49,41 +55,56 @@ class SegmentLoad:
         window.open()
         counts = self._run(target, workload, self._settings.seconds)
         window.close()
-        errors = [f"{counts[name]} {name}" for name in ERROR_COUNTS if counts[name]]
-        if counts["bytes"] < counts["requests"] * workload.size:
-            errors.append(f"{counts['requests']} responses had {counts['bytes']} bytes")
-        return Round(
-            units=counts["requests"],
-            bytes=counts["bytes"],
-            seconds=counts["duration_us"] / 1e6,
-            cpu_seconds=window.cpu_seconds,
-            p50_us=counts["p50_us"],
-            p99_us=counts["p99_us"],
-            other_cpu=window.other_cpu,
-            errors=tuple(errors),
-        )
+        return round_of(counts, workload, window)
 
     def _run(self, target: Target, workload: Workload, seconds: float) -> dict[str, int]:
-        """Run wrk; it takes whole seconds only."""
-        command = [
-            self._wrk,
-            "--threads=1",
-            f"--connections={self._settings.connections}",
-            f"--duration={max(1, round(seconds))}s",
-            "--timeout=10s",
-            f"--script={BENCHMARKS / 'load' / 'report.lua'}",
-            f"http://{HOST}:{target.port}{self._path(workload)}",
-        ]
-        with Process(command, core=self._settings.load_core, runtime=self._runtime, interactive=True) as wrk:
-            output = wrk.stdout.read()
-            wrk.child.wait()
-            lines = [line for line in output.splitlines() if line.startswith("{")]
-            if wrk.child.returncode or not lines:
-                raise LoadError(f"wrk: {output.strip()} {wrk.diagnosis()}")
-        counts: dict[str, int] = json.loads(lines[0])
-        if not counts["requests"]:
-            raise LoadError("no request was answered")
-        return counts
+        url = f"http://{HOST}:{target.port}{self._path(workload)}"
+        return counts_of(wrk_command(self._settings, seconds, url), self._settings, self._runtime)
+
+
+def wrk_command(settings: Settings, seconds: float, url: str, *script_arguments: str) -> list[str]:
+    """Return the command of wrk, which takes whole seconds only. Raises AbsentError."""
+    return [
+        require("wrk", "wrk"),
+        "--threads=1",
+        f"--connections={settings.connections}",
+        f"--duration={max(1, round(seconds))}s",
+        "--timeout=10s",
+        f"--script={BENCHMARKS / 'load' / 'report.lua'}",
+        url,
+        *(("--", *script_arguments) if script_arguments else ()),
+    ]
+
+
+def counts_of(command: list[str], settings: Settings, runtime: Path) -> dict[str, int]:
+    """Run a load that prints its counts as one line of JSON. Raises LoadError if it cannot be put."""
+    with Process(command, core=settings.load_core, runtime=runtime, interactive=True) as load:
+        output = load.stdout.read()
+        load.child.wait()
+        lines = [line for line in output.splitlines() if line.startswith("{")]
+        if load.child.returncode or not lines:
+            raise LoadError(f"{Path(command[0]).name}: {output.strip()} {load.diagnosis()}")
+    counts: dict[str, int] = json.loads(lines[0])
+    if not counts["requests"]:
+        raise LoadError("no request was answered")
+    return counts
+
+
+def round_of(counts: dict[str, int], workload: Workload, window: Window) -> Round:
+    """Return what was counted as a round, with what is wrong with it."""
+    errors = [f"{counts[name]} {name}" for name in ERROR_COUNTS if counts[name]]
+    if counts["bytes"] < counts["requests"] * workload.size:
+        errors.append(f"{counts['requests']} responses had {counts['bytes']} bytes")
+    return Round(
+        units=counts["requests"],
+        bytes=counts["bytes"],
+        seconds=counts["duration_us"] / 1e6,
+        cpu_seconds=window.cpu_seconds,
+        p50_us=counts["p50_us"],
+        p99_us=counts["p99_us"],
+        other_cpu=window.other_cpu,
+        errors=tuple(errors),
+    )
 
 
 class HandlerLoad(SegmentLoad):
@@ -113,9 +134,7 @@ def segment_load(settings: Settings, runtime: Path) -> Iterator[SegmentLoad]:
         (root / _path(workload).lstrip("/")).write_bytes(os.urandom(workload.size))
     port = free_port()
     load = SegmentLoad(settings, port, runtime)
-    command = nginx_command(
-        BENCHMARKS / "load" / "origin.conf", runtime, LISTEN=f"{HOST}:{port}", ROOT=str(root)
-    )
+    command = origin_command(runtime, port, root, expires="off")
     with Process(command, core=settings.load_core, runtime=runtime) as origin:
         origin.wait_until_listening(port)
         yield load

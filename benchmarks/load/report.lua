@@ -1,4 +1,19 @@
 -- Prints what wrk counted as one line of JSON; latencies are in microseconds.
+-- With `-- PATH COUNT` after the URL, requests are for PATH and a random number below COUNT instead.
+init = function(arguments)
+  if #arguments < 2 then
+    return
+  end
+  local requests = {}
+  for number = 0, arguments[2] - 1 do
+    requests[number] = wrk.format("GET", arguments[1] .. number)
+  end
+  math.randomseed(1)
+  request = function()
+    return requests[math.random(0, #requests)]
+  end
+end
+
 done = function(summary, latency, requests)
   local errors = summary.errors
   io.write(string.format(

@@ -3,7 +3,8 @@ StreamResponse.
 
 `--body chunk` forwards what arrived (`iter_any`), which is the cheapest such loop. `--body line` forwards
 line by line, as gateways in front of language models do that look at each event. `--transport aiofastnet`
-replaces uvloop's transports with aiofastnet's. Nothing is logged; both sides are kept alive.
+replaces uvloop's transports with aiofastnet's. `--store` fetches each path once and answers from a dict. Nothing is
+logged; both sides are kept alive.
 """
 
 from __future__ import annotations
@@ -58,6 +59,22 @@ def relay_to(
     return relay
 
 
+def store_of(origin: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    stored: dict[str, tuple[CIMultiDict[str], bytes]] = {}
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        path = request.raw_path
+        if path not in stored:
+            async with request.app[SESSION].get(origin + path) as upstream:
+                if upstream.status != 200:
+                    raise web.HTTPBadGateway
+                stored[path] = end_to_end(upstream.headers), await upstream.read()
+        headers, body = stored[path]
+        return web.Response(headers=headers, body=body)
+
+    return answer
+
+
 async def session_context(app: web.Application) -> AsyncIterator[None]:
     connector = TCPConnector(limit=0, keepalive_timeout=300)
     timeout = ClientTimeout(total=None, sock_connect=5)
@@ -85,12 +102,16 @@ def main() -> None:
     parser.add_argument("--origin", required=True, metavar="URL")
     parser.add_argument("--body", choices=BODIES, default="chunk")
     parser.add_argument("--transport", choices=("uvloop", "aiofastnet"), default="uvloop")
+    parser.add_argument("--store", action="store_true")
     arguments = parser.parse_args()
 
     app = web.Application()
     app.cleanup_ctx.append(session_context)
     app.router.add_get("/ok", ok)
-    app.router.add_route("*", "/{path:.*}", relay_to(arguments.origin, BODIES[arguments.body]))
+    if arguments.store:
+        app.router.add_get("/{path:.*}", store_of(arguments.origin))
+    else:
+        app.router.add_route("*", "/{path:.*}", relay_to(arguments.origin, BODIES[arguments.body]))
     host, _, port = arguments.listen.rpartition(":")
     web.run_app(
         app,

@@ -1,8 +1,8 @@
 """penstock as the gateway, on uvloop: an ordinary aiohttp application that relays everything to the origin.
 
 `--lane stock` serves it on aiohttp's own transports, with the same server, loop and settings as aiohttp_proxy.py.
-`app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone. Nothing is
-logged.
+`app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone, and
+`cached` the same with a cache. Nothing is logged.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import uvloop
 from aiohttp import web
 
 from penstock import Engine
-from penstock.config import Edge, OriginLimits
+from penstock.config import Cache, Caching, Edge, OriginLimits
 from penstock.web import Gateway, run_app
 
 # As many streams at once as the load opens, and connections kept as long as the peers keep theirs.
 LIMITS = OriginLimits(connections=4096, requests_per_connection=100_000_000, idle_timeout=300)
 EDGE = Edge(idle_timeout=300)
+# Room for every object of a run at its true cost. What is not used of it is not taken.
+MEMORY, CACHE = "6GiB", Cache(memory="3GiB")
 
 
 async def ok(_request: web.Request) -> web.Response:
@@ -29,10 +31,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--origin", required=True, metavar="URL")
-    parser.add_argument("--lane", choices=("stock", "app", "native"), required=True)
+    parser.add_argument("--lane", choices=("stock", "app", "native", "cached"), required=True)
     arguments = parser.parse_args()
 
-    engine = Engine(limits=LIMITS, threads=1)
+    if arguments.lane == "cached":
+        engine = Engine(limits=LIMITS, threads=1, memory=MEMORY, cache=CACHE)
+    else:
+        engine = Engine(limits=LIMITS, threads=1)
 
     async def close_engine(_app: web.Application) -> None:
         await engine.aclose()
@@ -43,6 +48,8 @@ def main() -> None:
     app.router.add_get("/ok", ok)
     if arguments.lane == "native":
         app.add_routes([gateway.native("/")])
+    elif arguments.lane == "cached":
+        app.add_routes([gateway.native("/", caching=Caching())])
     else:
         app.router.add_route("*", "/{path:.*}", gateway.relay)
     host, _, port = arguments.listen.rpartition(":")

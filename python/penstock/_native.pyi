@@ -18,12 +18,14 @@ __all__ = [
     "Caching",
     "Endpoint",
     "Engine",
+    "Entered",
     "Fields",
     "Forwarding",
     "Frame",
     "FrameStream",
     "Framing",
     "Lane",
+    "Limiter",
     "LoopPort",
     "Route",
     "Site",
@@ -186,6 +188,20 @@ class Route:
         """A change is "set", "add" or "drop", a name and a value."""
 
 @final
+class Limiter:
+    """The limits of a route that the event loop's own transports serve."""
+
+    def __new__(cls, name: str, limits: config.RouteLimits) -> Self: ...
+    def enter(self) -> Entered:
+        """Count a request, until it leaves. Raises where the route serves too much."""
+
+@final
+class Entered:
+    """A request that a limiter has let in."""
+
+    def leave(self) -> None: ...
+
+@final
 class Cache:
     """What an engine keeps of what it fetches."""
 
@@ -247,6 +263,7 @@ class Site:
     def close(self) -> None:
         """Cut off every connection."""
 
+    def idle(self) -> asyncio.Future[None]: ...
     def active(self) -> int:
         """Requests that are being answered."""
 
@@ -303,6 +320,22 @@ class Transport:
     def get_write_buffer_limits(self) -> tuple[int, int]: ...
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
     def _send_file(self, descriptor: int, offset: int, count: int) -> asyncio.Future[int]: ...
+    def _request_fields(
+        self,
+        request: Any,
+        forwarding: Forwarding,
+        replaced: Sequence[tuple[str, str | None]] | None,
+    ) -> Fields: ...
+    def _relay(
+        self,
+        stream: FrameStream,
+        forwarding: Forwarding,
+        events: Framing,
+        method: str,
+        version: tuple[int, int],
+        closes: bool,
+        on_end: Callable[[int, PenstockError | None], object],
+    ) -> int: ...
     def _attach_rest(
         self, stream: FrameStream, on_end: Callable[[int, PenstockError | None], object]
     ) -> None: ...
@@ -372,6 +405,7 @@ class Engine:
         timeouts: Timeouts,
         framing: Framing | None,
         caching: tuple[Caching, config.Overrides | None] | None,
+        near: Transport | None,
     ) -> Source: ...
     def fetch_upload(
         self,
@@ -383,6 +417,7 @@ class Engine:
         timeouts: Timeouts,
         framing: Framing | None,
         caching: tuple[Caching, config.Overrides | None] | None,
+        near: Transport | None,
     ) -> tuple[Source, Upload]: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
     def open_fd(self, descriptor: int, framing: Framing) -> Source: ...

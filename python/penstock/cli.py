@@ -304,7 +304,7 @@ def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Co
         limits = config.OriginLimits(connections=options["connections"])
         pool = config.Pool(memory=options["memory"])
         stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
-        if stored is not None and 2 * config.parse_size(stored.memory) > config.parse_size(pool.memory):
+        if stored is not None and not stored.fits(pool):
             raise click.UsageError("--cache: at most half of --memory")
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],

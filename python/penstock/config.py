@@ -308,6 +308,10 @@ class Cache:
             _bytes(self, "disk_budget", _REGION)
         _seconds(self, "disk_save", zero=True)
 
+    def fits(self, pool: Pool) -> bool:
+        """Whether it is at most half of `pool`: the other half is for bytes on their way."""
+        return 2 * parse_size(self.memory) <= parse_size(pool.memory)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caching:

@@ -74,9 +74,7 @@ class Engine:
         if threads < 1:
             raise make_error("BAD_CONFIGURATION", f"threads is {threads}; an engine needs at least one")
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
-        if cache is not None and 2 * config.parse_size(cache.memory) > config.parse_size(
-            self.pool_config.memory
-        ):
+        if cache is not None and not cache.fits(self.pool_config):
             raise make_error(
                 "BAD_CONFIGURATION",
                 f"a cache of {cache.memory} bytes is more than half of a pool of {self.pool_config.memory}",
@@ -204,10 +202,12 @@ class Engine:
         framing: Framing | None = None,
         caching: _native.Caching | None = None,
         overrides: config.Overrides | None = None,
+        near: _native.Transport | None = None,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
-        `target` goes into the request line as it is.
+        `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
+        fetched on the engine thread of that client.
         """
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
@@ -217,13 +217,13 @@ class Engine:
         if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
             data = None if body is None else bytes(body)
             response = Response(
-                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached)
+                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached, near)
             )
         else:
             if not isinstance(body, AsyncIterable):
                 length = memoryview(body).nbytes
             source, upload = self.native.fetch_upload(
-                endpoint, method, target, headers, length, limits, cut, cached
+                endpoint, method, target, headers, length, limits, cut, cached, near
             )
             response = Response(source)
             task = asyncio.get_running_loop().create_task(pump(upload, body))

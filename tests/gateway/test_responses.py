@@ -162,9 +162,11 @@ class TestFields:
         received = [f"{name}: {value}" for name, value in reply.head.fields]
         assert [field for field in received if field in fields] == list(fields)
 
-    async def test_what_is_not_utf_8_is_read_as_iso_8859_1(self, relayed) -> None:
+    async def test_what_is_not_utf_8_passes_or_is_read_as_iso_8859_1(self, relayed, transport: str) -> None:
         reply = await relayed(answer("X-Latin: caf\xe9", "Content-Length: 0"))
-        assert reply.head.one("X-Latin").encode("latin-1").decode() == "café"
+        received = reply.head.one("X-Latin").encode("latin-1")
+        # aiohttp writes UTF-8, and the engine what the origin sent.
+        assert received == (b"caf\xe9" if transport == "site" else "café".encode())
 
     async def test_hop_by_hop_fields_stop(self, relayed) -> None:
         hop = ("Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Upgrade", "X-Nominated", "Via-Not")

@@ -193,6 +193,43 @@ async def test_cleanup_waits_for_what_was_handed_over(
         await cleanup
 
 
+async def test_a_site_that_stops_is_told_of_the_last_response_and_does_not_look(
+    engine: penstock.Engine, serve: Serve, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = asyncio.Event()
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(answer("Content-Length: 8", body=b"half"))
+        await go_on.wait()
+        await peer.send(b"half")
+        await peer.stall()
+
+    slept: list[float] = []
+    really_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        if seconds:
+            slept.append(seconds)
+        await really_sleep(seconds)
+
+    async with ScriptedOrigin(script) as origin:
+        served = await serve(Gateway(origin.url, engine=engine).relay, server={"shutdown_timeout": 15})
+        client = await connect(served)
+        await client.get()
+        head = await client.head()
+        await until(lambda: served.counts() == (0, 1, 1), "the handler is done and the engine goes on")
+        with monkeypatch.context() as patch:
+            # What polls has no other way to wait between two looks.
+            patch.setattr(asyncio, "sleep", sleep)
+            cleanup = asyncio.create_task(served.runner.cleanup())
+            assert await client.reader.readexactly(4) == b"half"
+            go_on.set()
+            assert (head.status, await client.rest()) == (200, b"half")
+            await cleanup
+        assert slept == []
+
+
 async def test_events_end_whole_when_the_server_stops(
     engine: penstock.Engine, serve: Serve, connect: Connect
 ) -> None:

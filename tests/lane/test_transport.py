@@ -183,3 +183,20 @@ async def test_who_keeps_a_transport_past_its_response_reaches_nobody(serve: Ser
     assert len({id(transport) for transport in transports}) == 5
     assert len({transport.get_extra_info("peername") for transport in transports}) == 5
     assert len(served.runner.server.connections) == 1, "all were served by one handler"
+
+
+async def test_write_buffer_limits_of_one_request_are_not_those_of_the_next(
+    serve: Serve, connect: Connect
+) -> None:
+    limits: list[tuple[int, int]] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        limits.append(request.transport.get_write_buffer_limits())
+        request.transport.set_write_buffer_limits(high=100)
+        return web.Response(text="ok")
+
+    client = await connect(await serve(handler))
+    for _ in range(2):
+        await client.get()
+        assert await client.body(await client.head()) == b"ok"
+    assert limits == [(16 * 1024, 64 * 1024)] * 2

@@ -33,11 +33,13 @@ from .handover import (
     OnComplete,
     RelayEnd,
     can_hand_over,
+    engines,
     hand_over,
     timings_of,
 )
 from .native import Changes, NativeRoute, changes, read_on
 from .problem import problem_response
+from .relayed import TakenOver, has_signals, relayed
 from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
 from .upload import Pieces, request_body
 
@@ -93,6 +95,7 @@ class Gateway:
         self._prefix = prefix
         self._unix = None if unix is None else os.fspath(unix)
         self._events = Events(max_frame=max_event, blocks=True)
+        self._cut = self._events._native()  # noqa: SLF001
         self._timeouts = None if timeouts is None else native_timeouts(timeouts)
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
@@ -282,17 +285,15 @@ class Gateway:
         response: web.StreamResponse | None = None
         handover: Handover | None = None
         payload = Payload()
+        direct = engines(transport)
         link.task = asyncio.current_task(link.loop)
         try:
             engine = self._engine or default_engine()
             if decoded:
                 headers = _without_coding(headers)
             where = order.origin
-            upstream = engine.fetch(
-                engine.endpoint(where.scheme, where.host, where.port, order.unix),
-                request.method,
-                order.target(),
-                order.forwarding.request_fields(
+            if direct is None or order.added is not None:
+                fields = order.forwarding.request_fields(
                     request.raw_headers,
                     request.remote,
                     request.scheme,
@@ -300,12 +301,20 @@ class Gateway:
                     request.version,
                     headers,
                     order.added,
-                ),
+                )
+            else:
+                fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
+            upstream = engine.fetch(
+                engine.endpoint(where.scheme, where.host, where.port, order.unix),
+                request.method,
+                order.target(),
+                fields,
                 body=body,
                 length=length,
                 timeouts=order.timeouts,
                 caching=order.caching,
                 overrides=order.overrides,
+                near=direct,
             )
             # `await upstream` would be two frames more to resume, and each property a call.
             if request.version < HttpVersion11:
@@ -314,28 +323,39 @@ class Gateway:
                 # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
                 await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
-            fields = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001 (the one caller)
-            if order.changes is not None:
-                order.changes.apply(fields)
-            content_type = fields.get(_CONTENT_TYPE)
-            cls = _Untyped if content_type is None else _Relayed
-            response = cls(status=status, reason=reason, headers=fields)
-            writer = await response.prepare(request)
-            assert writer is not None  # noqa: S101 (it is for a response that has ended)
-            # Coded events cannot be told apart, and are none of the gateway's business.
-            events = _is_event_stream(content_type) and _CONTENT_ENCODING not in response.headers
-            stream = upstream.frames(self._events) if events else upstream
-            direct = can_hand_over(writer, transport)
-            if direct is not None and order.drain is None:
+            if (
+                direct is not None
+                and order.changes is None
+                and order.drain is None
+                and not has_signals(request)
+            ):
                 handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
-                hand_over(stream, writer, direct, handover)
-                if isinstance(body, Pieces) and not body.ended:
-                    # The origin answers while it is still being sent the request, which is Python's to pass on.
-                    await handover.over(link.loop)
+                taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
+                taken.begin(request, direct, self._cut, handover)
             else:
-                await copy_body(stream, writer, transport, payload)
+                answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+                if order.changes is not None:
+                    order.changes.apply(answered)
+                content_type = answered.get(_CONTENT_TYPE)
+                response = relayed(status, reason, answered)
+                writer = await response.prepare(request)
+                assert writer is not None  # noqa: S101 (it is for a response that has ended)
+                # Coded events cannot be told apart, and are none of the gateway's business.
+                events = _is_event_stream(content_type) and _CONTENT_ENCODING not in response.headers
+                stream = upstream.frames(self._events) if events else upstream
+                direct = can_hand_over(writer, transport)
+                if direct is not None and order.drain is None:
+                    handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
+                    if order.on_complete is not None:
+                        handover.when_over(order.on_complete, upstream)
+                    hand_over(stream, writer, direct, handover)
+                else:
+                    await copy_body(stream, writer, transport, payload)
+            if handover is not None and isinstance(body, Pieces) and not body.ended:
+                # The origin answers while it is still being sent the request, which is Python's to pass on.
+                await handover.over(link.loop)
         except BaseException as error:
             left = link.lost or transport.is_closing()
             if upstream is not None:
@@ -361,7 +381,9 @@ class Gateway:
                     return problem_response(error)
             raise
         else:
-            _tell(order, handover, RelayEnd(status, payload.bytes, timings_of(upstream), None))
+            # Of what was handed over the engine says the end.
+            if handover is None and order.on_complete is not None:
+                order.on_complete(RelayEnd(status, payload.bytes, timings_of(upstream), None))
             return response
         finally:
             link.task = None
@@ -390,20 +412,6 @@ def _tell(order: _Order, handover: Handover | None, end: RelayEnd) -> None:
     """Say how a relay has ended that was not handed over: of one that was, the engine says it."""
     if handover is None and order.on_complete is not None:
         order.on_complete(end)
-
-
-class _Relayed(web.StreamResponse):
-    """A response whose head waits for the first frames, which `copy_body` sends along, or for there being none."""
-
-    _send_headers_immediately = False
-
-
-class _Untyped(_Relayed):
-    """A response without Content-Type: aiohttp would give it one, and browsers would believe it."""
-
-    async def _prepare_headers(self) -> None:
-        await super()._prepare_headers()
-        self.headers.popall(_CONTENT_TYPE, None)
 
 
 def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:

@@ -52,20 +52,30 @@ OnComplete = Callable[[RelayEnd], object]
 class Handover:
     """A body that the engine is sending."""
 
-    __slots__ = ("_line", "_on_end", "_status", "_upstream", "end")
+    __slots__ = ("_line", "_on_end", "_outcome", "_status", "_upstream")
 
     def __init__(self, line: str, status: int) -> None:
         # Neither the request nor the upstream: for hours there may be thousands that nobody asks about.
         self._line = line
         self._status = status
         self._upstream: Response | None = None
-        self._on_end: list[OnComplete] = []
-        self.end: RelayEnd | None = None
+        self._on_end: list[OnComplete] | None = None
+        self._outcome: tuple[int, PenstockError | None] | None = None
+
+    @property
+    def end(self) -> RelayEnd | None:
+        """The end, once it has come."""
+        if self._outcome is None:
+            return None
+        sent, error = self._outcome
+        return RelayEnd(self._status, sent, timings_of(self._upstream), error)
 
     def when_over(self, callback: OnComplete, upstream: Response | None = None) -> None:
         """Have `callback` called with the end. With `upstream`, it is told the timings."""
         if upstream is not None:
             self._upstream = upstream
+        if self._on_end is None:
+            self._on_end = []
         self._on_end.append(callback)
 
     async def over(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -79,14 +89,16 @@ class Handover:
         self.when_over(end)
         await ended
 
-    def finished(self, sent: int, error: PenstockError | None) -> None:
-        """Take the end from the engine."""
+    def __call__(self, sent: int, error: PenstockError | None) -> None:
+        """Take the end from the engine, which keeps this and not a method of it: it does so for hours."""
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
             _log.log(level, "%s: %s", self._line, error)
-        self.end = RelayEnd(self._status, sent, timings_of(self._upstream), error)
-        for callback in self._on_end:
-            callback(self.end)
+        self._outcome = (sent, error)
+        end = self.end if self._on_end else None
+        if end is not None:
+            for callback in self._on_end or ():
+                callback(end)
 
 
 def timings_of(upstream: Response | None) -> Timings | None:
@@ -118,7 +130,7 @@ def hand_over(stream: FrameStream, writer: Any, transport: _native.Transport, ha
         StateError: the stream is closed.
     """
     writer.send_headers()
-    transport._attach_rest(stream, handover.finished)  # noqa: SLF001
+    transport._attach_rest(stream, handover)  # noqa: SLF001
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
     writer._eof = True  # noqa: SLF001
 

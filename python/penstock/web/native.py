@@ -5,7 +5,6 @@ waking Python; on every other server the same route is a handler, which relays b
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -159,7 +158,7 @@ class NativeResource(AbstractResource):
         self.route = route
         self._router = router
         self.prefix = route.prefix
-        self._entry = _Entry(route)
+        self._limiter = _native.Limiter(route.name, route.limits)
         self._route = ResourceRoute("*", self._handle, self)
 
     @property
@@ -215,47 +214,19 @@ class NativeResource(AbstractResource):
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
-            self._entry.enter(request)
+            self._check_size(request)
+            entered = self._limiter.enter()
         except PenstockError as error:
             return problem_response(error)
         try:
             return await self.route.gateway._relay_native(request, self.route, self.prefix)  # noqa: SLF001
         finally:
-            self._entry.leave()
+            entered.leave()
 
-
-class _Entry:
-    """The limits of a route where Python serves it."""
-
-    def __init__(self, route: NativeRoute) -> None:
-        self._limits = route.limits
-        self._name = route.name
-        self._active = 0
-        self._tokens = float(route.limits.burst)
-        self._at = time.monotonic()
-
-    def enter(self, request: web.Request) -> None:
-        limits = self._limits
-        body = request.content_length
-        if limits.body is not None and body is not None and body > parse_size(limits.body):
-            raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {limits.body} bytes")
-        if limits.concurrency is not None and self._active >= limits.concurrency:
-            raise make_error(
-                "TOO_MANY_REQUESTS", f"the route {self._name} serves {self._active} requests already"
-            )
-        if limits.rate is not None:
-            now = time.monotonic()
-            self._tokens = min(self._tokens + (now - self._at) * limits.rate, float(limits.burst))
-            self._at = now
-            if self._tokens < 1:
-                raise make_error(
-                    "TOO_MANY_REQUESTS", f"the route {self._name} serves {limits.rate} requests a second"
-                )
-            self._tokens -= 1
-        self._active += 1
-
-    def leave(self) -> None:
-        self._active -= 1
+    def _check_size(self, request: web.Request) -> None:
+        most, size = self.route.limits.body, request.content_length
+        if most is not None and size is not None and size > parse_size(most):
+            raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {most} bytes")
 
 
 _reading_on: Final[set[asyncio.Task[None]]] = set()

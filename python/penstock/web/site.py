@@ -28,9 +28,6 @@ from .sending import restore_sendfile, take_over_sendfile
 
 __all__ = ["Site"]
 
-# How often it is looked whether a site that is being stopped has responses left. Arbitrary.
-_FINISH_SECONDS: Final = 0.01
-
 _log: Final = logging.getLogger("penstock.web")
 
 
@@ -228,14 +225,11 @@ class _Listening:
 
     async def finish(self, deadline: float | None) -> None:
         """Wait for the responses that are left, and cut them off at `deadline`."""
-        loop = asyncio.get_running_loop()
-        cut_off = False
-        while self.site.active():
-            if deadline is not None and not cut_off and loop.time() >= deadline:
-                cut_off = True
-                active = self.site.active()
+        idle = self.site.idle()
+        if deadline is not None:
+            await asyncio.wait({idle}, timeout=max(0, deadline - asyncio.get_running_loop().time()))
+            if not idle.done() and (active := self.site.active()):
                 _log.warning("the time to finish is over: cutting off %d responses", active)
                 self.site.close()
-            # Only while a server is being stopped; the engine has no other way to say it.
-            await asyncio.sleep(_FINISH_SECONDS)
+        await idle
         self.lane.close()

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Edit, Leave, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+    Edit, Entered as EdgeEntered, Leave, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native,
+    Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
@@ -15,6 +16,8 @@ use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lane::Lane;
+use crate::lock;
+use crate::port::Slot;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
 use crate::settings::{EdgeSettings, RouteLimitSettings};
@@ -71,6 +74,35 @@ impl Route {
     }
 }
 
+/// The limits of a route that the event loop's own transports serve.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Limiter(Arc<EdgeLimiter>);
+
+/// A request that a limiter has let in.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Entered(Mutex<Option<EdgeEntered>>);
+
+#[pymethods]
+impl Limiter {
+    #[new]
+    fn new(name: String, limits: RouteLimitSettings) -> Self {
+        Self(Arc::new(EdgeLimiter::new(name, limits.into())))
+    }
+
+    /// Counts a request, until `leave` is called on what this returns.
+    fn enter(&self, py: Python<'_>) -> PyResult<Entered> {
+        Ok(Entered(Mutex::new(Some(self.0.enter().into_python(py)?))))
+    }
+}
+
+#[pymethods]
+impl Entered {
+    /// The request is over. Idempotent.
+    fn leave(&self) {
+        drop(lock(&self.0).take());
+    }
+}
+
 /// One way in. Closed with its engine, if not before.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Site {
@@ -78,6 +110,8 @@ pub(crate) struct Site {
     threads: Arc<Threads>,
     engine: Py<Engine>,
     options: ListenOptions,
+    /// Where the last to end wakes who waits for that.
+    idle: Mutex<Option<Slot>>,
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
@@ -111,6 +145,7 @@ impl Site {
             threads,
             engine: engine.clone().unbind(),
             options: (&settings).into(),
+            idle: Mutex::new(None),
         })
     }
 
@@ -157,6 +192,19 @@ impl Site {
     /// Cuts off every connection.
     fn close(&self) {
         self.shared.close();
+    }
+
+    /// A future that is done when no request is being answered. Only one may be waited for at a time.
+    fn idle<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let port = self.engine.get().port(py)?;
+        let slot = Slot::new(port);
+        let future = slot.park(py)?;
+        if self.shared.is_idle(slot.waker()) {
+            slot.waker().wake_by_ref();
+        }
+        let previous = lock(&self.idle).replace(slot);
+        drop(previous);
+        Ok(future)
     }
 
     /// Requests that are being answered.

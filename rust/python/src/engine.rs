@@ -25,6 +25,7 @@ use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
 use crate::stats::{OriginRow, PoolRow, origin_rows, pool_row};
 use crate::stream::Source;
+use crate::transport::Transport;
 use crate::upload::Upload;
 
 /// By way of which cache, and what was decided about the request.
@@ -80,6 +81,10 @@ impl Engine {
         Ok(())
     }
 
+    pub(crate) fn threads(&self) -> Arc<Threads> {
+        Arc::clone(&self.threads)
+    }
+
     /// What a site needs of the engine.
     pub(crate) fn lend(&self, py: Python<'_>) -> PyResult<(Supplies, Arc<Threads>)> {
         self.check(py)?;
@@ -120,6 +125,7 @@ impl Engine {
         timeouts: &Timeouts,
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
+        near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Source> {
         self.check(py)?;
         let port = self.port(py)?;
@@ -135,7 +141,9 @@ impl Engine {
             timeouts: timeouts.0,
         });
         self.requests.fetch_add(1, Ordering::Relaxed);
-        let thread = self.threads.pick();
+        let thread = near
+            .and_then(|transport| transport.get().thread(&self.threads))
+            .unwrap_or_else(|| self.threads.pick());
         let origins = Arc::clone(&self.origins[thread]);
         match caching {
             None => self.threads.spawn(thread, || origin::fetch(origins, request, feed)),
@@ -198,7 +206,8 @@ impl Engine {
         })
     }
 
-    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing, caching))]
+    /// On the engine thread of the client of `near`, if that is given and one of this engine's.
+    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing, caching, near))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch(
         &self,
@@ -211,6 +220,7 @@ impl Engine {
         timeouts: &Bound<'_, Timeouts>,
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
+        near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Source> {
         let body = match body {
             None => RequestBody::None,
@@ -219,11 +229,22 @@ impl Engine {
                 RequestBody::Bytes(bytes.as_bytes().to_vec())
             }
         };
-        self.start(py, endpoint.get(), method, target, headers.get(), body, timeouts.get(), framing, caching)
+        self.start(
+            py,
+            endpoint.get(),
+            method,
+            target,
+            headers.get(),
+            body,
+            timeouts.get(),
+            framing,
+            caching,
+            near,
+        )
     }
 
     /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced.
-    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching))]
+    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch_upload(
         &self,
@@ -236,6 +257,7 @@ impl Engine {
         timeouts: &Bound<'_, Timeouts>,
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
+        near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<(Source, Upload)> {
         self.check(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
@@ -251,6 +273,7 @@ impl Engine {
             timeouts.get(),
             framing,
             caching,
+            near,
         )?;
         Ok((source, upload))
     }

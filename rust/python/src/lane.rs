@@ -11,6 +11,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use penstock_engine::app::{Completion, Ends, Outcome, Queue, Request};
+use penstock_engine::runtime::Threads;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
@@ -37,6 +38,8 @@ struct Endings {
 pub(crate) struct Shared {
     pub(crate) port: Py<LoopPort>,
     pub(crate) returns: Returns,
+    /// The engine's.
+    pub(crate) threads: Arc<Threads>,
     thread: ThreadId,
     queue: Queue,
     /// Makes a protocol.
@@ -249,6 +252,7 @@ impl Lane {
         let shared = Arc::new(Shared {
             returns: port.get().returns(),
             port: port.clone_ref(py),
+            threads: engine.get().threads(),
             thread: std::thread::current().id(),
             queue: queue.clone(),
             factory,

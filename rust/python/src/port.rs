@@ -314,10 +314,16 @@ impl Slot {
 
     /// A future to yield to the task; completed by the next wake-up.
     pub(crate) fn wait<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let port = self.port.get();
-        let future = port.future(py)?;
+        let future = self.park(py)?;
         // What `Future.__iter__` sets before it yields itself, so that the task accepts the future.
         future.setattr(intern!(py, "_asyncio_future_blocking"), true)?;
+        Ok(future)
+    }
+
+    /// A future to await; completed by the next wake-up.
+    pub(crate) fn park<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let port = self.port.get();
+        let future = port.future(py)?;
         let previous = {
             let mut slots = lock(&port.slots);
             // Release, with the Acquire of `is_waiting`.

@@ -1,12 +1,13 @@
 //! What a gateway passes on, for Python: fields go from aiohttp's hands to the engine's without an object each.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use penstock_engine::relay::{self, Client};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::errors::IntoPython;
 use crate::request::Fields;
@@ -26,7 +27,11 @@ struct Policy {
     preserve_host: bool,
 }
 
-type Replaced<'py> = Vec<(Bound<'py, PyString>, Option<Bound<'py, PyString>>)>;
+/// Names and values, as aiohttp's parser has them.
+type Received<'py> = Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>;
+
+/// A name, and what stands in place of the fields of that name; `None`: nothing.
+pub(crate) type Replaced<'py> = (Bound<'py, PyString>, Option<Bound<'py, PyString>>);
 
 #[pymethods]
 impl Forwarding {
@@ -44,33 +49,87 @@ impl Forwarding {
     fn request_fields(
         &self,
         py: Python<'_>,
-        received: Vec<(Bound<'_, PyBytes>, Bound<'_, PyBytes>)>,
+        received: Received<'_>,
         remote: Option<&str>,
         scheme: &str,
         host: &Bound<'_, PyString>,
         version: (u8, u8),
-        replaced: Option<Replaced<'_>>,
+        replaced: Option<Vec<Replaced<'_>>>,
         added: Option<Vec<(Bound<'_, PyString>, Bound<'_, PyString>)>>,
     ) -> PyResult<Fields> {
         let host = wire_bytes(host)?;
         let client = Client { address: remote, scheme, host: host.as_ref(), version };
+        self.fields(py, &received, &client, replaced.as_deref(), added.as_deref())
+    }
+}
+
+impl Forwarding {
+    /// The fields of `request`, an aiohttp request of a client at `remote`, that go to the origin. What aiohttp works out
+    /// and remembers of a request is asked for only where somebody has set it, or nothing else says it: three
+    /// properties cost as much as all that is done here.
+    pub(crate) fn fields_of(
+        &self,
+        request: &Bound<'_, PyAny>,
+        remote: Option<SocketAddr>,
+        replaced: Option<&[Replaced<'_>]>,
+    ) -> PyResult<Fields> {
+        let py = request.py();
+        let received: Received<'_> = request.getattr(intern!(py, "raw_headers"))?.extract()?;
+        let remembered = request.getattr(intern!(py, "_cache"))?.cast_into::<PyDict>()?;
+        let (scheme, address) = (
+            remembered.get_item(intern!(py, "scheme"))?,
+            remembered.get_item(intern!(py, "remote"))?.filter(|address| !address.is_none()),
+        );
+        let address = match address {
+            Some(address) => Some(Cow::Owned(address.extract::<String>()?)),
+            None => remote.map(|remote| Cow::Owned(remote.ip().to_string())),
+        };
+        let host = match remembered.get_item(intern!(py, "host"))? {
+            None => received
+                .iter()
+                .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(b"host"))
+                .map(|(_, value)| Cow::Borrowed(value.as_bytes())),
+            Some(_) => None,
+        };
+        let host = if let Some(host) = host {
+            host
+        } else {
+            let host = request.getattr(intern!(py, "host"))?.cast_into::<PyString>()?;
+            Cow::Owned(wire_bytes(&host)?.into_owned())
+        };
+        let scheme = scheme.map(|scheme| scheme.extract::<String>()).transpose()?;
+        let client = Client {
+            address: address.as_deref(),
+            scheme: scheme.as_deref().unwrap_or("http"),
+            host: host.as_ref(),
+            version: request.getattr(intern!(py, "version"))?.extract()?,
+        };
+        self.fields(py, &received, &client, replaced, None)
+    }
+
+    fn fields(
+        &self,
+        py: Python<'_>,
+        received: &Received<'_>,
+        client: &Client<'_>,
+        replaced: Option<&[Replaced<'_>]>,
+        added: Option<&[(Bound<'_, PyString>, Bound<'_, PyString>)]>,
+    ) -> PyResult<Fields> {
         let replaced = replaced
-            .iter()
+            .into_iter()
             .flatten()
             .map(|(name, value)| Ok((wire_bytes(name)?, value.as_ref().map(wire_bytes).transpose()?)))
             .collect::<PyResult<Vec<_>>>()?;
         let replaced: Vec<_> =
             replaced.iter().map(|(name, value)| (name.as_ref(), value.as_deref())).collect();
         let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let mut fields = self.0.request_fields(received, &client, &replaced).into_python(py)?;
-        for (name, value) in added.iter().flatten() {
+        let mut fields = self.0.request_fields(received, client, &replaced).into_python(py)?;
+        for (name, value) in added.into_iter().flatten() {
             fields.push(&wire_bytes(name)?, &wire_bytes(value)?);
         }
         Ok(Fields(Arc::new(fields)))
     }
-}
 
-impl Forwarding {
     /// The fields that go to the client, as text for aiohttp.
     pub(crate) fn response_fields<'py>(
         &self,

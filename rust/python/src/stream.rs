@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use penstock_engine::Code;
+use penstock_engine::edge::{RelayedHead, relayed_head};
 use penstock_engine::pool::CopyReason;
+use penstock_engine::relay;
 use penstock_engine::stream::{ResponseHead, Stream};
 use penstock_engine::wire::Head;
 use pyo3::prelude::*;
@@ -46,6 +48,25 @@ impl FrameStream {
     /// The stream, for somebody else to consume.
     pub(crate) fn hand_over(&self, py: Python<'_>) -> PyResult<Stream> {
         self.stream.hand_over().into_python(py)
+    }
+
+    /// The head as a client gets it that this is relayed to.
+    pub(crate) fn relayed_head(
+        &self,
+        forwarding: &relay::Forwarding,
+        method: &str,
+        minor_version: u8,
+        closes: bool,
+    ) -> penstock_engine::Result<RelayedHead> {
+        let Some(ResponseHead { head, .. }) = self.stream.head() else {
+            return Err(Code::Internal.error("a head was relayed that has not come"));
+        };
+        let via = forwarding.via((1, head.minor_version));
+        relayed_head(head, method, minor_version, closes, via.as_deref())
+    }
+
+    pub(crate) fn set_framing(&self, py: Python<'_>, framing: &Framing) -> PyResult<()> {
+        self.stream.set_framing(&framing.0).into_python(py)
     }
 
     /// The one in `place`, made at the first call: a relay never asks for single frames, a file has no head.
@@ -113,7 +134,7 @@ impl FrameStream {
     }
 
     fn _set_framing(&self, py: Python<'_>, framing: &Bound<'_, Framing>) -> PyResult<()> {
-        self.stream.set_framing(&framing.get().0).map_err(|error| exception(py, &error))
+        self.set_framing(py, framing.get())
     }
 
     fn _join<'py>(&self, py: Python<'py>, frames: &Bound<'py, PyList>) -> PyResult<Bound<'py, PyBytes>> {

@@ -7,6 +7,7 @@
 //! of it happens on the event loop's thread; no lock is held while Python is called; whoever keeps a transport past its
 //! response reaches nobody with it; a core whose exchange did not end well is never used again.
 
+mod ending;
 mod join;
 mod methods;
 
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
 use penstock_engine::app::{Content, Ends, Far, Loss, Outcome, Request};
+use penstock_engine::runtime::Threads;
 use penstock_engine::stream::Stream;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
@@ -29,6 +31,9 @@ use join::join;
 
 /// asyncio's own default, in bytes.
 const HIGH: usize = 64 * 1024;
+
+/// The limits of a transport that nobody has set others for: high and low.
+const LIMITS: (usize, usize) = (HIGH, HIGH / 4);
 
 /// A write of this size leaves at once, and does not wait for others of the same turn of the loop. Arbitrary.
 const WORTH_FLUSHING: usize = 16 * 1024;
@@ -63,6 +68,8 @@ struct State {
     handler: Option<Py<PyAny>>,
     /// Counts requests: a transport of an earlier one is over.
     turn: u64,
+    /// The engine thread that owns the client's connection.
+    thread: usize,
     /// The turn of the transport that was made last.
     newest: u64,
     /// What the protocol remembers of its connection (`under_cached_property`).
@@ -116,13 +123,14 @@ impl Transport {
             protocol: None,
             handler: Some(protocol.clone().unbind()),
             turn: 0,
+            thread: 0,
             newest: 0,
             memory: None,
             ends,
             reading: true,
             paused: false,
-            high: HIGH,
-            low: HIGH / 4,
+            high: LIMITS.0,
+            low: LIMITS.1,
             closing: false,
             dirty: false,
             slot: None,
@@ -151,6 +159,11 @@ impl Transport {
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
+    }
+
+    /// The thread of `threads` that owns the client's connection, if that is one of theirs.
+    pub(crate) fn thread(&self, threads: &Arc<Threads>) -> Option<usize> {
+        Arc::ptr_eq(threads, &self.core.shared.threads).then(|| lock(&self.core.state).thread)
     }
 
     /// Whether its response has ended. What it is asked to do then it does not do, as if it were closed.
@@ -188,7 +201,7 @@ impl Core {
 
     /// Hands a request to the protocol. The transport is free.
     pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let Request { head, body, chunked, ends, far } = request;
+        let Request { head, body, chunked, ends, thread, far } = request;
         if let Err(error) = self.renew(py, ends) {
             // The request is dropped, which ends its connection.
             return self.fail(py, error, "a protocol could not be given a transport for its next request");
@@ -201,6 +214,7 @@ impl Core {
             }
             state.exchange = Some(Exchange { far, body, chunked, tunnel: false, ended: false });
             state.reading = true;
+            state.thread = thread;
             if state.ends == ends {
                 None
             } else {
@@ -442,130 +456,6 @@ impl Core {
         state.dirty = false;
         if let Some(exchange) = &state.exchange {
             exchange.far.flush();
-        }
-    }
-
-    /// The protocol's response has ended; `free` if it takes another request then.
-    fn end_response(&self, py: Python<'_>, free: bool) {
-        let leaves = {
-            let mut state = lock(&self.state);
-            let Some(exchange) = state.exchange.as_mut().filter(|exchange| !exchange.tunnel) else { return };
-            if free && exchange.body.is_none() {
-                true
-            } else {
-                // What is left of the body is the protocol's to read, or it closes.
-                exchange.far.done();
-                exchange.ended = free;
-                false
-            }
-        };
-        if leaves {
-            self.leave(py);
-        }
-    }
-
-    /// Ends an exchange that went well, and waits for the next.
-    fn leave(&self, py: Python<'_>) {
-        let (exchange, resumed, ends) = {
-            let mut state = lock(&self.state);
-            if state.closing {
-                return;
-            }
-            state.reading = true;
-            state.turn += 1;
-            (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
-        };
-        let Some(Exchange { far, ended, .. }) = exchange else { return };
-        if ended {
-            drop(far);
-        } else {
-            far.finish();
-        }
-        if resumed {
-            // What is unsent is the engine's business now, and no reason to keep the next response back.
-            self.call(py, intern!(py, "resume_writing"));
-        }
-        let transport = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py));
-        if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
-            self.shared.put_idle(ends, transport);
-        }
-    }
-
-    fn close(&self, py: Python<'_>) {
-        let idle = {
-            let mut state = lock(&self.state);
-            if std::mem::replace(&mut state.closing, true) || state.slot.is_none() {
-                return;
-            }
-            match &mut state.exchange {
-                // It is lost once everything is sent; nothing more is read.
-                Some(exchange) => {
-                    exchange.far.close();
-                    exchange.body = None;
-                    false
-                }
-                None => true,
-            }
-        };
-        if idle {
-            self.lose_soon(py);
-        }
-    }
-
-    pub(crate) fn abort(&self, py: Python<'_>) {
-        let exchange = {
-            let mut state = lock(&self.state);
-            state.closing = true;
-            if state.slot.is_none() {
-                return;
-            }
-            state.exchange.take()
-        };
-        if let Some(exchange) = &exchange {
-            exchange.far.abort();
-        }
-        self.lose_soon(py);
-    }
-
-    /// As asyncio does: a protocol hears of its own close at the loop's next turn.
-    fn lose_soon(&self, py: Python<'_>) {
-        let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) else {
-            return;
-        };
-        let scheduled = transport.bind(py).getattr(intern!(py, "_lose")).and_then(|lose| {
-            self.shared.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (lose,))
-        });
-        if scheduled.is_err() {
-            // The loop is closed, and nobody is there to hear of it.
-            self.lose(py, None);
-        }
-    }
-
-    /// The connection is over: the protocol is told, once, and let go of.
-    fn lose(&self, py: Python<'_>, reason: Option<PyErr>) {
-        let (protocol, handler, slot, exchange) = {
-            let mut state = lock(&self.state);
-            state.closing = true;
-            state.memory = None;
-            (state.protocol.take(), state.handler.take(), state.slot.take(), state.exchange.take())
-        };
-        drop(handler);
-        let transport = lock(&self.transport).take();
-        if slot.is_none() {
-            return;
-        }
-        drop((slot, exchange));
-        self.settle(py, Err(PyConnectionResetError::new_err("the connection was lost")));
-        if let Some(transport) = &transport {
-            self.shared.forget(transport);
-        }
-        if let Some(protocol) = protocol {
-            let reason = reason.map(|error| error.into_value(py));
-            if let Err(error) =
-                protocol.object.bind(py).call_method1(intern!(py, "connection_lost"), (reason,))
-            {
-                self.shared.report(py, error, "protocol.connection_lost() failed");
-            }
         }
     }
 

@@ -29,6 +29,8 @@ enum State {
     },
     Chunked(Box<Chunked>),
     UntilClose,
+    /// Chunks that somebody else makes.
+    Framed,
     /// After 101: bytes of another protocol, both ways.
     Switched,
     Complete,
@@ -97,7 +99,7 @@ impl Checker {
                     used
                 }
                 State::UntilClose | State::Switched => bytes.len(),
-                State::Complete => {
+                State::Complete | State::Framed => {
                     return Err(bad(format!("{} bytes behind the end of the response", bytes.len())));
                 }
             };
@@ -173,6 +175,7 @@ impl Checker {
             State::Head(_) => "the end of the head is missing".into(),
             State::Length { remaining } => format!("{remaining} bytes of the body are missing").into(),
             State::Chunked(chunks) => chunks.missing(),
+            State::Framed => "the last chunk is missing".into(),
         };
         Err(Code::BadResponse.error(missing))
     }
@@ -214,12 +217,20 @@ impl Checker {
     pub fn rest(&self) -> Result<Option<Rest>> {
         match &self.state {
             State::Length { remaining } => Ok(Some(Rest::Length(*remaining))),
+            State::Framed => Ok(Some(Rest::Chunked)),
             State::Chunked(chunks) if chunks.is_between_chunks() => Ok(Some(Rest::Chunked)),
             State::UntilClose => Ok(Some(Rest::UntilClose)),
             State::Complete => Ok(None),
             State::Chunked(_) => Err(bad("a body was attached within a chunk")),
             State::Head(_) => Err(bad("a body was attached before the head")),
             State::Switched => Err(bad("a body was attached behind 101")),
+        }
+    }
+
+    /// Somebody else sends all that [`Checker::rest`] says is left, for hours perhaps: what is known of chunks is let go.
+    pub fn leave_rest(&mut self) {
+        if matches!(self.state, State::Chunked(_)) {
+            self.state = State::Framed;
         }
     }
 
@@ -239,7 +250,7 @@ impl Checker {
                 }
                 Ok(())
             }
-            State::Chunked(_) | State::UntilClose => Ok(()),
+            State::Chunked(_) | State::Framed | State::UntilClose => Ok(()),
             _ if count == 0 => Ok(()),
             _ => Err(bad(format!("{count} bytes behind the end of the response"))),
         }
@@ -250,7 +261,7 @@ impl Checker {
     /// # Errors
     /// As [`Checker::finish`].
     pub fn finish_rest(&mut self) -> Result<()> {
-        if matches!(self.state, State::Chunked(_)) {
+        if matches!(self.state, State::Chunked(_) | State::Framed) {
             self.state = State::Complete;
         }
         self.finish()

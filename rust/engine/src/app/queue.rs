@@ -35,6 +35,8 @@ pub struct Request {
     pub chunked: bool,
     /// Where it comes from.
     pub ends: Ends,
+    /// The engine thread that owns the client's connection: what is fetched there for it changes no thread on its way.
+    pub thread: usize,
     /// The application's half of the exchange.
     pub far: Far,
 }

@@ -71,7 +71,10 @@ pub struct Key(Box<str>);
 impl Key {
     /// The key of a target. The scheme's own port is left out of it, and the case of the host.
     pub fn new(target: Target<'_>, query: &Query) -> Self {
-        let mut key = origin(target.scheme, target.authority);
+        let mut key = String::with_capacity(
+            target.scheme.len() + SEPARATOR.len() + target.authority.len() + target.path.len(),
+        );
+        push_origin(target.scheme, target.authority, &mut key);
         let whole = target.path;
         let (path, text) = whole.split_once('?').map_or((whole, None), |(path, text)| (path, Some(text)));
         key.push_str(if path.is_empty() { "/" } else { path });
@@ -108,18 +111,27 @@ impl fmt::Debug for Key {
     }
 }
 
+const SEPARATOR: &str = "://";
+
 /// Scheme and authority in the form in which two that mean the same are the same (RFC 9110, section 4.2.3).
 pub(super) fn origin(scheme: &str, authority: &str) -> String {
-    let mut origin = scheme.to_ascii_lowercase();
-    let default = match origin.as_str() {
+    let mut origin = String::new();
+    push_origin(scheme, authority, &mut origin);
+    origin
+}
+
+fn push_origin(scheme: &str, authority: &str, key: &mut String) {
+    key.push_str(scheme);
+    key.make_ascii_lowercase();
+    let default = match key.as_str() {
         "http" => ":80",
         "https" => ":443",
         _ => ":",
     };
-    let authority = authority.to_ascii_lowercase();
+    key.push_str(SEPARATOR);
+    let start = key.len();
     let authority =
-        authority.strip_suffix(default).or_else(|| authority.strip_suffix(':')).unwrap_or(&authority);
-    origin.push_str("://");
-    origin.push_str(authority);
-    origin
+        authority.strip_suffix(default).or_else(|| authority.strip_suffix(':')).unwrap_or(authority);
+    key.push_str(authority);
+    key[start..].make_ascii_lowercase();
 }

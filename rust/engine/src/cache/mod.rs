@@ -37,7 +37,7 @@ pub use list::{Lines, elements, unquoted, values};
 pub use policy::{Cookies, Languages, Policy, RangeFill};
 pub use range::{ContentRange, IfRange, Multipart, Ranges, Selected, Spec};
 pub(crate) use record::{Reading, Writing};
-pub use request::Request;
+pub use request::{Request, is_read};
 pub use spans::{Span, Spans};
 pub use status::CacheStatus;
 pub use storable::Refusal;

@@ -6,6 +6,7 @@ use super::list::{Lines, values};
 use super::range::{IfRange, Ranges};
 use super::time::Time;
 use super::validate::Conditions;
+use crate::wire::is_one_of;
 
 /// A request as the cache reads it, once.
 #[derive(Debug)]
@@ -28,6 +29,24 @@ pub struct Request<'a> {
     pub is_ranged: bool,
     /// The state that the ranges must be of.
     pub if_range: Option<IfRange>,
+}
+
+/// The fields that [`Request::read`] looks at. What varies by other fields looks at those as well.
+const READ: [&str; 9] = [
+    "authorization",
+    "cache-control",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
+    "pragma",
+    "range",
+];
+
+/// Whether a field says anything to a cache by itself. A request in which none does is read as one without fields.
+pub fn is_read(name: &[u8]) -> bool {
+    is_one_of(name, &READ)
 }
 
 impl<'a> Request<'a> {

@@ -57,6 +57,11 @@ impl Selection {
         Some(Self(names.iter().map(|name| select(name)).collect()))
     }
 
+    /// Whether any request selects the response.
+    pub fn is_open(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a request selects the response. `content_language` is that of the response.
     pub fn matches(
         &self,

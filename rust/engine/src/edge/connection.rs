@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -130,8 +130,8 @@ async fn exchange(
     // On the heap, each for itself: a stream that the application has handed over stays for hours, and the fetch of a
     // native route is three times as large as all that it needs.
     let result = match route {
-        Some(route) => Box::pin(attempt(site, thread, client, inbound, incoming, route, &progress)).await,
-        None => Box::pin(answer_by_application(site, client, inbound, incoming, &progress)).await,
+        Some(route) => answer_by_route(site, thread, client, inbound, incoming, route, &progress).await,
+        None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
     };
     let error = result.as_ref().err();
     // What the application has answered is in its own log.
@@ -152,9 +152,9 @@ async fn exchange(
         Ok(()) if inbound.is_at_boundary() => Next::Request,
         // The rest of the body would be taken for the next request.
         Ok(()) => Next::Close,
-        Err(error) if progress.status().is_none() && may_answer(&error) => {
-            let close = refuse(site, client, &error, incoming.method() == "HEAD");
-            close.await
+        Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
+            // On the heap, because few requests are refused, and each would wait for its end with the room for it.
+            Box::pin(refuse(site, client, &error, incoming.method() == "HEAD")).await
         }
         Err(_) => Next::Reset,
     }
@@ -169,26 +169,39 @@ fn may_answer(error: &Error) -> bool {
     !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
 }
 
-/// Begins an exchange: from now on it is told when everything is to end.
-fn begin<'a>(site: &Site, incoming: &'a Incoming, progress: &Progress) -> Result<(Asked<'a>, Life)> {
-    let asked = Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()? };
-    let life = Life::new(&site.clock);
-    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
+/// What is asked for, where no more than its head is needed to refuse it.
+fn asked<'a>(site: &Site, thread: usize, incoming: &'a Incoming, progress: &Progress) -> Result<Asked<'a>> {
+    let asked =
+        Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()?, thread };
+    check_open(site)?;
+    progress.close(site.is_draining() || !incoming.keeps_alive());
+    Ok(asked)
+}
+
+fn check_open(site: &Site) -> Result<()> {
     if site.is_closed() {
         return Err(Code::Draining.error("the time for requests to finish is over"));
     }
-    progress.close(site.is_draining() || !incoming.keeps_alive());
-    Ok((asked, life))
+    Ok(())
+}
+
+/// From now on an exchange is told when everything is to end.
+fn live(site: &Site) -> Result<Life> {
+    let life = Life::new(&site.clock);
+    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
+    check_open(site)?;
+    Ok(life)
 }
 
 async fn answer_by_application(
     site: &Site,
+    thread: usize,
     client: &Client,
     inbound: &mut Inbound<'_>,
     incoming: &Incoming,
     progress: &Progress,
 ) -> Result<()> {
-    let (asked, life) = begin(site, incoming, progress)?;
+    let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
     let Some(queue) = &site.app else {
         let detail = format!("no route for {} {}", incoming.method(), incoming.path());
         return Err(Code::NoRoute.error(detail));
@@ -196,7 +209,7 @@ async fn answer_by_application(
     lane::answer(site, client, inbound, asked, progress, queue, &life).await
 }
 
-async fn attempt(
+async fn answer_by_route(
     site: &Site,
     thread: usize,
     client: &Client,
@@ -205,48 +218,90 @@ async fn attempt(
     route: &Arc<Route>,
     progress: &Progress,
 ) -> Result<()> {
-    let (Asked { body, expects_continue: expects, .. }, life) = begin(site, incoming, progress)?;
+    let asked = asked(site, thread, incoming, progress)?;
     let most = route.native.limits.body.or(site.config.max_body);
-    if let Body::Length(length) = body {
+    if let Body::Length(length) = asked.body {
         check_size(length, most)?;
     }
+    let _guard = route.enter()?;
+    let is_tunnel = asked.body == Body::Empty && offers_websocket(incoming);
+    let task = Task { site, thread, client, incoming, progress, is_tunnel };
     let mut outgoing = Outgoing::new(site.config.write_timeout);
+    let mut is_hit = false;
+    if asked.body == Body::Empty && !is_tunnel {
+        let begin = |context: &mut Context<'_>| native::begin_hit(context, &task, route, &mut outgoing);
+        is_hit = at_once(begin).await?;
+        // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
+        if is_hit && at_once(|context| native::is_sent(context, &task, &mut outgoing)).await {
+            return Ok(());
+        }
+    }
+    // On the heap: a hit needs no room for it.
+    Box::pin(attempt(&task, inbound, asked, most, route, is_hit, &mut outgoing)).await
+}
+
+/// Does what needs the task, and does not wait.
+async fn at_once<T>(mut work: impl FnMut(&mut Context<'_>) -> T) -> T {
+    poll_fn(|context| Poll::Ready(work(context))).await
+}
+
+/// Answers with what comes by and by, and listens to the client meanwhile. `is_hit`: what is sent has been begun.
+async fn attempt(
+    task: &Task<'_>,
+    inbound: &mut Inbound<'_>,
+    Asked { body, expects_continue: expects, .. }: Asked<'_>,
+    most: Option<u64>,
+    route: &Route,
+    is_hit: bool,
+    outgoing: &mut Outgoing,
+) -> Result<()> {
+    let Task { site, progress, is_tunnel, .. } = *task;
+    let life = live(site)?;
     outgoing.begin_life(&life);
-    let is_tunnel = body == Body::Empty && offers_websocket(incoming);
     let (feed, upload) = request_body(site, body, is_tunnel);
     let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };
     if expects && feed.is_some() && !inbound.has_begun() {
         outgoing.push(Piece::Mark(CONTINUE));
     }
-    let task = Task { site, thread, client, incoming, progress, is_tunnel };
     let mut listen = pin!(inbound.listen(body, most, feed));
-    let mut answer = pin!(native::answer(&task, route, upload, &mut outgoing));
     let mut overdue = Watch::default();
     let mut trouble = None;
-    let aside = poll_fn(|context| {
-        if !progress.is_stopped() && life.is_stopped(context) {
-            progress.stop();
-            overdue.start(Some(site.config.linger));
-        }
-        if overdue.poll_expired(context).is_ready() {
-            return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
-        }
-        if trouble.is_none() {
-            if let Poll::Ready(error) = listen.as_mut().poll(context) {
-                progress.leave();
-                trouble = Some(error);
+    let result = {
+        let mut answer = pin!(async {
+            if is_hit {
+                native::send(task, route, false, outgoing, |_| {}).await
+            } else {
+                native::relay(task, route, upload, outgoing).await
             }
-        }
-        Poll::Pending
-    });
-    let mut aside = Called::new(aside);
-    let result = poll_fn(|context| {
-        if let Poll::Ready(error) = aside.poll(context) {
-            return Poll::Ready(Err(error));
-        }
-        answer.as_mut().poll(context)
-    })
-    .await;
+        });
+        let aside = poll_fn(|context| {
+            if !progress.is_stopped() && life.is_stopped(context) {
+                progress.stop();
+                overdue.start(Some(site.config.linger));
+            }
+            if overdue.poll_expired(context).is_ready() {
+                return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
+            }
+            if trouble.is_none() {
+                if let Poll::Ready(error) = listen.as_mut().poll(context) {
+                    progress.leave();
+                    trouble = Some(error);
+                }
+            }
+            Poll::Pending
+        });
+        let mut aside = Called::new(aside);
+        poll_fn(|context| {
+            if let Poll::Ready(error) = aside.poll(context) {
+                return Poll::Ready(Err(error));
+            }
+            answer.as_mut().poll(context)
+        })
+        .await
+    };
+    if outgoing.is_torn() {
+        progress.tear();
+    }
     // What the client did wrong says more than what became of it.
     result.map_err(|error| trouble.unwrap_or(error))
 }

@@ -1,11 +1,12 @@
-//! The head of a relayed response, as the client gets it.
+//! The head of a relayed response, as the client gets it, on either lane.
 
 use std::io::Write;
 
 use super::date::Date;
 use super::route::Edit;
+use crate::error::Result;
 use crate::relay::response_fields;
-use crate::wire::{Body, Head, write_field, write_status_line};
+use crate::wire::{Body, Head, body_of, write_field, write_status_line};
 
 /// How the body of a response goes to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +45,59 @@ pub(super) enum Persistence {
     Close,
 }
 
-/// The bytes of the head.
-pub(super) fn encode(
+impl Persistence {
+    /// For a connection of HTTP/1.`minor_version` that ends behind the response, or goes on.
+    pub(super) fn of(closes: bool, minor_version: u8) -> Self {
+        match (closes, minor_version) {
+            (true, _) => Self::Close,
+            (false, 1) => Self::Implied,
+            (false, _) => Self::KeepAlive,
+        }
+    }
+}
+
+/// A head that an application relays.
+#[derive(Debug)]
+pub struct RelayedHead {
+    /// As the client gets it.
+    pub bytes: Vec<u8>,
+    /// Whether events follow, and can be told apart.
+    pub is_events: bool,
+}
+
+/// The head of the response `head` to a request of `method` in HTTP/1.`minor_version`, for an application that relays it
+/// and lets the engine send what follows. `closes` if the connection is to end behind it in any case.
+///
+/// # Errors
+/// As [`body_of`].
+pub fn relayed_head(
     head: &Head,
+    method: &str,
+    minor_version: u8,
+    closes: bool,
+    via: Option<&str>,
+) -> Result<RelayedHead> {
+    let framing = Framing::of(body_of(head, method)?, minor_version);
+    let persistence = Persistence::of(closes || framing == Framing::UntilClose, minor_version);
+    let status = (head.status, head.reason());
+    let bytes = encode(status, response_fields(head), framing, persistence, via, &[]);
+    Ok(RelayedHead { bytes, is_events: is_events(head, framing) })
+}
+
+/// Whether a body is a stream of events that can be told apart. Coded ones cannot, and are none of the relay's business; one
+/// of a known length is not cut short where an event ends: the client would miss the rest.
+pub(super) fn is_events(head: &Head, framing: Framing) -> bool {
+    matches!(framing, Framing::Chunked | Framing::UntilClose)
+        && head.get("content-encoding").is_none()
+        && head.get("content-type").is_some_and(|kind| {
+            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+        })
+}
+
+/// The bytes of the head. `fields` are end-to-end.
+pub(super) fn encode<'a>(
+    (status, reason): (u16, &[u8]),
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     framing: Framing,
     persistence: Persistence,
     via: Option<&str>,
@@ -54,9 +105,9 @@ pub(super) fn encode(
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let out = &mut bytes;
-    write_status_line(out, head);
+    write_status_line(out, status, reason);
     let mut dated = false;
-    for (name, value) in response_fields(head) {
+    for (name, value) in fields {
         let replaced = |edit: &Edit| match edit {
             Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
             Edit::Add(..) => false,

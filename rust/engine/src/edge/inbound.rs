@@ -113,26 +113,34 @@ impl<'a> Inbound<'a> {
         self.body_is_read = feed.is_none();
         if let Some(feed) = feed {
             // On the heap, because most requests have no body, and a client may be watched for hours.
-            match Box::pin(self.read_body(body, most, &feed)).await {
-                Ok(()) => {
-                    self.body_is_read = body != Body::UntilClose;
-                    feed.finish(Ending::default());
-                    if !self.body_is_read {
-                        // The end of a tunnel from this side; what comes from the other is still on its way.
-                        return Box::pin(self.hung_up()).await;
-                    }
-                }
-                // Nobody wants the rest of it.
-                Err(error) if error.code() == Code::StreamClosed => return Box::pin(self.hung_up()).await,
-                Err(error) => {
-                    feed.fail(error.clone());
-                    return error;
-                }
+            if let Some(error) = Box::pin(self.take_body(body, most, feed)).await {
+                return error;
             }
         }
         match self.watch().await {
             Ok(never) => never,
             Err(error) => error,
+        }
+    }
+
+    /// Reads the body into `feed`. Returns what went wrong, unless more may follow on the connection.
+    async fn take_body(&mut self, body: Body, most: Option<u64>, feed: Feed) -> Option<Error> {
+        match self.read_body(body, most, &feed).await {
+            Ok(()) => {
+                self.body_is_read = body != Body::UntilClose;
+                feed.finish(Ending::default());
+                if self.body_is_read {
+                    return None;
+                }
+                // The end of a tunnel from this side; what comes from the other is still on its way.
+                Some(self.hung_up().await)
+            }
+            // Nobody wants the rest of it.
+            Err(error) if error.code() == Code::StreamClosed => Some(self.hung_up().await),
+            Err(error) => {
+                feed.fail(error.clone());
+                Some(error)
+            }
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) struct Asked<'a> {
     pub(super) incoming: &'a Incoming,
     pub(super) body: Body,
     pub(super) expects_continue: bool,
+    /// The engine thread that answers it.
+    pub(super) thread: usize,
 }
 
 /// Has the application answer, over `queue`. The future ends when all of the response is with the kernel.
@@ -45,7 +47,7 @@ pub(super) async fn answer(
     queue: &Queue,
     life: &Life,
 ) -> Result<()> {
-    let Asked { incoming, body, expects_continue } = asked;
+    let Asked { incoming, body, expects_continue, thread } = asked;
     let most = site.config.max_body;
     if let Body::Length(length) = body {
         check_size(length, most)?;
@@ -54,9 +56,8 @@ pub(super) async fn answer(
     let (near, far) = link();
     let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
     let chunked = body == Body::Chunked;
-    let place = queue.offer(Request { head: serialise(incoming, body), body: stream, chunked, ends, far })?;
-    let mut patience = Watch::default();
-    patience.start(queue.limit());
+    let head = serialise(incoming, body);
+    let place = queue.offer(Request { head, body: stream, chunked, ends, thread, far })?;
     let mut lane = Lane {
         client,
         incoming,
@@ -66,7 +67,7 @@ pub(super) async fn answer(
         queue,
         life,
         place,
-        patience: Some(patience),
+        patience: Some(Watch::started(queue.limit())),
         near,
         waker: None,
         commands: VecDeque::new(),
@@ -80,7 +81,7 @@ pub(super) async fn answer(
         over: None,
         tunnels: false,
         source_failed: false,
-        stop: Watch::default(),
+        stop: None,
     };
     let result = {
         let listen = pin!(inbound.listen(body, most, feed));
@@ -132,7 +133,8 @@ enum Sending {
         /// It can be ended behind any of its frames: nobody was told how long it is.
         framed: bool,
     },
-    File(Filing),
+    /// On the heap: it is twice as large as what a stream needs, which stays for longer.
+    File(Box<Filing>),
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "things that happen in any order")]
@@ -164,8 +166,8 @@ struct Lane<'a> {
     tunnels: bool,
     /// What the engine was sending has failed, and all that came of it before is with the kernel.
     source_failed: bool,
-    /// Runs when everything is to end and the last frames are on their way.
-    stop: Watch,
+    /// Runs when everything is to end and the last frames are on their way. On the heap, because that is once in its life.
+    stop: Option<Box<Watch>>,
 }
 
 impl Lane<'_> {
@@ -189,8 +191,8 @@ impl Lane<'_> {
 
     /// When everything is to end, a body of frames ends behind the last one that was taken, and anything else at once.
     fn check_stop(&mut self, context: &mut Context<'_>) -> Result<()> {
-        if self.stop.is_running() {
-            if self.stop.poll_expired(context).is_ready() {
+        if let Some(stop) = &mut self.stop {
+            if stop.poll_expired(context).is_ready() {
                 return Err(Code::Draining.error("the client took its last bytes too slowly"));
             }
             return Ok(());
@@ -203,7 +205,7 @@ impl Lane<'_> {
         }
         self.outgoing.end_early();
         self.progress.close(true);
-        self.stop.start(Some(self.site.config.linger));
+        self.stop = Some(Box::new(Watch::started(Some(self.site.config.linger))));
         Ok(())
     }
 
@@ -217,6 +219,9 @@ impl Lane<'_> {
     /// Tells the application how it ended.
     fn end(&mut self, result: &Result<()>) {
         let reason = result.as_ref().err();
+        if self.outgoing.is_torn() {
+            self.progress.tear();
+        }
         if let Some(error) = reason {
             let outcome = |bytes| Outcome { bytes, failure: Some(error.clone()) };
             match std::mem::replace(&mut self.sending, Sending::Nothing) {
@@ -357,18 +362,23 @@ impl Lane<'_> {
 
     fn write(&mut self, content: Content) -> Result<()> {
         self.checker.feed(content.bytes()).map_err(|error| self.blame(error))?;
-        self.held.push(content);
         if self.checker.is_within_head() {
+            self.held.push(content);
             return Ok(());
         }
-        for content in self.held.drain(..) {
-            self.owed += content.bytes().len();
-            self.outgoing.push(match content {
-                Content::Bytes(bytes) => Piece::Bytes(bytes),
-                Content::Foreign(bytes) => Piece::Foreign(bytes),
-            });
+        for content in std::mem::take(&mut self.held) {
+            self.push(content);
         }
+        self.push(content);
         Ok(())
+    }
+
+    fn push(&mut self, content: Content) {
+        self.owed += content.bytes().len();
+        self.outgoing.push(match content {
+            Content::Bytes(bytes) => Piece::Bytes(bytes),
+            Content::Foreign(bytes) => Piece::Foreign(bytes),
+        });
     }
 
     /// From here on the engine frames the body.
@@ -377,15 +387,22 @@ impl Lane<'_> {
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
         self.outgoing.attach(match (framing, &completion) {
-            (None, _) => Attached::Counted(stream, 0),
-            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(stream, length),
-            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(stream),
-            (Some(Rest::UntilClose), _) => Attached::Raw(stream),
+            (None, _) => Attached::Counted(stream.into(), 0),
+            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(stream.into(), length),
+            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(stream.into()),
+            (Some(Rest::UntilClose), _) => Attached::Raw(stream.into()),
             (Some(Rest::Length(length)), None) => {
-                Attached::Part(Part { stream, most: Some(length), chunked: false })
+                Attached::Part(Part { supply: stream.into(), most: Some(length), chunked: false })
             }
-            (Some(Rest::Chunked), None) => Attached::Part(Part { stream, most: None, chunked: true }),
+            (Some(Rest::Chunked), None) => {
+                Attached::Part(Part { supply: stream.into(), most: None, chunked: true })
+            }
         });
+        if completion.is_some() {
+            // It may take hours.
+            self.checker.leave_rest();
+            self.commands.shrink_to_fit();
+        }
         self.sending = Sending::Stream { before: self.outgoing.payload(), rest: completion, framed };
         // Only now does the response hold memory of the pool that others may need more.
         self.outgoing.begin_life(self.life);
@@ -408,7 +425,8 @@ impl Lane<'_> {
         let socket = duplicate.map_err(|error| {
             Code::FileFailed.error(format!("the client's socket could not be duplicated: {error}"))
         })?;
-        self.sending = Sending::File(Filing::new(file.descriptor, file.offset, file.count, socket, limit));
+        let filing = Filing::new(file.descriptor, file.offset, file.count, socket, limit);
+        self.sending = Sending::File(Box::new(filing));
         Ok(())
     }
 

@@ -21,6 +21,7 @@ mod date;
 mod head;
 mod inbound;
 mod lane;
+mod limiter;
 mod listen;
 mod log;
 mod native;
@@ -30,6 +31,8 @@ mod site;
 
 pub use client::Addresses;
 pub use config::EdgeConfig;
+pub use head::{RelayedHead, relayed_head};
+pub use limiter::{Entered, Limiter};
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
 pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};

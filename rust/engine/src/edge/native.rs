@@ -8,13 +8,14 @@ use std::pin::pin;
 use std::task::{Context, Poll};
 
 use super::client::Client;
-use super::head::{Framing, Persistence, encode};
+use super::head::{Framing, Persistence, encode, is_events};
 use super::progress::Progress;
 use super::route::{Edit, Leave, Route};
 use super::site::Site;
+use crate::cache::{Target, is_read};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
-use crate::net::{Body, Fault, Outgoing, Piece, Stop};
+use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
 use crate::origin::{self, Origins, Request, RequestBody};
 use crate::relay;
 use crate::store::{self, Overrides};
@@ -34,6 +35,44 @@ pub(super) struct Task<'a> {
     pub(super) is_tunnel: bool,
 }
 
+/// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
+///
+/// # Errors
+/// What went wrong. Nothing was sent.
+pub(super) fn begin_hit(
+    context: &mut Context<'_>,
+    task: &Task<'_>,
+    route: &Route,
+    outgoing: &mut Outgoing,
+) -> Result<bool> {
+    let native = &route.native;
+    let Some(caching) = &native.cache else { return Ok(false) };
+    let target = route.target(&task.incoming.origin_form());
+    let asked = store::Asked {
+        method: task.incoming.method(),
+        target: Target {
+            scheme: native.endpoint.scheme().name(),
+            authority: &native.authority,
+            path: &target,
+        },
+        is_read: route.sets_read || task.incoming.headers().any(|(name, _)| is_read(name)),
+    };
+    let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
+    let framing = Framing::of(delivery.body, task.incoming.minor_version);
+    task.put_head(route, (delivery.status, delivery.reason(), 1), delivery.fields(), framing, outgoing);
+    outgoing.attach(attached(Supply::Kept(Box::new(delivery)), framing));
+    task.prime(context, outgoing)?;
+    Ok(true)
+}
+
+/// Whether all that [`begin_hit`] has begun is with the kernel, once it was offered that.
+pub(super) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
+    // An error is met again by whoever goes on.
+    let sent = matches!(outgoing.poll_send(context, &task.client.connection), Poll::Ready(Ok(())));
+    task.progress.set_payload(outgoing.payload());
+    sent
+}
+
 /// Relays the origin's response. The future ends when all of it is with the kernel.
 ///
 /// # Errors
@@ -41,13 +80,12 @@ pub(super) struct Task<'a> {
 ///
 /// # Cancellation
 /// The origin's connection is closed.
-pub(super) async fn answer(
+pub(super) async fn relay(
     task: &Task<'_>,
-    route: &Arc<Route>,
+    route: &Route,
     body: RequestBody,
     outgoing: &mut Outgoing,
 ) -> Result<()> {
-    let _guard = route.enter()?;
     let supplies = &task.site.supplies;
     let (feed, stream) = supplies.stream();
     // `drive` goes before each look at the stream.
@@ -71,15 +109,26 @@ pub(super) async fn answer(
     })
     .await?;
     let is_events = task.begin(route, stream, outgoing)?;
-    let primed = poll_fn(|context| {
+    poll_fn(|context| {
         drive(context);
-        Poll::Ready(outgoing.prime(context))
-    });
-    if let Err(error) = primed.await {
-        // Nobody has seen the head: the client can still be told what went wrong.
-        task.progress.begin(0);
-        return Err(error);
-    }
+        Poll::Ready(task.prime(context, outgoing))
+    })
+    .await?;
+    send(task, route, is_events, outgoing, drive).await
+}
+
+/// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
+/// of it is with the kernel.
+///
+/// # Errors
+/// What went wrong.
+pub(super) async fn send(
+    task: &Task<'_>,
+    route: &Route,
+    is_events: bool,
+    outgoing: &mut Outgoing,
+    mut drive: impl FnMut(&mut Context<'_>),
+) -> Result<()> {
     let mut ended = false;
     let sent = poll_fn(|context| {
         drive(context);
@@ -91,13 +140,14 @@ pub(super) async fn answer(
         if !ended {
             task.check(true)?;
         }
-        outgoing.poll_send(context, connection).map_err(fault)
+        outgoing.poll_send(context, &task.client.connection).map_err(fault)
     })
     .await;
     task.progress.set_payload(outgoing.payload());
-    if let (Leave::Drain(most), Err(error)) = (leave, &sent) {
+    if let (Leave::Drain(most), Err(error)) = (route.native.leave, &sent) {
         if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
-            drain(outgoing.detach(), most, drive).await;
+            // On the heap, because few clients leave.
+            Box::pin(drain(outgoing.detach(), most, drive)).await;
         }
     }
     sent
@@ -126,6 +176,14 @@ impl Task<'_> {
         Ok(())
     }
 
+    /// Looks at the body once before its head is sent.
+    fn prime(&self, context: &mut Context<'_>, outgoing: &mut Outgoing) -> Result<()> {
+        outgoing.prime(context).inspect_err(|_| {
+            // Nobody has seen the head: the client can still be told what went wrong.
+            self.progress.begin(0);
+        })
+    }
+
     fn pass_interim(&self, route: &Route, stream: &Stream, outgoing: &mut Outgoing) {
         for head in stream.take_interim() {
             // HTTP/1.0 has none (RFC 9110, section 15.2).
@@ -136,7 +194,8 @@ impl Task<'_> {
         }
     }
 
-    fn request(&self, route: &Route, body: RequestBody) -> Result<Request> {
+    /// The fields that the origin is sent.
+    fn fields(&self, route: &Route) -> Result<Fields> {
         let (native, incoming) = (&route.native, self.incoming);
         let client = relay::Client {
             address: self.client.addresses.host.as_deref(),
@@ -159,6 +218,12 @@ impl Task<'_> {
                 headers.push(name, value);
             }
         }
+        Ok(headers)
+    }
+
+    fn request(&self, route: &Route, body: RequestBody) -> Result<Request> {
+        let (native, incoming) = (&route.native, self.incoming);
+        let headers = self.fields(route)?;
         Ok(Request {
             endpoint: native.endpoint.clone(),
             method: incoming.method().to_owned(),
@@ -175,12 +240,37 @@ impl Task<'_> {
         let Some(ResponseHead { head, .. }) = stream.head() else {
             return Err(Code::Internal.error("a head that had come is gone"));
         };
-        let (native, incoming) = (&route.native, self.incoming);
+        let incoming = self.incoming;
         let framing = if head.status == 101 {
             Framing::Tunnel
         } else {
             Framing::of(body_of(head, incoming.method())?, incoming.minor_version)
         };
+        self.put_head(
+            route,
+            (head.status, head.reason(), head.minor_version),
+            relay::response_fields(head),
+            framing,
+            outgoing,
+        );
+        let is_events = is_events(head, framing);
+        if is_events {
+            stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
+        }
+        outgoing.attach(attached(stream.into(), framing));
+        Ok(is_events)
+    }
+
+    /// Puts the head of a response into `outgoing`; `fields` are end-to-end.
+    fn put_head<'a>(
+        &self,
+        route: &Route,
+        (status, reason, minor_version): (u16, &[u8], u8),
+        fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        framing: Framing,
+        outgoing: &mut Outgoing,
+    ) {
+        let (native, incoming) = (&route.native, self.incoming);
         // Behind an offer that was not taken up may be bytes that were read as if it had been.
         if matches!(framing, Framing::UntilClose | Framing::Tunnel) || self.is_tunnel {
             self.progress.close(true);
@@ -189,45 +279,32 @@ impl Task<'_> {
         if self.site.is_draining() {
             self.progress.close(true);
         }
-        let persistence = match (self.progress.closes(), incoming.minor_version) {
-            (true, _) => Persistence::Close,
-            (false, 1) => Persistence::Implied,
-            (false, _) => Persistence::KeepAlive,
-        };
-        let via = native.forwarding.via((1, head.minor_version));
-        let bytes = encode(head, framing, persistence, via.as_deref(), &native.response);
-        self.progress.begin(head.status);
-        // Coded events cannot be told apart, and are none of the relay's business.
-        let is_events = head.get("content-type").is_some_and(|kind| {
-            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
-        });
-        // One of a known length is not cut short where an event ends: the client would miss the rest.
-        let is_events = is_events
-            && head.get("content-encoding").is_none()
-            && matches!(framing, Framing::Chunked | Framing::UntilClose);
-        if is_events {
-            stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
-        }
+        let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);
+        let via = native.forwarding.via((1, minor_version));
+        let bytes = encode((status, reason), fields, framing, persistence, via.as_deref(), &native.response);
+        self.progress.begin(status);
         outgoing.push(Piece::Bytes(bytes));
-        outgoing.attach(match framing {
-            Framing::Empty => Body::Counted(stream, 0),
-            Framing::Length(length) => Body::Counted(stream, length),
-            Framing::Chunked => Body::Chunked(stream),
-            Framing::UntilClose | Framing::Tunnel => Body::Raw(stream),
-        });
-        Ok(is_events)
+    }
+}
+
+fn attached(supply: Supply, framing: Framing) -> Body {
+    match framing {
+        Framing::Empty => Body::Counted(supply, 0),
+        Framing::Length(length) => Body::Counted(supply, length),
+        Framing::Chunked => Body::Chunked(supply),
+        Framing::UntilClose | Framing::Tunnel => Body::Raw(supply),
     }
 }
 
 /// Reads on for nobody, so that the origin can finish what it has begun.
-async fn drain(stream: Option<Stream>, most: u64, mut drive: impl FnMut(&mut Context<'_>)) {
-    let Some(stream) = stream else { return };
+async fn drain(supply: Option<Supply>, most: u64, mut drive: impl FnMut(&mut Context<'_>)) {
+    let Some(mut supply) = supply else { return };
     let mut read = 0;
     poll_fn(|context| {
         drive(context);
-        while let Poll::Ready(next) = stream.poll_next(context) {
+        while let Poll::Ready(next) = supply.poll_next(context) {
             match next {
-                Some(Ok(delivery)) if read <= most => read += delivery.len() as u64,
+                Some(Ok(payload)) if read <= most => read += payload.len() as u64,
                 _ => return Poll::Ready(()),
             }
         }

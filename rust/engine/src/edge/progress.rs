@@ -11,6 +11,7 @@ pub(super) struct Progress {
     left: AtomicBool,
     stopped: AtomicBool,
     close: AtomicBool,
+    torn: AtomicBool,
 }
 
 impl Progress {
@@ -48,6 +49,16 @@ impl Progress {
 
     pub(super) fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client may have half of something, such as an interim response: what is sent behind it would be read as
+    /// the other half.
+    pub(super) fn is_torn(&self) -> bool {
+        self.torn.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tear(&self) {
+        self.torn.store(true, Ordering::Relaxed);
     }
 
     /// Whether the connection ends with this response, which says so.

@@ -1,13 +1,12 @@
 //! Which requests the engine answers alone, and how.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
-
+use super::limiter::{Entered, Limiter};
+use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
 use crate::store::Caching;
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::Arc;
 
 /// A change to the fields of a message on its way through. Names are compared in whatever case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,67 +82,37 @@ pub struct Native {
 pub struct Route {
     pub(super) pattern: Pattern,
     pub(super) native: Native,
-    active: AtomicUsize,
-    bucket: Mutex<Bucket>,
-}
-
-/// Requests that may still come, and since when that is so.
-#[derive(Debug)]
-struct Bucket {
-    tokens: f64,
-    at: Instant,
+    /// Whether it puts a field into requests that says something to a cache by itself.
+    pub(super) sets_read: bool,
+    limiter: Arc<Limiter>,
 }
 
 impl Route {
     /// A route that nothing has been asked of.
     pub fn new(pattern: Pattern, native: Native) -> Self {
-        let bucket = Mutex::new(Bucket { tokens: native.limits.burst, at: Instant::now() });
-        Self { pattern, native, active: AtomicUsize::new(0), bucket }
+        // A Host of the route's or the client's makes another variant; otherwise the origin is sent its own.
+        let sets = |name: &[u8]| is_read(name) || name.eq_ignore_ascii_case(b"host");
+        let sets_read = native.forwarding.preserve_host
+            || native.request.iter().any(|edit| match edit {
+                Edit::Set(name, _) | Edit::Add(name, _) => sets(name),
+                Edit::Drop(_) => false,
+            });
+        let limiter = Arc::new(Limiter::new(native.name.clone(), native.limits));
+        Self { pattern, native, sets_read, limiter }
     }
 
-    /// Counts a request, until the guard is dropped.
+    /// Counts a request, until what it returns is dropped.
     ///
     /// # Errors
     /// `TOO_MANY_REQUESTS`.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Guard> {
-        let limits = &self.native.limits;
-        // Relaxed: a count, which orders nothing.
-        let active = self.active.fetch_add(1, Ordering::Relaxed);
-        let guard = Guard(Arc::clone(self));
-        if let Some(most) = limits.concurrency.filter(|most| active >= *most) {
-            let detail = format!("the route {} serves {most} requests already", self.native.name);
-            return Err(Code::TooManyRequests.error(detail));
-        }
-        if let Some(rate) = limits.rate {
-            let mut bucket = lock(&self.bucket);
-            let now = Instant::now();
-            let earned = now.duration_since(bucket.at).as_secs_f64() * rate;
-            bucket.tokens = (bucket.tokens + earned).min(limits.burst);
-            bucket.at = now;
-            if bucket.tokens < 1.0 {
-                let detail = format!("the route {} serves {rate} requests a second", self.native.name);
-                return Err(Code::TooManyRequests.error(detail));
-            }
-            bucket.tokens -= 1.0;
-        }
-        Ok(guard)
+    pub(super) fn enter(&self) -> Result<Entered> {
+        self.limiter.enter()
     }
 
     /// The target of a request for `path` at the origin.
     pub(super) fn target(&self, path: &str) -> String {
         let rest = path.strip_prefix(self.pattern.prefix.as_str()).unwrap_or(path);
         [self.native.replacement.as_str(), rest].concat()
-    }
-}
-
-/// A request that is being answered.
-#[derive(Debug)]
-pub(super) struct Guard(Arc<Route>);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // Relaxed: as in `enter`.
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

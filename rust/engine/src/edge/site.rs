@@ -2,6 +2,7 @@
 
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -70,6 +71,8 @@ pub struct Site {
     pub(super) requests: AtomicU64,
     /// Requests that are being answered.
     active: AtomicUsize,
+    /// Who waits for the last of them to end.
+    idle: Mutex<Option<Waker>>,
     pub(super) refused: AtomicU64,
 }
 
@@ -109,6 +112,7 @@ impl Site {
             accepted: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             active: AtomicUsize::new(0),
+            idle: Mutex::new(None),
             refused: AtomicU64::new(0),
         }
     }
@@ -202,6 +206,14 @@ impl Site {
         self.active.load(Ordering::Relaxed)
     }
 
+    /// Whether no request is being answered; if some are, `waker` is woken once when the last of them has ended.
+    pub fn is_idle(&self, waker: &Waker) -> bool {
+        *lock(&self.idle) = Some(waker.clone());
+        // Looked at with the waker in its place: a request that ends behind this look finds it there, because it takes the
+        // lock after it has counted itself out.
+        self.active() == 0
+    }
+
     /// Counts a request, until the guard is dropped.
     pub(super) fn begin_exchange(&self) -> Active<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
@@ -223,7 +235,12 @@ pub(super) struct Active<'a>(&'a Site);
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::Relaxed);
+        if self.0.active.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let waker = lock(&self.0.idle).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
     }
 }
 

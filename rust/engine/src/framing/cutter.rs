@@ -91,6 +91,10 @@ impl Cutter {
             },
             _ => slice,
         };
+        if self.parts.capacity() == 0 {
+            // Nearly always there is one at a time, and streams are quiet for hours: not room for four, as growing gives.
+            self.parts.reserve_exact(1);
+        }
         self.parts.push_back(slice);
     }
 

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{Clock, Connection, Life, Vital, Watch};
+use crate::pool::Slice;
 use crate::stream::Delivery;
 use crate::sync::Arc as Shared;
 use crate::wire::{CHUNK_END, ChunkHead};
@@ -24,14 +26,36 @@ pub(crate) enum Piece {
     Bytes(Vec<u8>),
     /// Of its own, and of others.
     Shared(Arc<Vec<u8>>),
-    /// A chunk: its size line, its bytes as in [`Piece::Delivery`], and the line end behind them.
-    Chunk(ChunkHead, Delivery),
+    /// A chunk: its size line, its bytes, and the line end behind them.
+    Chunk(ChunkHead, Payload),
     /// Constant.
     Mark(&'static [u8]),
-    /// Of the pool, and charged to a stream.
-    Delivery(Delivery),
+    /// Of a body.
+    Payload(Payload),
     /// Of somebody who is told by its drop that it is no longer needed.
     Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+/// Bytes of a body.
+pub(crate) enum Payload {
+    /// Of the pool, and charged to a stream.
+    Charged(Delivery),
+    /// Of the pool, and charged to whoever keeps them.
+    Kept(Slice),
+    /// Of its own, such as what stands between the parts of a body.
+    Text(Vec<u8>),
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Charged(delivery) => delivery,
+            Self::Kept(slice) => slice,
+            Self::Text(bytes) => bytes,
+        }
+    }
 }
 
 impl Piece {
@@ -40,9 +64,9 @@ impl Piece {
         match self {
             Self::Bytes(bytes) => [bytes, &[], &[]],
             Self::Shared(bytes) => [bytes, &[], &[]],
-            Self::Chunk(head, delivery) => [head, delivery, CHUNK_END],
+            Self::Chunk(head, payload) => [head, payload, CHUNK_END],
             Self::Mark(bytes) => [bytes, &[], &[]],
-            Self::Delivery(delivery) => [delivery, &[], &[]],
+            Self::Payload(payload) => [payload, &[], &[]],
             Self::Foreign(bytes) => [(**bytes).as_ref(), &[], &[]],
         }
     }
@@ -114,6 +138,10 @@ impl Outbox {
     /// Appends. Pieces without bytes are passed over.
     pub(crate) fn push(&mut self, piece: Piece) {
         if piece.len() > 0 {
+            if self.pieces.capacity() == 0 {
+                // A head and the first piece of its body; not room for four, as growing gives: it is kept for hours.
+                self.pieces.reserve_exact(2);
+            }
             self.parts += piece.count();
             self.pieces.push_back(piece);
         }

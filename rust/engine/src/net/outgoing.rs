@@ -3,14 +3,44 @@
 //! Holds at most one vectored write of the body, and gives the credit for each piece back when the kernel has taken
 //! it. What is ready leaves together: a head and the beginning of its body are one write.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use super::outbox::Payload;
 use super::{Connection, Life, Outbox, Piece, Stop};
 use crate::error::{Code, Error, Result};
-use crate::stream::{Delivery, Stream};
+use crate::stream::Stream;
 use crate::wire::{LAST_CHUNK, encode_chunk_head};
+
+/// Bytes that somebody keeps, such as a cache: they take nothing of a window, and many may send them at once.
+pub(crate) trait Source: fmt::Debug + Send {
+    /// The next bytes, or the end of the body; the task of `context` is woken when there may be more.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Payload>>>;
+}
+
+/// Whoever gives the bytes of a body.
+#[derive(Debug)]
+pub(crate) enum Supply {
+    Stream(Stream),
+    Kept(Box<dyn Source>),
+}
+
+impl Supply {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Payload>>> {
+        match self {
+            Self::Stream(stream) => stream.poll_next(context).map_ok(Payload::Charged),
+            Self::Kept(source) => source.poll_next(context),
+        }
+    }
+}
+
+impl From<Stream> for Supply {
+    fn from(stream: Stream) -> Self {
+        Self::Stream(stream)
+    }
+}
 
 /// Where the rest of a body comes from, and how it is delimited.
 #[derive(Debug)]
@@ -18,11 +48,11 @@ pub(crate) enum Body {
     /// There is no more.
     Ended,
     /// That many bytes are still announced.
-    Counted(Stream, u64),
+    Counted(Supply, u64),
     /// In chunks.
-    Chunked(Stream),
+    Chunked(Supply),
     /// As they are, to the end of the connection.
-    Raw(Stream),
+    Raw(Supply),
     /// A part of a body, which somebody else goes on with.
     Part(Part),
 }
@@ -30,7 +60,7 @@ pub(crate) enum Body {
 /// A part of a body.
 #[derive(Debug)]
 pub(crate) struct Part {
-    pub(crate) stream: Stream,
+    pub(crate) supply: Supply,
     /// Bytes that it may have at most, where the head has announced how many there are.
     pub(crate) most: Option<u64>,
     /// Whether it goes in chunks.
@@ -60,6 +90,8 @@ enum Fill {
 pub(crate) struct Outgoing {
     outbox: Outbox,
     body: Body,
+    /// Whoever keeps what is in the outbox, behind the end of the body: it counts as read until it is with the kernel.
+    kept: Option<Supply>,
     payload: u64,
     /// How the body has failed, behind what came of it before.
     failure: Option<Error>,
@@ -73,7 +105,7 @@ impl Outgoing {
     /// Nothing to send yet. `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         let outbox = Outbox::new(limit);
-        Self { outbox, body: Body::Ended, payload: 0, failure: None, begun: false, written: 0 }
+        Self { outbox, body: Body::Ended, kept: None, payload: 0, failure: None, begun: false, written: 0 }
     }
 
     /// Gives signs of `life` from now on.
@@ -91,7 +123,7 @@ impl Outgoing {
         self.body = body;
     }
 
-    /// Bytes of the attached body that have been taken from its stream.
+    /// Bytes of the attached body that have been taken from its supply.
     pub(crate) fn payload(&self) -> u64 {
         self.payload
     }
@@ -106,32 +138,27 @@ impl Outgoing {
         self.outbox.is_empty() && matches!(self.body, Body::Ended | Body::Counted(_, 0))
     }
 
+    /// Whether the kernel has a part of what was to be sent: what is written behind it would be read as the rest.
+    pub(crate) fn is_torn(&self) -> bool {
+        self.begun && !self.outbox.is_empty()
+    }
+
     /// How long the socket may take no byte.
     pub(crate) fn limit(&self) -> Duration {
         self.outbox.limit()
     }
 
-    /// Ends the body behind what was taken from its stream, as if it had been all. Not for a body that was announced.
+    /// Ends the body behind what was taken from its supply, as if it had been all. Not for a body that was announced.
     pub(crate) fn end_early(&mut self) {
         if let Body::Chunked(_) = std::mem::replace(&mut self.body, Body::Ended) {
             self.outbox.push(Piece::Mark(LAST_CHUNK));
         }
     }
 
-    /// Takes the body's stream back; what was taken from it and not sent is dropped.
-    pub(crate) fn detach(&mut self) -> Option<Stream> {
+    /// Takes the rest of the body back; what was taken from it and not sent is dropped.
+    pub(crate) fn detach(&mut self) -> Option<Supply> {
         self.outbox.clear();
-        match std::mem::replace(&mut self.body, Body::Ended) {
-            Body::Ended => None,
-            Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => Some(stream),
-            Body::Part(part) => Some(part.stream),
-        }
-    }
-
-    /// Drops what was not sent. The source is told.
-    pub(crate) fn abandon(&mut self) {
-        self.body = Body::Ended;
-        self.outbox.clear();
+        self.take_supply()
     }
 
     /// Takes what there is of the body, and sends nothing yet.
@@ -162,6 +189,7 @@ impl Outgoing {
                 return Poll::Ready(Err(Fault::Source(error.clone())));
             }
             if self.outbox.is_empty() {
+                self.kept = None;
                 ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
                 return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
@@ -172,53 +200,63 @@ impl Outgoing {
 
     fn fill(&mut self, context: &mut Context<'_>) -> Result<Fill> {
         while !self.outbox.is_full() {
-            let stream = match &self.body {
+            let supply = match &mut self.body {
                 Body::Ended => return Ok(Fill::Dry),
-                Body::Counted(stream, _) | Body::Chunked(stream) | Body::Raw(stream) => stream,
-                Body::Part(part) => &part.stream,
+                Body::Counted(supply, _) | Body::Chunked(supply) | Body::Raw(supply) => supply,
+                Body::Part(part) => &mut part.supply,
             };
-            let Poll::Ready(next) = stream.poll_next(context) else { return Ok(Fill::Dry) };
+            let Poll::Ready(next) = supply.poll_next(context) else { return Ok(Fill::Dry) };
             match next {
                 // It is we who hold the window: what is queued here goes first.
                 Some(Err(error)) if error.code() == Code::WindowHeld && !self.outbox.is_empty() => {
                     return Ok(Fill::Full);
                 }
                 Some(Err(error)) => return Err(error),
-                Some(Ok(delivery)) => self.enqueue(delivery)?,
+                Some(Ok(payload)) => self.enqueue(payload)?,
                 None => self.end()?,
             }
         }
         Ok(Fill::Full)
     }
 
-    fn enqueue(&mut self, delivery: Delivery) -> Result<()> {
-        let Some(length) = NonZeroUsize::new(delivery.len()) else { return Ok(()) };
+    fn enqueue(&mut self, payload: Payload) -> Result<()> {
+        let Some(length) = NonZeroUsize::new(payload.len()) else { return Ok(()) };
         self.payload += length.get() as u64;
         match &mut self.body {
             Body::Counted(_, announced) => {
                 *announced =
                     announced.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
-                self.outbox.push(Piece::Delivery(delivery));
+                self.outbox.push(Piece::Payload(payload));
             }
             Body::Part(Part { most: Some(most), .. }) => {
                 *most = most.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
-                self.outbox.push(Piece::Delivery(delivery));
+                self.outbox.push(Piece::Payload(payload));
             }
             Body::Chunked(_) | Body::Part(Part { chunked: true, .. }) => {
-                self.outbox.push(Piece::Chunk(encode_chunk_head(length), delivery));
+                self.outbox.push(Piece::Chunk(encode_chunk_head(length), payload));
             }
-            Body::Raw(_) | Body::Part(_) | Body::Ended => self.outbox.push(Piece::Delivery(delivery)),
+            Body::Raw(_) | Body::Part(_) | Body::Ended => self.outbox.push(Piece::Payload(payload)),
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.body, Body::Ended) {
+        match &self.body {
             Body::Counted(_, 1..) => return Err(wrong_length("shorter")),
             Body::Chunked(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
             Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
         }
+        let supply = self.take_supply();
+        self.kept = supply.filter(|supply| matches!(supply, Supply::Kept(_)));
         Ok(())
+    }
+
+    fn take_supply(&mut self) -> Option<Supply> {
+        match std::mem::replace(&mut self.body, Body::Ended) {
+            Body::Ended => None,
+            Body::Counted(supply, _) | Body::Chunked(supply) | Body::Raw(supply) => Some(supply),
+            Body::Part(part) => Some(part.supply),
+        }
     }
 }
 

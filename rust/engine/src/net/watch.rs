@@ -25,6 +25,13 @@ struct Timer {
 }
 
 impl Watch {
+    /// One that runs already.
+    pub(crate) fn started(limit: Option<Duration>) -> Self {
+        let mut watch = Self::default();
+        watch.start(limit);
+        watch
+    }
+
     /// From now on; `None` for ever.
     pub(crate) fn start(&mut self, limit: Option<Duration>) {
         self.due = limit.map(|limit| Instant::now() + limit);

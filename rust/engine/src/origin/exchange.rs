@@ -155,7 +155,17 @@ impl<'a> Receiver<'a> {
     fn new(reader: Reader<'a>, terms: &'a Terms<'a>, feed: &'a Feed, body: Body) -> Self {
         let decoder = Decoder::new(body, terms.limits.body);
         let size = ReadSize::new(terms.reads, decoder.remaining());
-        Self { reader, terms, feed, body, decoder, size, pieces: Vec::new(), step: Step::Room, turn: 0 }
+        Self {
+            reader,
+            terms,
+            feed,
+            body,
+            decoder,
+            size,
+            pieces: Vec::with_capacity(1),
+            step: Step::Room,
+            turn: 0,
+        }
     }
 
     /// To the end. What came in the same read as the end of the head has been decoded.

@@ -83,37 +83,32 @@ async fn run(
     let queue = started.elapsed();
     admit(origins)?;
     let idempotent = is_idempotent(method);
-    // Taken out of the lease: what is still in it when the lease is dropped is taken to be fit for another request.
-    let mut idle = lease.connection.take();
+    let mut terms = Terms {
+        pool: &origins.pool,
+        limits: &origins.limits,
+        reads: origins.reads,
+        timeouts,
+        method,
+        timings: Timings { queue, ..Timings::default() },
+        reused: true,
+    };
     loop {
         let again = body.again().filter(|_| idempotent);
-        let mut timings = Timings { queue, ..Timings::default() };
-        let idle = idle.take().filter(|idle| again.is_some() || idle.is_quiet());
-        let reused = idle.is_some();
-        let mut connection = if let Some(idle) = idle {
-            idle
-        } else {
+        let reuses = terms.reused;
+        terms.reused = lease.begin(|idle| reuses && (again.is_some() || idle.is_quiet()));
+        if !terms.reused {
             // On the heap, because most requests have no use for its 1.5 KB.
-            let opening = Box::pin(connect::open(endpoint, &origins.tls, timeouts, &mut timings));
-            let opened = opening.await?;
+            let opening = Box::pin(connect::open(endpoint, &origins.tls, timeouts, &mut terms.timings));
+            lease.put(opening.await?);
             lease.place().count(|counts| counts.opened += 1);
-            opened
-        };
-        let terms = Terms {
-            pool: &origins.pool,
-            limits: &origins.limits,
-            reads: origins.reads,
-            timeouts,
-            method,
-            timings,
-            reused,
-        };
-        let mut upload = Upload::new(head, body, timeouts.between_bytes);
+        }
+        let connection = lease.connection();
         connection.requests += 1;
-        let failure = match exchange(&connection, &mut upload, &terms, feed).await {
+        let mut upload = Upload::new(head, body, timeouts.between_bytes);
+        let failure = match exchange(connection, &mut upload, &terms, feed).await {
             Ok(Done { ending, reusable }) => {
-                if reusable && lease.place().reusable(&connection) {
-                    lease.connection = Some(connection);
+                if reusable {
+                    lease.give_back();
                 }
                 return Ok(ending);
             }
@@ -121,8 +116,11 @@ async fn run(
         };
         // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,
         // section 9.3.1). A new connection cannot have been closed for that reason, so this happens once.
-        let Some(same) = again.filter(|_| reused && failure.unanswered) else { return Err(failure.error) };
+        let Some(same) = again.filter(|_| terms.reused && failure.unanswered) else {
+            return Err(failure.error);
+        };
         lease.place().count(|counts| counts.retried += 1);
+        terms.reused = false;
         body = same;
         head = encode()?;
     }

@@ -63,7 +63,9 @@ pub(super) struct Sweeper {
 pub(super) struct Lease {
     /// `None` once the right has been passed on.
     place: Option<Arc<Place>>,
-    pub(super) connection: Option<Connection>,
+    connection: Option<Connection>,
+    /// The connection is in use: it has not carried its request to the end, and will not serve again.
+    busy: bool,
 }
 
 /// What a place says to one who asks for a lease.
@@ -115,7 +117,7 @@ impl Place {
     }
 
     fn lease(self: &Arc<Self>, connection: Option<Connection>) -> Lease {
-        Lease { place: Some(Arc::clone(self)), connection }
+        Lease { place: Some(Arc::clone(self)), connection, busy: false }
     }
 
     /// Counts what happened under a lease.
@@ -220,13 +222,35 @@ impl Lease {
     pub(super) fn place(&self) -> &Arc<Place> {
         self.place.as_ref().expect("only a lease that was passed on has no place")
     }
+
+    /// Begins to use the connection that is there, if it is `fit`; whether it is. Any other is closed.
+    pub(super) fn begin(&mut self, fit: impl FnOnce(&Connection) -> bool) -> bool {
+        self.busy = true;
+        self.connection = self.connection.take().filter(fit);
+        self.connection.is_some()
+    }
+
+    /// Uses a connection that was opened for it.
+    pub(super) fn put(&mut self, connection: Connection) {
+        self.connection = Some(connection);
+    }
+
+    /// The connection that is in use.
+    pub(super) fn connection(&mut self) -> &mut Connection {
+        self.connection.as_mut().expect("what uses a lease has begun with a connection, or put one")
+    }
+
+    /// The connection has carried its request to the end, and may serve again if it has not served enough.
+    pub(super) fn give_back(&mut self) {
+        let connection = self.connection.as_ref();
+        self.busy = !connection.is_some_and(|connection| self.place().reusable(connection));
+    }
 }
 
 impl Drop for Lease {
-    /// A connection that is still here has carried its request to the end and may serve again.
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.release(self.connection.take());
+            place.release(self.connection.take().filter(|_| !self.busy));
         }
     }
 }

@@ -35,9 +35,10 @@ impl Progress {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 enum State {
-    Running,
+    /// On the heap, because the response may go on for hours when the request has been sent.
+    Running(Box<Outgoing>),
     Complete,
     /// The origin takes no more.
     Abandoned,
@@ -46,8 +47,8 @@ enum State {
 /// A request on its way out.
 #[derive(Debug)]
 pub(super) struct Upload {
-    message: Outgoing,
     state: State,
+    limit: Option<Duration>,
     /// What waits for the origin to switch protocols.
     tunnel: Option<Stream>,
     switched: bool,
@@ -56,17 +57,19 @@ pub(super) struct Upload {
 impl Upload {
     /// `limit` is how long the socket may take no byte.
     pub(super) fn new(head: Vec<u8>, body: Payload, limit: Option<Duration>) -> Self {
-        let mut message = Outgoing::new(limit);
+        let mut message = Box::new(Outgoing::new(limit));
         message.push(Piece::Bytes(head));
         let mut tunnel = None;
         match body {
             Payload::None => {}
             Payload::Tunnel(stream) => tunnel = Some(stream),
             Payload::Bytes(bytes) => message.push(Piece::Shared(bytes)),
-            Payload::Stream { stream, length: Some(length) } => message.attach(Body::Counted(stream, length)),
-            Payload::Stream { stream, length: None } => message.attach(Body::Chunked(stream)),
+            Payload::Stream { stream, length: Some(length) } => {
+                message.attach(Body::Counted(stream.into(), length));
+            }
+            Payload::Stream { stream, length: None } => message.attach(Body::Chunked(stream.into())),
         }
-        Self { message, state: State::Running, tunnel, switched: false }
+        Self { state: State::Running(message), limit, tunnel, switched: false }
     }
 
     /// Whether the request asks for another protocol.
@@ -77,15 +80,19 @@ impl Upload {
     /// The origin has switched: what waited goes as it is.
     pub(super) fn switch(&mut self) {
         if let Some(stream) = self.tunnel.take() {
-            self.message.attach(Body::Raw(stream));
-            self.state = State::Running;
+            let mut message = match std::mem::replace(&mut self.state, State::Complete) {
+                State::Running(message) => message,
+                State::Complete | State::Abandoned => Box::new(Outgoing::new(self.limit)),
+            };
+            message.attach(Body::Raw(stream.into()));
+            self.state = State::Running(message);
             self.switched = true;
         }
     }
 
     /// Whether the whole request was sent, and its source had no more than that.
     pub(super) fn is_complete(&self) -> bool {
-        self.state == State::Complete
+        matches!(self.state, State::Complete)
     }
 
     /// Sends what can be sent now.
@@ -98,20 +105,16 @@ impl Upload {
         connection: &Connection,
         progress: &Progress,
     ) -> Result<()> {
-        if self.state != State::Running {
-            return Ok(());
-        }
-        match self.message.poll_send(context, connection) {
+        let State::Running(message) = &mut self.state else { return Ok(()) };
+        match message.poll_send(context, connection) {
             Poll::Pending => {
-                if self.message.is_drained() {
+                if message.is_drained() {
                     progress.sent.store(true, Ordering::Relaxed);
                 }
                 return Ok(());
             }
             Poll::Ready(Ok(())) => {
                 self.state = State::Complete;
-                // The response may go on for hours.
-                self.message.abandon();
                 if self.switched {
                     connection.end_writing();
                 }
@@ -125,7 +128,7 @@ impl Upload {
                 );
             }
             Poll::Ready(Err(Fault::Socket(Stop::Stalled))) if !progress.answered.load(Ordering::Relaxed) => {
-                let limit = self.message.limit();
+                let limit = message.limit();
                 return Err(Code::IoTimeout.error(format!("the origin took nothing for {limit:?}")));
             }
             // What a broken connection says, the reading half will find out.
@@ -137,9 +140,8 @@ impl Upload {
 
     /// Sends no more. The source is told, and what is queued is freed.
     pub(super) fn abandon(&mut self) {
-        if self.state == State::Running {
+        if matches!(self.state, State::Running(_)) {
             self.state = State::Abandoned;
-            self.message.abandon();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the tests of several modules need of a pool, model checks included.
+//! What the tests of several modules need of a pool, model checks and those in tests/ included.
 
 use super::PoolConfig;
 

@@ -29,7 +29,7 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
 /// none may have (section 8.6), could be taken for that of a body.
 pub fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
-    write_status_line(&mut bytes, head);
+    write_status_line(&mut bytes, head.status, head.reason());
     let via = via.map(|via| (b"Via".as_slice(), via.as_bytes()));
     for (name, value) in response_fields(head).filter(|(name, _)| !is(name, "content-length")).chain(via) {
         write_field(&mut bytes, name, value);

@@ -55,7 +55,11 @@ pub struct Filler {
 #[derive(Debug)]
 pub struct Follower {
     body: Arc<Body>,
-    number: usize,
+    /// Where it waits, and is waited for. None of a body that has ended: nobody does either, and who reads it touches no
+    /// more memory than it must.
+    seat: Option<usize>,
+    /// The piece that it reads next, where it has no seat to note that by.
+    piece: usize,
     place: u64,
     end: u64,
 }
@@ -93,14 +97,16 @@ impl Body {
     /// Reads `range`, from its first byte on; its end may lie behind that of the body, whose end is then its own.
     pub fn follow(body: &Arc<Self>, range: Range<u64>) -> Follower {
         let mut state = lock(&body.state);
-        let number = state.followers.take();
         let piece = state.piece_at(range.start);
-        if state.places.len() <= number {
-            state.places.resize(number + 1, usize::MAX);
+        let seat = state.end.is_none().then(|| state.followers.take());
+        if let Some(number) = seat {
+            if state.places.len() <= number {
+                state.places.resize(number + 1, usize::MAX);
+            }
+            state.places[number] = piece;
         }
-        state.places[number] = piece;
         drop(state);
-        Follower { body: Arc::clone(body), number, place: range.start, end: range.end }
+        Follower { body: Arc::clone(body), seat, piece, place: range.start, end: range.end }
     }
 
     fn end(&self, end: Result<Ending>) {
@@ -250,7 +256,10 @@ impl Follower {
                 Code::PoolFull.error("the body has turned out too large to be kept from its beginning")
             )));
         }
-        let piece = &mut state.places[self.number];
+        let piece = match self.seat {
+            Some(number) => &mut state.places[number],
+            None => &mut self.piece,
+        };
         // The range may begin behind what had come when it was asked for.
         let has_passed = |(first, slice): &(u64, Slice)| first + slice.len() as u64 <= self.place;
         while state.pieces.get(*piece - state.gone).is_some_and(has_passed) {
@@ -273,17 +282,20 @@ impl Follower {
         if let Some(end) = &state.end {
             return Poll::Ready(end.as_ref().err().cloned().map(Err));
         }
-        state.followers.wait(self.number, context);
+        if let Some(number) = self.seat {
+            state.followers.wait(number, context);
+        }
         Poll::Pending
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        let Some(number) = self.seat else { return };
         let filler = {
             let mut state = lock(&self.body.state);
-            state.followers.leave(self.number);
-            state.places[self.number] = usize::MAX;
+            state.followers.leave(number);
+            state.places[number] = usize::MAX;
             if state.followers.taken() == 0 || state.thin.is_some() { take(&mut state.filler) } else { None }
         };
         if let Some(filler) = filler {

@@ -1,107 +1,165 @@
 //! A stored response on its way to one client: its head as it is now, and its bytes at the client's own pace.
 
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::task::{Context, Poll};
 
 use super::object::{Object, Reader};
-use crate::cache::{Answer, CacheStatus, ContentRange, Multipart, Request, Span, Time, is_in_not_modified};
+use crate::cache::{Answer, CacheStatus, ContentRange, Multipart, Span, Time, is_in_not_modified};
 use crate::error::Result;
+use crate::net::{Payload, Source};
 use crate::pool::{Pool, Purpose};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
-use crate::wire::{Fields, Head, is_one_of};
+use crate::sync::Arc;
+use crate::wire::{Body, Fields, Head, has_no_body, is_one_of};
 
-/// What a client gets: a head, and the pieces of a body, each with text before it.
+/// What a client gets: a head, and a body.
 #[derive(Debug)]
-pub(super) struct Delivery {
-    head: Head,
-    pieces: Vec<(Vec<u8>, Option<Reader>)>,
+pub(crate) struct Delivery {
+    object: Arc<Object>,
+    pub(crate) status: u16,
+    /// That of the object, unless it is another status.
+    reason: Option<&'static [u8]>,
+    /// Those of the object, unless others take their place.
+    fields: Option<Fields>,
+    /// Of this answer alone.
+    added: Fields,
+    pub(crate) body: Body,
+    parts: VecDeque<Part>,
+    ending: Ending,
+}
+
+/// A part of the body.
+#[derive(Debug)]
+enum Part {
+    Text(Vec<u8>),
+    Bytes(Reader),
 }
 
 impl Delivery {
-    /// `answer` to a request, out of `object`, whose `fields` are those that are stored, or what the origin has just sent.
-    /// Whoever reads it holds the bytes from now on.
+    /// `answer` to a request by `method`, out of `object`, with what the origin has just `sent` in the place of the fields
+    /// that are stored. Whoever reads it holds the bytes from now on. `name` is that of the cache.
     pub(super) fn new(
-        object: &Object,
-        fields: Fields,
+        object: Arc<Object>,
+        sent: Option<Fields>,
         answer: &Answer,
         status: &CacheStatus,
+        method: &str,
         name: &str,
         now: Time,
     ) -> Self {
         let stored = &object.stored;
-        let mut fields = match answer {
-            Answer::Full => fields,
-            Answer::NotModified => fields.iter().filter(|(name, _)| is_in_not_modified(name)).collect(),
-            Answer::Partial(_) | Answer::Unsatisfiable => without(&fields, &["content-length"]),
-        };
         let length = stored.length().or_else(|| object.length());
-        let (status_code, reason, pieces) = match answer {
+        let all = sent.as_ref().unwrap_or(&stored.fields);
+        // Room for what is added to most.
+        let mut added = Fields::with_capacity(4, 128);
+        let mut parts = VecDeque::new();
+        let (status_code, reason, fields, body) = match answer {
             Answer::Full => {
                 // What was put together of parts says nothing of it, and neither does what came in chunks.
-                let is_said = fields.iter().any(|(name, _)| is_one_of(name, &["content-length"]));
+                let is_said = all.iter().any(|(name, _)| is_one_of(name, &["content-length"]));
                 if let Some(length) = length.filter(|_| !is_said && stored.status != 204) {
-                    fields.push(b"Content-Length", length.to_string().as_bytes());
+                    added.write(b"Content-Length", length);
                 }
-                (stored.status, &*object.reason, vec![(Vec::new(), Some(object.read(None)))])
+                parts.push_back(Part::Bytes(object.read(None)));
+                (stored.status, None, sent, length.map_or(Body::UntilClose, Body::Length))
             }
-            Answer::NotModified => (304, b"Not Modified".as_slice(), Vec::new()),
+            Answer::NotModified => {
+                let fields = all.iter().filter(|(name, _)| is_in_not_modified(name)).collect();
+                (304, Some(b"Not Modified".as_slice()), Some(fields), Body::Empty)
+            }
             Answer::Partial(spans) => {
-                (206, b"Partial Content".as_slice(), parts(object, spans, length, &mut fields))
+                let mut fields = without(all, &["content-length"]);
+                let total;
+                (parts, total) = ranges(&object, spans, length, &mut fields);
+                (206, Some(b"Partial Content".as_slice()), Some(fields), Body::Length(total))
             }
             Answer::Unsatisfiable => {
-                fields.push(b"Content-Range", ContentRange { span: None, length }.to_text().as_bytes());
-                fields.push(b"Content-Length", b"0");
-                (416, b"Range Not Satisfiable".as_slice(), Vec::new())
+                added.push(b"Content-Range", ContentRange { span: None, length }.to_text().as_bytes());
+                added.push(b"Content-Length", b"0");
+                let fields = without(all, &["content-length"]);
+                (416, Some(b"Range Not Satisfiable".as_slice()), Some(fields), Body::Length(0))
             }
         };
-        fields.push(b"Age", stored.freshness.age(now).as_secs().to_string().as_bytes());
-        fields.push(b"Cache-Status", status.named(name).to_string().as_bytes());
-        Self { head: Head::new(status_code, reason, fields.iter()), pieces }
+        added.write(b"Age", stored.freshness.age(now).as_secs());
+        added.write(b"Cache-Status", status.named(name));
+        let is_empty = method == "HEAD" || has_no_body(status_code);
+        if is_empty {
+            parts.clear();
+        }
+        let body = if is_empty { Body::Empty } else { body };
+        Self { object, status: status_code, reason, fields, added, body, parts, ending: Ending::default() }
+    }
+
+    pub(crate) fn reason(&self) -> &[u8] {
+        self.reason.unwrap_or(&self.object.reason)
+    }
+
+    /// Names and values, all of them end-to-end.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+        self.fields.as_ref().unwrap_or(&self.object.stored.fields).iter().chain(self.added.iter())
     }
 
     /// Puts it into `feed`, the body as it comes and the client takes it.
     ///
     /// # Errors
     /// How the body that is read has failed, or `STREAM_CLOSED` when the client has left.
-    pub(super) async fn send(self, request: &Request<'_>, pool: &Pool, feed: &Feed) -> Result<Ending> {
-        feed.set_head(ResponseHead { head: self.head, timings: Timings::default(), reused: true });
-        let mut ending = Ending::default();
-        if request.method == "HEAD" {
-            return Ok(ending);
-        }
-        for (text, reader) in self.pieces {
-            if !text.is_empty() {
-                feed.room().await?;
-                let mut writer =
-                    poll_fn(|context| pool.poll_room(context, text.len(), Purpose::Control)).await?;
-                writer.spare()[..text.len()].copy_from_slice(&text);
-                feed.push(writer.commit(text.len())).await?;
-            }
-            if let Some(mut reader) = reader {
-                while let Some(piece) = {
-                    feed.room().await?;
-                    poll_fn(|context| reader.poll_next(context)).await
-                } {
-                    feed.push(piece?).await?;
+    pub(super) async fn send(mut self, pool: &Pool, feed: &Feed) -> Result<Ending> {
+        let head = Head::new(self.status, self.reason(), self.fields());
+        feed.set_head(ResponseHead { head, timings: Timings::default(), reused: true });
+        while let Some(payload) = {
+            feed.room().await?;
+            poll_fn(|context| self.poll_next(context)).await
+        } {
+            let slice = match payload? {
+                Payload::Kept(slice) => slice,
+                bytes => {
+                    let room = poll_fn(|context| pool.poll_room(context, bytes.len(), Purpose::Control));
+                    let mut writer = room.await?;
+                    writer.spare()[..bytes.len()].copy_from_slice(&bytes);
+                    writer.commit(bytes.len())
                 }
-                ending = reader.ending();
-            }
+            };
+            feed.push(slice).await?;
         }
-        Ok(ending)
+        Ok(self.ending)
     }
 }
 
-/// The parts of a 206, and the fields that tell them (RFC 9110, section 15.3.7).
-fn parts(
+impl Source for Delivery {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Payload>>> {
+        while let Some(part) = self.parts.front_mut() {
+            match part {
+                Part::Text(text) => {
+                    let text = std::mem::take(text);
+                    self.parts.pop_front();
+                    return Poll::Ready(Some(Ok(Payload::Text(text))));
+                }
+                Part::Bytes(reader) => match reader.poll_next(context) {
+                    Poll::Ready(None) => {
+                        self.ending = reader.ending();
+                        self.parts.pop_front();
+                    }
+                    other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
+                },
+            }
+        }
+        Poll::Ready(None)
+    }
+}
+
+/// The parts of a 206, the fields that tell them (RFC 9110, section 15.3.7), and how long all of it is.
+fn ranges(
     object: &Object,
     spans: &[Span],
     length: Option<u64>,
     fields: &mut Fields,
-) -> Vec<(Vec<u8>, Option<Reader>)> {
+) -> (VecDeque<Part>, u64) {
     if let ([span], _) | ([span, ..], None) = (spans, length) {
         fields.push(b"Content-Range", ContentRange { span: Some(*span), length }.to_text().as_bytes());
-        fields.push(b"Content-Length", span.len().to_string().as_bytes());
-        return vec![(Vec::new(), Some(object.read(Some(*span))))];
+        fields.write(b"Content-Length", span.len());
+        return ([Part::Bytes(object.read(Some(*span)))].into(), span.len());
     }
     let length = length.unwrap_or_default();
     let is_type = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-type"]);
@@ -109,10 +167,14 @@ fn parts(
     let boundary = boundary();
     let multipart = Multipart::of(spans, length, content_type.as_deref(), &boundary);
     *fields = without(fields, &["content-type"]);
-    fields.push(b"Content-Type", format!("multipart/byteranges; boundary={boundary}").as_bytes());
-    fields.push(b"Content-Length", multipart.length.to_string().as_bytes());
-    let bodies = spans.iter().map(|span| Some(object.read(Some(*span))));
-    multipart.heads.into_iter().zip(bodies).chain([(multipart.tail, None)]).collect()
+    fields.write(b"Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
+    fields.write(b"Content-Length", multipart.length);
+    let mut parts = VecDeque::new();
+    for (head, span) in multipart.heads.into_iter().zip(spans) {
+        parts.extend([Part::Text(head), Part::Bytes(object.read(Some(*span)))]);
+    }
+    parts.push_back(Part::Text(multipart.tail));
+    (parts, multipart.length)
 }
 
 fn without(fields: &Fields, names: &[&str]) -> Fields {

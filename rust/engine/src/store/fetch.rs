@@ -6,11 +6,12 @@ use std::sync::Arc as Plain;
 use tokio::sync::mpsc;
 
 use super::asking::Asking;
-use super::cache::{Cache, seconds};
+use super::cache::Cache;
 use super::delivery::Delivery;
 use super::disk::Brought;
 use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Order, Own};
+use super::hit::Serving;
 use super::index::{Entry, Memory, Settled};
 use super::object::Object;
 use super::policy::{CachePolicy, Overrides};
@@ -23,7 +24,7 @@ use crate::origin::{self, Origins, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head};
+use crate::wire::Head;
 
 /// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
 /// by [`Caching::access`](super::Caching::access).
@@ -57,7 +58,7 @@ pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
 
 /// What to do next, found out under the lock of the entry.
 enum Step {
-    Serve(Arc<Object>, Answer, CacheStatus, Option<Box<Filling>>),
+    Serve(Serving, Option<Box<Filling>>),
     Pass(CacheStatus),
     Ask(Box<Filling>, mpsc::UnboundedReceiver<Own>),
     Join(Joiner<Settled>),
@@ -66,7 +67,7 @@ enum Step {
 
 /// What comes of what was fetched.
 enum Prepared {
-    Here(Delivery),
+    Here(Box<Delivery>),
     /// It was on disk, and is not any more: look again.
     Again,
     /// It is on disk, and cannot be read now.
@@ -92,23 +93,20 @@ impl Access {
             let step =
                 |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
             match self.cache.index.with_memory(&asking.key, step) {
-                Step::Serve(object, answer, mut status, refresh) => {
+                Step::Serve(Serving { object, answer, mut status }, refresh) => {
                     let object = match self.at_hand(object, &answer, &request, &asking).await {
                         Brought::Here(object) => object,
                         Brought::Again => continue,
-                        Brought::Failed => {
-                            return self.unread(&asking, feed).await;
-                        }
+                        Brought::Failed => return self.unread(&asking, feed).await,
                     };
                     status.collapsed = waited.is_some();
-                    object.item.hit(seconds(now));
-                    // Before the index can let go of it.
-                    let delivery = self.deliver(&object, None, &answer, &status, now);
-                    drop((waited, object));
+                    let serving = Serving { object, answer, status };
+                    let delivery = serving.deliver(request.method, &self.policy.rules.name, now);
+                    drop(waited);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
                     }
-                    return delivery.send(&request, &self.cache.pool, feed).await;
+                    return delivery.send(&self.cache.pool, feed).await;
                 }
                 Step::Refuse => {
                     return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
@@ -127,7 +125,7 @@ impl Access {
                     match own {
                         Some(Own::Serve(fetched)) => match self.prepare(fetched, &request, &asking).await {
                             Prepared::Here(delivery) => {
-                                return delivery.send(&request, &self.cache.pool, feed).await;
+                                return delivery.send(&self.cache.pool, feed).await;
                             }
                             Prepared::Again => {}
                             Prepared::Failed => return self.unread(&asking, feed).await,
@@ -151,7 +149,7 @@ impl Access {
                                 Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
                             match self.prepare(fetched, &request, &asking).await {
                                 Prepared::Here(delivery) => {
-                                    return delivery.send(&request, &self.cache.pool, feed).await;
+                                    return delivery.send(&self.cache.pool, feed).await;
                                 }
                                 Prepared::Again => {}
                                 Prepared::Failed => return self.unread(&asking, feed).await,
@@ -180,9 +178,10 @@ impl Access {
             CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now)
         };
         match &decision {
-            Decision::Hit { stored, answer } => {
-                Step::Serve(object(*stored), answer.clone(), status(Some(*stored)), None)
-            }
+            Decision::Hit { stored, answer } => Step::Serve(
+                Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
+                None,
+            ),
             Decision::HitStale { stored, answer, refresh } => {
                 let (object, status) = (object(*stored), status(Some(*stored)));
                 let filling = refresh.as_ref().filter(|_| entry.fill.is_none()).map(|conditions| {
@@ -195,7 +194,7 @@ impl Access {
                     let duty = self.lead(entry, asking);
                     Box::new(self.filling(asking, Some(duty), None, order))
                 });
-                Step::Serve(object, answer.clone(), status, filling)
+                Step::Serve(Serving { object, answer: answer.clone(), status }, filling)
             }
             Decision::Bypass(_) => Step::Pass(status(None)),
             Decision::OnlyIfCached => Step::Refuse,
@@ -267,16 +266,18 @@ impl Access {
     /// What was fetched for this request.
     async fn prepare(&self, fetched: Fetched, request: &Request<'_>, asking: &Asking) -> Prepared {
         let Fetched { object, status, sent, otherwise, held } = fetched;
-        let answer = answer(request, &object.stored, &self.policy.rules).unwrap_or(otherwise);
+        let rules = &self.policy.rules;
+        let answer = answer(request, &object.stored, rules).unwrap_or(otherwise);
         let object = match self.at_hand(object, &answer, request, asking).await {
             Brought::Here(object) => object,
             Brought::Again => return Prepared::Again,
             Brought::Failed => return Prepared::Failed,
         };
-        let delivery = self.deliver(&object, sent, &answer, &status, Cache::now());
+        let delivery =
+            Delivery::new(object, sent, &answer, &status, request.method, &rules.name, Cache::now());
         // It holds itself from now on.
         drop(held);
-        Prepared::Here(delivery)
+        Prepared::Here(Box::new(delivery))
     }
 
     /// `object` such that what `answer` needs of it can be read.
@@ -287,15 +288,10 @@ impl Access {
         request: &Request<'_>,
         asking: &Asking,
     ) -> Brought {
-        let place = match answer {
-            Answer::Full => 0,
-            Answer::Partial(spans) => spans.first().map_or(0, |span| span.start()),
-            Answer::NotModified | Answer::Unsatisfiable => return Brought::Here(object),
-        };
-        if object.is_in_memory() || request.method == "HEAD" {
-            return Brought::Here(object);
+        match object.wanted_of_disk(answer, request.method) {
+            None => Brought::Here(object),
+            Some(place) => self.cache.bring(&asking.key, &object, place).await,
         }
-        self.cache.bring(&asking.key, &object, place).await
     }
 
     /// What is stored cannot be read at this moment: as if there were no cache.
@@ -303,19 +299,6 @@ impl Access {
         let detail = Some("unread");
         let status = CacheStatus { forwarded: Some(Why::Bypass), detail, ..CacheStatus::default() };
         self.pass(asking, asking.as_it_came(), status, feed).await
-    }
-
-    /// `answer` out of `object`; with the fields that are stored, unless the origin has just `sent` more.
-    fn deliver(
-        &self,
-        object: &Object,
-        sent: Option<Fields>,
-        answer: &Answer,
-        status: &CacheStatus,
-        now: Time,
-    ) -> Delivery {
-        let fields = sent.unwrap_or_else(|| object.stored.fields.clone());
-        Delivery::new(object, fields, answer, status, &self.policy.rules.name, now)
     }
 
     /// Has the origin asked as if there were no cache.

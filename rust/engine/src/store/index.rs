@@ -103,6 +103,11 @@ impl Index {
         found
     }
 
+    /// Looks at the entry of a key, if there is one.
+    pub(super) fn look<T>(&self, key: &Key, work: impl FnOnce(&Entry) -> T) -> Option<T> {
+        lock(self.shard(self.hash(key))).entries.get(key).map(work)
+    }
+
     /// What a key is remembered by where it is not kept.
     pub(super) fn hash(&self, key: &Key) -> u64 {
         self.hasher.hash_one(key)

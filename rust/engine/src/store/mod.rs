@@ -20,6 +20,8 @@ mod fetch;
 #[cfg(not(loom))]
 mod filling;
 #[cfg(not(loom))]
+mod hit;
+#[cfg(not(loom))]
 mod index;
 #[cfg(not(loom))]
 mod listing;
@@ -43,6 +45,8 @@ pub use cache::{Cache, CacheStats};
 pub use disk::{DiskConfig, DiskStats};
 #[cfg(not(loom))]
 pub use fetch::{Access, fetch};
+#[cfg(not(loom))]
+pub(crate) use hit::Asked;
 #[cfg(not(loom))]
 pub use listing::Listed;
 #[cfg(not(loom))]

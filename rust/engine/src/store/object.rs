@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::body::{Body, Follower};
 use super::disk::{FileReader, Filed, Opened};
 use super::eviction::Item;
-use crate::cache::{Content, Key, Span, Stored, Time};
+use crate::cache::{Answer, Content, Key, Span, Stored, Time};
 use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -141,6 +141,16 @@ impl Object {
     /// Whether it can be read at once.
     pub(super) fn is_in_memory(&self) -> bool {
         !self.parts.is_empty()
+    }
+
+    /// From which byte on it must be read from disk for `answer` to a request of `method`, if it must.
+    pub(super) fn wanted_of_disk(&self, answer: &Answer, method: &str) -> Option<u64> {
+        let place = match answer {
+            Answer::Full => 0,
+            Answer::Partial(spans) => spans.first().map_or(0, |span| span.start()),
+            Answer::NotModified | Answer::Unsatisfiable => return None,
+        };
+        (!self.is_in_memory() && method != "HEAD").then_some(place)
     }
 
     /// The body, where all of it is there, and nothing else.

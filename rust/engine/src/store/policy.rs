@@ -44,8 +44,8 @@ pub struct Overrides {
 /// A route's part of a cache.
 #[derive(Debug, Clone)]
 pub struct Caching {
-    cache: Arc<Cache>,
-    policy: Plain<CachePolicy>,
+    pub(super) cache: Arc<Cache>,
+    pub(super) policy: Plain<CachePolicy>,
 }
 
 impl Caching {

@@ -243,6 +243,10 @@ impl Queue {
     fn admit(&mut self, frame: Option<Slice>) {
         if let Some(frame) = frame.filter(|_| !self.closed) {
             self.window.take(charge(frame.len()));
+            if self.frames.capacity() == 0 {
+                // As the cutter does.
+                self.frames.reserve_exact(1);
+            }
             self.frames.push_back(frame);
         }
     }

@@ -87,7 +87,7 @@ pub fn body_of(head: &Head, method: &str) -> Result<Body> {
 }
 
 /// Statuses whose response ends with its head, whatever its fields say.
-fn has_no_body(status: u16) -> bool {
+pub(crate) fn has_no_body(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }
 

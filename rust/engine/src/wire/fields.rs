@@ -1,6 +1,7 @@
 //! Header fields as one piece of memory.
 
 use std::fmt;
+use std::io::Write;
 
 /// Names and values in their order. Two allocations however many there are: a request of ten fields would make
 /// twenty otherwise, on a thread that other requests wait for.
@@ -28,6 +29,14 @@ impl Fields {
         self.bytes.extend_from_slice(name);
         let middle = self.bytes.len();
         self.bytes.extend_from_slice(value);
+        self.ends.push((middle, self.bytes.len()));
+    }
+
+    /// As [`Fields::push`], with a value that is written out.
+    pub fn write(&mut self, name: &[u8], value: impl fmt::Display) {
+        self.bytes.extend_from_slice(name);
+        let middle = self.bytes.len();
+        write!(self.bytes, "{value}").expect("a Vec takes all that is written");
         self.ends.push((middle, self.bytes.len()));
     }
 

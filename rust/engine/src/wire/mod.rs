@@ -17,6 +17,8 @@ mod request;
 mod section;
 mod text;
 
+#[cfg(not(loom))]
+pub(crate) use body::has_no_body;
 pub use body::{Body, BodyLimits, body_of, keeps_alive};
 pub(crate) use chunked::Chunked;
 #[cfg(not(loom))]

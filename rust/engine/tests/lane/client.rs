@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 pub(crate) struct Client {
     stream: TcpStream,
@@ -17,6 +17,15 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, ahead: Vec::new() }
+    }
+
+    /// One that takes little before it reads.
+    pub(crate) async fn narrow(address: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        let stream = socket.connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         Self { stream, ahead: Vec::new() }
     }

@@ -2,6 +2,7 @@
 
 use penstock_engine::Code;
 
+use crate::client::Client;
 use crate::rig::{AMPLE, Patience, Rig, SHORT, on_each, on_each_with, until};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -139,5 +140,23 @@ fn a_request_that_was_taken_may_take_its_time() {
         assert!(other.head().await.starts_with("HTTP/1.1 503 "));
         exchange.answer(OK);
         assert_eq!(slow.read(OK.len()).await, OK.as_bytes());
+    });
+}
+
+#[test]
+fn nothing_is_sent_behind_half_an_interim_response() {
+    // More than the sockets' buffers take between them.
+    let hint = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(250 << 10));
+    let hints = hint.repeat(64);
+    on_each(&async |rig: &Rig| {
+        let mut client = Client::narrow(rig.address).await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        let exchange = rig.request().await;
+        exchange.write(&hints);
+        until(|| exchange.far.unsent() < hints.len()).await;
+        client.send("no chunk\r\n").await;
+        assert_eq!(exchange.lost().await, Some(Code::BadRequestBody));
+        let (received, _) = client.rest().await;
+        assert!(hints.as_bytes().starts_with(&received), "something stands behind half an interim response");
     });
 }

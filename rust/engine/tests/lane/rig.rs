@@ -17,6 +17,7 @@ use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
 
 use crate::application::Exchange;
 use crate::client::Client;
+use crate::pool_testing::config;
 
 /// Long enough that only a hang reaches it.
 pub(crate) const AMPLE: Duration = Duration::from_secs(20);
@@ -63,18 +64,7 @@ pub(crate) fn on_each_with(patience: Patience, test: &impl AsyncFn(&Rig)) {
 
 impl Rig {
     fn new(count: usize, patience: Patience) -> Self {
-        let pool = Pool::new(PoolConfig {
-            budget: 8 << 20,
-            reserve: 256 << 10,
-            pressed_percent: 75,
-            full_percent: 95,
-            hysteresis_percent: 10,
-            prefault: 0,
-            huge_pages: false,
-            lock: false,
-            caches: 1,
-        })
-        .unwrap();
+        let pool = Pool::new(PoolConfig { reserve: 256 << 10, ..config(8 << 20) }).unwrap();
         let limits = OriginLimits {
             connections: 1,
             waiting: 0,

@@ -14,6 +14,7 @@ use penstock_engine::wire::{BodyLimits, HeadLimits};
 use penstock_engine::{Error, Result};
 use tokio::task::JoinHandle;
 
+use crate::pool_testing::config;
 use crate::server::Server;
 
 /// Long enough that only a hang reaches it.
@@ -61,18 +62,7 @@ impl Rig {
     }
 
     pub(crate) fn with(limits: OriginLimits, roots: Roots) -> Self {
-        let pool = Pool::new(PoolConfig {
-            budget: 8 << 20,
-            reserve: 256 << 10,
-            pressed_percent: 75,
-            full_percent: 95,
-            hysteresis_percent: 10,
-            prefault: 0,
-            huge_pages: false,
-            lock: false,
-            caches: 1,
-        })
-        .unwrap();
+        let pool = Pool::new(PoolConfig { reserve: 256 << 10, ..config(8 << 20) }).unwrap();
         let origins = Arc::new(Origins::new(&pool, limits, READS, Tls::new(roots).unwrap()));
         let flow = FlowConfig { floor: 64 << 10, ceiling: 1 << 20 };
         Self { pool, origins, meter: Arc::default(), flow }

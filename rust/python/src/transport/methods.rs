@@ -1,6 +1,7 @@
 //! The methods of `asyncio.Transport`, and those that only penstock calls.
 
 use penstock_engine::app::{Attachment, Content, File};
+use penstock_engine::edge::RelayedHead;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::PyVisit;
@@ -9,8 +10,12 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{HIGH, Transport, closing};
 use crate::buffer::{Taken, own_descriptor, take_bytes};
+use crate::errors::IntoPython;
+use crate::framing::Framing;
 use crate::lane::Shared;
 use crate::lock;
+use crate::relay::{Forwarding, Replaced};
+use crate::request::Fields;
 use crate::stream::FrameStream;
 
 /// From this size on an object's memory is borrowed, and below it copied: to lend it costs about as much as to copy
@@ -44,6 +49,32 @@ fn append(
         all.push(Content::Foreign(Box::new(pinned)));
     }
     Ok(())
+}
+
+impl Transport {
+    /// Leaves the rest of a response to the engine, behind `head` if that is its own as well.
+    fn attach_rest(
+        &self,
+        py: Python<'_>,
+        head: Option<Vec<u8>>,
+        stream: &FrameStream,
+        on_end: Py<PyAny>,
+    ) -> PyResult<()> {
+        {
+            let state = lock(&self.core.state);
+            let is_usable = state.turn == self.turn && !state.closing;
+            let exchange = state.exchange.as_ref().filter(|_| is_usable).ok_or_else(closing)?;
+            let stream = stream.hand_over(py)?;
+            let rest = Some(self.core.shared.completion(on_end));
+            if let Some(head) = head {
+                exchange.far.write(Content::Bytes(head));
+            }
+            exchange.far.attach(Attachment { stream, rest });
+        }
+        // Nearly always the handler is done now, and the end of its response goes with this.
+        self.core.flush_soon(py);
+        Ok(())
+    }
 }
 
 #[pymethods]
@@ -217,6 +248,43 @@ impl Transport {
         })
     }
 
+    /// The fields of `request`, which has come by this transport, that go to an origin; see `Forwarding.request_fields`.
+    #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
+    fn _request_fields(
+        &self,
+        request: &Bound<'_, PyAny>,
+        forwarding: &Bound<'_, Forwarding>,
+        replaced: Option<Vec<Replaced<'_>>>,
+    ) -> PyResult<Fields> {
+        forwarding.get().fields_of(request, self.ends.remote, replaced.as_deref())
+    }
+
+    /// Has the engine answer with `stream`: with a head made of the origin's, and with what follows it, events one by one
+    /// as `events` cuts them. `closes` if the connection is to end behind it. Returns how many bytes the head has.
+    /// `on_end` is as in `_attach_rest`.
+    #[expect(clippy::too_many_arguments, reason = "what a head is made of, each once")]
+    fn _relay(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        forwarding: &Bound<'_, Forwarding>,
+        events: &Bound<'_, Framing>,
+        method: &str,
+        version: (u8, u8),
+        closes: bool,
+        on_end: Py<PyAny>,
+    ) -> PyResult<usize> {
+        self.core.shared.check_thread()?;
+        let RelayedHead { bytes, is_events } =
+            stream.get().relayed_head(&forwarding.get().0, method, version.1, closes).into_python(py)?;
+        if is_events {
+            stream.get().set_framing(py, events.get())?;
+        }
+        let size = bytes.len();
+        self.attach_rest(py, Some(bytes), stream.get(), on_end)?;
+        Ok(size)
+    }
+
     /// Has the engine send the rest of the body from `stream`, framed as the head has said. `on_end` is called once, with
     /// how many bytes were sent and the error that ended it early, or None.
     fn _attach_rest(
@@ -226,17 +294,7 @@ impl Transport {
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        {
-            let state = lock(&self.core.state);
-            let is_usable = state.turn == self.turn && !state.closing;
-            let exchange = state.exchange.as_ref().filter(|_| is_usable).ok_or_else(closing)?;
-            let stream = stream.get().hand_over(py)?;
-            let rest = Some(self.core.shared.completion(on_end));
-            exchange.far.attach(Attachment { stream, rest });
-        }
-        // Nearly always the handler is done now, and the end of its response goes with this.
-        self.core.flush_soon(py);
-        Ok(())
+        self.attach_rest(py, None, stream.get(), on_end)
     }
 
     /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.

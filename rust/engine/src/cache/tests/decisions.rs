@@ -270,3 +270,24 @@ proptest! {
         prop_assert!(reuse(&restricted, more, "", now) <= reuse(&said, more, "", now));
     }
 }
+
+#[test]
+fn the_fields_that_say_something_by_themselves_are_those_that_change_what_is_read() {
+    let names = "Accept Accept-Charset Accept-Encoding Accept-Language Age Authorization Cache-Control Connection \
+                 Content-Length Content-Type Cookie Date Early-Data ETag Expect Expires Forwarded From Host If-Match \
+                 If-Modified-Since If-None-Match If-Range If-Unmodified-Since Keep-Alive Last-Modified Max-Forwards \
+                 Origin Pragma Prefer Priority Proxy-Authorization Range Referer Surrogate-Control TE Upgrade \
+                 User-Agent Vary Via Warning X-Forwarded-For";
+    // Each is of some meaning where it has one.
+    let values = ["no-cache", "\"a\"", "bytes=0-1", "Sun, 06 Nov 1994 08:49:37 GMT"];
+    let read = |lines: &Lines<'_>| {
+        let Request { control, authorized, conditions, ranges, is_ranged, if_range, .. } =
+            Request::read("GET", TARGET, lines, at(0));
+        format!("{control:?} {authorized} {conditions:?} {ranges:?} {is_ranged} {if_range:?}")
+    };
+    let silent = read(&[]);
+    for name in names.split_whitespace() {
+        let says = values.iter().any(|value| read(&[(name.as_bytes(), value.as_bytes())]) != silent);
+        assert_eq!(is_read(name.to_lowercase().as_bytes()), says, "{name}");
+    }
+}

@@ -1,0 +1,88 @@
+//! A hit: what is stored is found and handed over at once. Nobody is asked or waited for, and of what the origin would be
+//! sent nothing is made that does not matter to the answer.
+
+use super::cache::{Cache, seconds};
+use super::delivery::Delivery;
+use super::index::Entry;
+use super::object::Object;
+use super::policy::Caching;
+use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Target, Time, decide};
+use crate::error::Result;
+use crate::sync::Arc;
+use crate::wire::Fields;
+
+/// A request without a body, as far as it is known before what the origin would be sent is made.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) target: Target<'a>,
+    /// Whether one of its fields, as the origin would be sent them, may say something to a cache by itself: see
+    /// [`is_read`](crate::cache::is_read).
+    pub(crate) is_read: bool,
+}
+
+impl Caching {
+    /// What a request gets, where that is stored or on its way and nothing else is to be done. `fields` are what the
+    /// origin would be sent: they are made only where they matter.
+    ///
+    /// # Errors
+    /// Those of `fields`.
+    pub(crate) fn look(
+        &self,
+        asked: &Asked<'_>,
+        fields: impl FnOnce() -> Result<Fields>,
+    ) -> Result<Option<Delivery>> {
+        let Self { cache, policy } = self;
+        if !matches!(asked.method, "GET" | "HEAD") {
+            return Ok(None);
+        }
+        let now = Cache::now();
+        let key = Key::new(asked.target, &policy.query);
+        let serve = |entry: &Entry, lines: &Lines<'_>| {
+            let request = Request::read(asked.method, asked.target, lines, now);
+            let decision = decide(&request, &entry.candidates(), &policy.rules, now);
+            match &decision {
+                // Whoever is the first to get it has it fetched anew.
+                Decision::HitStale { refresh: Some(_), .. } if entry.fill.is_none() => None,
+                Decision::Hit { stored, answer } | Decision::HitStale { stored, answer, .. } => {
+                    let object = Arc::clone(&entry.objects[*stored]);
+                    let status = CacheStatus::of(&decision, Some(&object.stored), now);
+                    // What is on disk has to be waited for.
+                    let is_here = object.wanted_of_disk(answer, asked.method).is_none();
+                    is_here.then(|| Serving { object, answer: answer.clone(), status })
+                }
+                _ => None,
+            }
+        };
+        let found = cache.index.look(&key, |entry| {
+            let is_open = entry.objects.iter().all(|object| object.stored.selection.is_open());
+            // None: it matters.
+            (is_open && !asked.is_read).then(|| serve(entry, &[]))
+        });
+        let serving = match found {
+            None => None,
+            Some(Some(serving)) => serving,
+            Some(None) => {
+                let fields = fields()?;
+                let lines: Vec<_> = fields.iter().collect();
+                cache.index.look(&key, |entry| serve(entry, &lines)).flatten()
+            }
+        };
+        Ok(serving.map(|serving| serving.deliver(asked.method, &policy.rules.name, now)))
+    }
+}
+
+/// A stored response, and how much of it a request gets.
+pub(super) struct Serving {
+    pub(super) object: Arc<Object>,
+    pub(super) answer: Answer,
+    pub(super) status: CacheStatus,
+}
+
+impl Serving {
+    /// On its way to who has asked. `name` is that of the cache.
+    pub(super) fn deliver(self, method: &str, name: &str, now: Time) -> Delivery {
+        self.object.item.hit(seconds(now));
+        Delivery::new(self.object, None, &self.answer, &self.status, method, name, now)
+    }
+}

@@ -1,0 +1,135 @@
+//! How a transport's exchange ends: well, so that another may follow; by the protocol's word; or by losing the client.
+
+use pyo3::exceptions::PyConnectionResetError;
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::{Core, Exchange, LIMITS};
+use crate::lock;
+
+impl Core {
+    /// The protocol's response has ended; `free` if it takes another request then.
+    pub(super) fn end_response(&self, py: Python<'_>, free: bool) {
+        let leaves = {
+            let mut state = lock(&self.state);
+            let Some(exchange) = state.exchange.as_mut().filter(|exchange| !exchange.tunnel) else { return };
+            if free && exchange.body.is_none() {
+                true
+            } else {
+                // What is left of the body is the protocol's to read, or it closes.
+                exchange.far.done();
+                exchange.ended = free;
+                false
+            }
+        };
+        if leaves {
+            self.leave(py);
+        }
+    }
+
+    /// Ends an exchange that went well, and waits for the next.
+    pub(super) fn leave(&self, py: Python<'_>) {
+        let (exchange, resumed, ends) = {
+            let mut state = lock(&self.state);
+            if state.closing {
+                return;
+            }
+            state.reading = true;
+            (state.high, state.low) = LIMITS;
+            state.turn += 1;
+            (state.exchange.take(), std::mem::take(&mut state.paused), state.ends)
+        };
+        let Some(Exchange { far, ended, .. }) = exchange else { return };
+        if ended {
+            drop(far);
+        } else {
+            far.finish();
+        }
+        if resumed {
+            // What is unsent is the engine's business now, and no reason to keep the next response back.
+            self.call(py, intern!(py, "resume_writing"));
+        }
+        let transport = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py));
+        if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
+            self.shared.put_idle(ends, transport);
+        }
+    }
+
+    pub(super) fn close(&self, py: Python<'_>) {
+        let idle = {
+            let mut state = lock(&self.state);
+            if std::mem::replace(&mut state.closing, true) || state.slot.is_none() {
+                return;
+            }
+            match &mut state.exchange {
+                // It is lost once everything is sent; nothing more is read.
+                Some(exchange) => {
+                    exchange.far.close();
+                    exchange.body = None;
+                    false
+                }
+                None => true,
+            }
+        };
+        if idle {
+            self.lose_soon(py);
+        }
+    }
+
+    pub(crate) fn abort(&self, py: Python<'_>) {
+        let exchange = {
+            let mut state = lock(&self.state);
+            state.closing = true;
+            if state.slot.is_none() {
+                return;
+            }
+            state.exchange.take()
+        };
+        if let Some(exchange) = &exchange {
+            exchange.far.abort();
+        }
+        self.lose_soon(py);
+    }
+
+    /// As asyncio does: a protocol hears of its own close at the loop's next turn.
+    fn lose_soon(&self, py: Python<'_>) {
+        let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) else {
+            return;
+        };
+        let scheduled = transport.bind(py).getattr(intern!(py, "_lose")).and_then(|lose| {
+            self.shared.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (lose,))
+        });
+        if scheduled.is_err() {
+            // The loop is closed, and nobody is there to hear of it.
+            self.lose(py, None);
+        }
+    }
+
+    /// The connection is over: the protocol is told, once, and let go of.
+    pub(super) fn lose(&self, py: Python<'_>, reason: Option<PyErr>) {
+        let (protocol, handler, slot, exchange) = {
+            let mut state = lock(&self.state);
+            state.closing = true;
+            state.memory = None;
+            (state.protocol.take(), state.handler.take(), state.slot.take(), state.exchange.take())
+        };
+        drop(handler);
+        let transport = lock(&self.transport).take();
+        if slot.is_none() {
+            return;
+        }
+        drop((slot, exchange));
+        self.settle(py, Err(PyConnectionResetError::new_err("the connection was lost")));
+        if let Some(transport) = &transport {
+            self.shared.forget(transport);
+        }
+        if let Some(protocol) = protocol {
+            let reason = reason.map(|error| error.into_value(py));
+            if let Err(error) =
+                protocol.object.bind(py).call_method1(intern!(py, "connection_lost"), (reason,))
+            {
+                self.shared.report(py, error, "protocol.connection_lost() failed");
+            }
+        }
+    }
+}
