@@ -74,9 +74,10 @@ async def test_damage_behind_breaks_the_response_off_and_the_origin_is_asked_nex
                 if way == "by way of memory":
                     assert (await here.ask("/0", "Range: bytes=0-9")).body == body("/0")[:10]
                 await here.client.get("/0")
-                head = await in_time(here.client.head())
-                assert head.one("Content-Length") == str(SIZE)
+                # The reset may overtake the head as well.
                 with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)) as caught:
+                    head = await in_time(here.client.head())
+                    assert head.one("Content-Length") == str(SIZE)
                     await in_time(here.client.body(head))
                 if isinstance(caught.value, asyncio.IncompleteReadError):
                     assert body("/0").startswith(caught.value.partial)
