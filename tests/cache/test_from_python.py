@@ -3,8 +3,9 @@ one request says of its key, its lifetime and its tags."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,27 @@ async def test_a_relay_answers_by_way_of_the_cache(caching: Edges, server: str) 
             # What is unsafe makes it invalid, on this lane as on the other.
             await client.ask("/a", "Content-Length: 7\r\n\r\nabc", method="POST")
             assert (await client.ask("/a")).body == b"3"
+
+
+async def test_origins_behind_two_sockets_do_not_mix(caching: Edges, tmp_path: Path) -> None:
+    """Both have the same URL, which is the key."""
+
+    async def ask(*paths: str) -> list[bytes]:
+        return [(await client.ask(path)).body for path in paths]
+
+    scripts = {name: Origin(numbered(FRESH)) for name in ("one", "two")}
+    async with AsyncExitStack() as stack:
+        routes = []
+        for name, script in scripts.items():
+            socket = str(tmp_path / name)
+            origin = await stack.enter_async_context(ScriptedOrigin(script, unix=socket))
+            gateway = caching.gateway(origin.url, unix=socket)
+            routes.append(gateway.native(f"/{name}/", rewrite="/", caching=Caching()))
+        client = await caching.connect(await caching.serve(routes))
+        assert await ask("/one/a", "/one/b", "/two/b", "/two/b", "/one/b") == [b"1", b"2", b"1", b"1", b"2"]
+        assert (scripts["one"].targets, scripts["two"].targets) == (["/a", "/b"], ["/b"])
+        assert cache_of(caching).purge(url="http://localhost/b") == 2
+        assert await ask("/two/b", "/one/b") == [b"2", b"3"]
 
 
 @SERVERS

@@ -8,7 +8,13 @@ use super::policy::Languages;
 use crate::wire::{is_one_of, is_token, members};
 
 /// Fields in which a comma does not separate, or that are compared by the letter to be on the safe side.
-const AS_SENT: [&str; 6] = ["authorization", "cookie", "host", "origin", "referer", "user-agent"];
+const AS_SENT: [&str; 7] = ["authorization", "cookie", "host", "origin", "referer", "user-agent", SOCKET];
+
+/// Stands among the fields of a request for the Unix socket that its origin is behind. No field has that name.
+pub const SOCKET: &str = ":socket";
+/// What a request may be about besides its key: a Host that the client has chosen is part of the URL that the origin sees,
+/// and not of the key, which has the origin's own; and any number of sockets may have an origin of one URL behind them.
+const BESIDE_THE_KEY: [&str; 2] = ["host", SOCKET];
 
 /// The fields that a response varies by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,16 +26,18 @@ pub enum Vary {
 }
 
 impl Vary {
-    /// What a response of these fields to that request varies by. A Host that the client has chosen is part of the URL
-    /// that the origin sees, and not of the key, which has the origin's own.
+    /// What a response of these fields to that request varies by.
     pub fn of(response: &Lines<'_>, request: &Lines<'_>) -> Self {
-        let host = values(request, "host").next().map(|_| b"host".as_slice());
-        Self::parse(values(response, "vary").chain(host))
+        Self::with(beside_the_key(request).map(|name| name.as_bytes().into()), values(response, "vary"))
     }
 
     /// Reads all Vary fields of a response. What is no name of a field may be anything.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut names = Vec::new();
+        Self::with([].into_iter(), lines)
+    }
+
+    fn with<'a>(others: impl Iterator<Item = Box<[u8]>>, lines: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut names: Vec<_> = others.collect();
         for name in lines.flat_map(members).filter(|name| !name.is_empty()) {
             if name == b"*" || !is_token(name) {
                 return Self::Anything;
@@ -69,7 +77,8 @@ impl Selection {
         languages: Languages,
         content_language: Option<&[u8]>,
     ) -> bool {
-        if values(request, "host").next().is_some() && !self.0.iter().any(|(name, _)| &**name == b"host") {
+        if beside_the_key(request).any(|beside| !self.0.iter().any(|(name, _)| **name == *beside.as_bytes()))
+        {
             return false;
         }
         self.0.iter().all(|(name, value)| {
@@ -84,6 +93,11 @@ impl Selection {
     pub fn has_fields_of(&self, vary: &Vary) -> bool {
         matches!(vary, Vary::Fields(names) if names.iter().eq(self.0.iter().map(|(name, _)| name)))
     }
+}
+
+/// What of a request is told by the fields alone.
+fn beside_the_key(request: &Lines<'_>) -> impl Iterator<Item = &'static str> {
+    BESIDE_THE_KEY.into_iter().filter(|name| values(request, name).next().is_some())
 }
 
 fn normalised(name: &[u8], request: &Lines<'_>, languages: Languages) -> Option<Box<[u8]>> {

@@ -55,6 +55,7 @@ pub(super) fn begin_hit(
             authority: &native.authority,
             path: &target,
         },
+        endpoint: &native.endpoint,
         is_read: route.sets_read || task.incoming.headers().any(|(name, _)| is_read(name)),
     };
     let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };

@@ -90,9 +90,11 @@ pub struct Route {
 impl Route {
     /// A route that nothing has been asked of.
     pub fn new(pattern: Pattern, native: Native) -> Self {
-        // A Host of the route's or the client's makes another variant; otherwise the origin is sent its own.
+        // A Host of the route's or the client's makes another variant, and so does the origin's socket; otherwise the
+        // origin is sent its own Host.
         let sets = |name: &[u8]| is_read(name) || name.eq_ignore_ascii_case(b"host");
         let sets_read = native.forwarding.preserve_host
+            || native.endpoint.unix().is_some()
             || native.request.iter().any(|edit| match edit {
                 Edit::Set(name, _) | Edit::Add(name, _) => sets(name),
                 Edit::Drop(_) => false,

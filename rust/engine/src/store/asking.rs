@@ -1,6 +1,8 @@
 //! What is asked for: the client's request, as whoever fetches on its behalf keeps it.
 
-use crate::cache::{Key, Lines, Query, Request, Target, Time};
+use std::os::unix::ffi::OsStrExt;
+
+use crate::cache::{Key, Lines, Query, Request, SOCKET, Target, Time};
 use crate::origin::{self, Endpoint, RequestBody, Timeouts};
 use crate::sync::Arc;
 use crate::wire::{Fields, is_one_of};
@@ -8,6 +10,11 @@ use crate::wire::{Fields, is_one_of};
 /// Fields that ask for less than all of a response: what is fetched for a cache is fetched whole.
 const PARTIAL: [&str; 6] =
     ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "if-range", "range"];
+
+/// What stands among the fields of a request for the socket of its origin.
+pub(super) fn socket(endpoint: &Endpoint) -> Option<(&[u8], &[u8])> {
+    endpoint.unix().map(|path| (SOCKET.as_bytes(), path.as_os_str().as_bytes()))
+}
 
 /// A request without a body.
 #[derive(Debug)]
@@ -51,7 +58,7 @@ impl Asking {
     }
 
     pub(super) fn lines(&self) -> Vec<(&[u8], &[u8])> {
-        self.headers.iter().collect()
+        self.headers.iter().chain(socket(&self.endpoint)).collect()
     }
 
     /// As the cache reads it.

@@ -1,6 +1,7 @@
 //! A hit: what is stored is found and handed over at once. Nobody is asked or waited for, and of what the origin would be
 //! sent nothing is made that does not matter to the answer.
 
+use super::asking::socket;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
 use super::index::Entry;
@@ -8,6 +9,7 @@ use super::object::Object;
 use super::policy::Caching;
 use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Target, Time, decide};
 use crate::error::Result;
+use crate::origin::Endpoint;
 use crate::sync::Arc;
 use crate::wire::Fields;
 
@@ -16,6 +18,7 @@ use crate::wire::Fields;
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a str,
     pub(crate) target: Target<'a>,
+    pub(crate) endpoint: &'a Endpoint,
     /// Whether one of its fields, as the origin would be sent them, may say something to a cache by itself: see
     /// [`is_read`](crate::cache::is_read).
     pub(crate) is_read: bool,
@@ -64,7 +67,7 @@ impl Caching {
             Some(Some(serving)) => serving,
             Some(None) => {
                 let fields = fields()?;
-                let lines: Vec<_> = fields.iter().collect();
+                let lines: Vec<_> = fields.iter().chain(socket(asked.endpoint)).collect();
                 cache.index.look(&key, |entry| serve(entry, &lines)).flatten()
             }
         };
