@@ -18,7 +18,7 @@ use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
 use crate::origin::{self, Origins, Request, RequestBody};
 use crate::relay;
-use crate::store::{self, Overrides};
+use crate::store::{self, Delivery, Overrides};
 use crate::stream::{Feed, ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Incoming, body_of};
@@ -59,10 +59,7 @@ pub(super) fn begin_hit(
         is_read: route.sets_read || task.incoming.headers().any(|(name, _)| is_read(name)),
     };
     let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
-    let framing = Framing::of(delivery.body, task.incoming.minor_version);
-    task.put_head(route, (delivery.status, delivery.reason(), 1), delivery.fields(), framing, outgoing);
-    outgoing.attach(attached(Supply::Kept(Box::new(delivery)), framing));
-    task.prime(context, outgoing)?;
+    task.begin_stored(context, route, Box::new(delivery), outgoing)?;
     Ok(true)
 }
 
@@ -94,28 +91,44 @@ pub(super) async fn relay(
     let origins = Arc::clone(&supplies.origins[task.thread]);
     let mut fetch = pin!(fetch(route, origins, Box::new(task.request(route, body)?), feed));
     let mut fetched = false;
-    let mut drive = |context: &mut Context<'_>| fetched = fetched || fetch.as_mut().poll(context).is_ready();
+    let mut drive = |context: &mut Context<'_>| {
+        let Poll::Ready(stored) = (if fetched { Poll::Pending } else { fetch.as_mut().poll(context) }) else {
+            return None;
+        };
+        fetched = true;
+        stored
+    };
     let leave = route.native.leave;
 
     let connection = &task.client.connection;
-    poll_fn(|context| {
-        drive(context);
+    let stored = poll_fn(|context| {
+        let stored = drive(context);
         task.check(leave == Leave::Cancel)?;
         task.pass_interim(route, &stream, outgoing);
         // What goes before the head: that the body may come, and interim responses.
         if let Poll::Ready(Err(stop)) = outgoing.poll_send(context, connection) {
             return Poll::Ready(Err(fault(stop)));
         }
-        stream.poll_head(context).map_ok(|_| ())
+        if stored.is_some() { Poll::Ready(Ok(stored)) } else { stream.poll_head(context).map_ok(|_| None) }
     })
     .await?;
+    if let Some(delivery) = stored {
+        drop(stream);
+        let mut delivery = Some(delivery);
+        poll_fn(|context| {
+            let begun = delivery.take().map(|delivery| task.begin_stored(context, route, delivery, outgoing));
+            Poll::Ready(begun.transpose())
+        })
+        .await?;
+        return send(task, route, false, outgoing, |_| {}).await;
+    }
     let is_events = task.begin(route, stream, outgoing)?;
     poll_fn(|context| {
         drive(context);
         Poll::Ready(task.prime(context, outgoing))
     })
     .await?;
-    send(task, route, is_events, outgoing, drive).await
+    send(task, route, is_events, outgoing, |context| drop(drive(context))).await
 }
 
 /// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
@@ -154,14 +167,22 @@ pub(super) async fn send(
     sent
 }
 
-/// By way of the route's cache, if it has one and this is no tunnel.
-async fn fetch(route: &Route, origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
+/// By way of the route's cache, if it has one and this is no tunnel: gives what is stored there or on its way.
+async fn fetch(
+    route: &Route,
+    origins: Arc<Origins>,
+    request: Box<Request>,
+    feed: Feed,
+) -> Option<Box<Delivery>> {
     match &route.native.cache {
         Some(caching) if !matches!(request.body, RequestBody::Tunnel(_)) => {
             // On the heap, so that a route without a cache does not pay for its state.
-            Box::pin(store::fetch(caching.access(origins, Overrides::default()), request, feed)).await;
+            Box::pin(store::serve(caching.access(origins, Overrides::default()), request, feed)).await
         }
-        _ => origin::fetch(origins, request, feed).await,
+        _ => {
+            origin::fetch(origins, request, feed).await;
+            None
+        }
     }
 }
 
@@ -175,6 +196,20 @@ impl Task<'_> {
             return Err(Code::Draining.error("the time for requests to finish is over"));
         }
         Ok(())
+    }
+
+    /// Puts what is stored, or on its way, into `outgoing`.
+    fn begin_stored(
+        &self,
+        context: &mut Context<'_>,
+        route: &Route,
+        delivery: Box<Delivery>,
+        outgoing: &mut Outgoing,
+    ) -> Result<()> {
+        let framing = Framing::of(delivery.body, self.incoming.minor_version);
+        self.put_head(route, (delivery.status, delivery.reason(), 1), delivery.fields(), framing, outgoing);
+        outgoing.attach(attached(Supply::Kept(delivery), framing));
+        self.prime(context, outgoing)
     }
 
     /// Looks at the body once before its head is sent.

@@ -45,15 +45,57 @@ pub struct Access {
 /// # Cancellation
 /// What is fetched for the cache goes on, or not, as the policy says; what is not stored ends at once.
 pub async fn fetch(access: Access, request: Box<origin::Request>, feed: Feed) {
+    let pool = access.cache.pool.clone();
+    let Some((delivery, feed)) = find(access, request, feed).await else { return };
     let result = tokio::select! {
         biased;
-        result = access.run(request, &feed) => result,
+        result = delivery.send(&pool, &feed) => result,
         () = feed.closed() => return,
     };
+    end(feed, result);
+}
+
+/// As [`fetch`]; but what is stored or on its way is for the caller to send, and nothing of it is put into `feed`.
+///
+/// # Cancellation
+/// As [`fetch`].
+pub(crate) async fn serve(
+    access: Access,
+    request: Box<origin::Request>,
+    feed: Feed,
+) -> Option<Box<Delivery>> {
+    find(access, request, feed).await.map(|(delivery, _)| delivery)
+}
+
+/// What is stored or on its way, with the feed that it may be put into. What is neither has been put there.
+async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Option<(Box<Delivery>, Feed)> {
+    let served = tokio::select! {
+        biased;
+        served = access.run(request, &feed) => served,
+        () = feed.closed() => return None,
+    };
+    let result = match served {
+        Ok(Served::Stored(delivery)) => return Some((delivery, feed)),
+        Ok(Served::Passed(ending)) => Ok(ending),
+        Err(error) => Err(error),
+    };
+    end(feed, result);
+    None
+}
+
+fn end(feed: Feed, result: Result<Ending>) {
     match result {
         Ok(ending) => feed.finish(ending),
         Err(error) => feed.fail(error),
     }
+}
+
+/// What a request gets.
+enum Served {
+    /// What is stored or on its way.
+    Stored(Box<Delivery>),
+    /// The origin's answer, which is with the feed; and how it has ended.
+    Passed(Ending),
 }
 
 /// What to do next, found out under the lock of the entry.
@@ -65,17 +107,8 @@ enum Step {
     Refuse,
 }
 
-/// What comes of what was fetched.
-enum Prepared {
-    Here(Box<Delivery>),
-    /// It was on disk, and is not any more: look again.
-    Again,
-    /// It is on disk, and cannot be read now.
-    Failed,
-}
-
 impl Access {
-    async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Ending> {
+    async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
         let asking = Arc::new(Asking::new(&request, &self.policy.query, self.overrides.key.as_deref()));
         let with_body = !matches!(request.body, RequestBody::None);
         if with_body || !matches!(request.method.as_str(), "GET" | "HEAD") {
@@ -106,7 +139,7 @@ impl Access {
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
                     }
-                    return delivery.send(&self.cache.pool, feed).await;
+                    return Ok(Served::Stored(Box::new(delivery)));
                 }
                 Step::Refuse => {
                     return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
@@ -123,13 +156,11 @@ impl Access {
                         }
                     };
                     match own {
-                        Some(Own::Serve(fetched)) => match self.prepare(fetched, &request, &asking).await {
-                            Prepared::Here(delivery) => {
-                                return delivery.send(&self.cache.pool, feed).await;
+                        Some(Own::Serve(fetched)) => {
+                            if let Some(served) = self.prepare(fetched, &request, &asking, feed).await? {
+                                return Ok(served);
                             }
-                            Prepared::Again => {}
-                            Prepared::Failed => return self.unread(&asking, feed).await,
-                        },
+                        }
                         Some(Own::Pass(stream, status)) => {
                             return self.forward(&asking, stream, &status, feed).await;
                         }
@@ -147,12 +178,8 @@ impl Access {
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             let fetched =
                                 Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
-                            match self.prepare(fetched, &request, &asking).await {
-                                Prepared::Here(delivery) => {
-                                    return delivery.send(&self.cache.pool, feed).await;
-                                }
-                                Prepared::Again => {}
-                                Prepared::Failed => return self.unread(&asking, feed).await,
+                            if let Some(served) = self.prepare(fetched, &request, &asking, feed).await? {
+                                return Ok(served);
                             }
                         }
                         // The index knows, or nobody does: look again.
@@ -263,21 +290,27 @@ impl Access {
             && stands_in(request, &object.stored, rules, Cache::now())
     }
 
-    /// What was fetched for this request.
-    async fn prepare(&self, fetched: Fetched, request: &Request<'_>, asking: &Asking) -> Prepared {
+    /// What was fetched for this request; none if it was on disk and is not any more, and one must look again.
+    async fn prepare(
+        &self,
+        fetched: Fetched,
+        request: &Request<'_>,
+        asking: &Asking,
+        feed: &Feed,
+    ) -> Result<Option<Served>> {
         let Fetched { object, status, sent, otherwise, held } = fetched;
         let rules = &self.policy.rules;
         let answer = answer(request, &object.stored, rules).unwrap_or(otherwise);
         let object = match self.at_hand(object, &answer, request, asking).await {
             Brought::Here(object) => object,
-            Brought::Again => return Prepared::Again,
-            Brought::Failed => return Prepared::Failed,
+            Brought::Again => return Ok(None),
+            Brought::Failed => return self.unread(asking, feed).await.map(Some),
         };
         let delivery =
             Delivery::new(object, sent, &answer, &status, request.method, &rules.name, Cache::now());
         // It holds itself from now on.
         drop(held);
-        Prepared::Here(Box::new(delivery))
+        Ok(Some(Served::Stored(Box::new(delivery))))
     }
 
     /// `object` such that what `answer` needs of it can be read.
@@ -295,7 +328,7 @@ impl Access {
     }
 
     /// What is stored cannot be read at this moment: as if there were no cache.
-    async fn unread(&self, asking: &Asking, feed: &Feed) -> Result<Ending> {
+    async fn unread(&self, asking: &Asking, feed: &Feed) -> Result<Served> {
         let detail = Some("unread");
         let status = CacheStatus { forwarded: Some(Why::Bypass), detail, ..CacheStatus::default() };
         self.pass(asking, asking.as_it_came(), status, feed).await
@@ -308,7 +341,7 @@ impl Access {
         request: Box<origin::Request>,
         status: CacheStatus,
         feed: &Feed,
-    ) -> Result<Ending> {
+    ) -> Result<Served> {
         let (inner, stream) = self.cache.stream();
         let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
         let ((), result) = tokio::join!(fetching, self.forward(asking, stream, &status, feed));
@@ -322,7 +355,7 @@ impl Access {
         stream: Stream,
         status: &CacheStatus,
         feed: &Feed,
-    ) -> Result<Ending> {
+    ) -> Result<Served> {
         poll_fn(|context| {
             let head = stream.poll_head(context).map_ok(|_| ());
             for interim in stream.take_interim() {
@@ -349,7 +382,7 @@ impl Access {
             match poll_fn(|context| stream.poll_next(context)).await {
                 Some(Ok(piece)) => feed.push(piece.slice().clone()).await?,
                 Some(Err(error)) => return Err(error),
-                None => return Ok(stream.ending().unwrap_or_default()),
+                None => return Ok(Served::Passed(stream.ending().unwrap_or_default())),
             }
         }
     }

@@ -42,7 +42,11 @@ pub use fill::{Fill, Joiner, Leader};
 #[cfg(not(loom))]
 pub use cache::{Cache, CacheStats};
 #[cfg(not(loom))]
+pub(crate) use delivery::Delivery;
+#[cfg(not(loom))]
 pub use disk::{DiskConfig, DiskStats};
+#[cfg(not(loom))]
+pub(crate) use fetch::serve;
 #[cfg(not(loom))]
 pub use fetch::{Access, fetch};
 #[cfg(not(loom))]
