@@ -18,8 +18,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
 # What needs a browser or ffmpeg shows nothing about the interpreter.
-# What the engine does alone (tests/edge) is the same on every interpreter.
+# What the engine does alone (tests/edge, and the cache but for what Python says of it) is the same on every interpreter.
+ALONE = [path for path in sorted((ROOT / "tests/cache").glob("test_*.py")) if path.stem != "test_from_python"]
 TESTS = ["tests", "--ignore=tests/demo", "--ignore=tests/media", "--ignore=tests/edge"]
+TESTS += [f"--ignore={path.relative_to(ROOT)}" for path in ALONE]
 ASK = (
     "import json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:3], "
     "bool(sysconfig.get_config_var('Py_GIL_DISABLED')), platform.python_implementation()]))"
