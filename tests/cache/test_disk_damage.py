@@ -63,7 +63,7 @@ async def test_damage_of_what_is_sent_first_is_not_seen_by_anybody(tmp_path: Pat
 
 
 @pytest.mark.parametrize("way", ["from its file", "by way of memory"])
-async def test_damage_behind_breaks_the_response_off_and_the_origin_is_asked_next(
+async def test_damage_behind_is_never_served_and_the_origin_is_asked_instead(
     tmp_path: Path, way: str
 ) -> None:
     library = Library()
@@ -74,13 +74,16 @@ async def test_damage_behind_breaks_the_response_off_and_the_origin_is_asked_nex
                 if way == "by way of memory":
                     assert (await here.ask("/0", "Range: bytes=0-9")).body == body("/0")[:10]
                 await here.client.get("/0")
-                # The reset may overtake the head as well.
-                with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)) as caught:
+                try:
                     head = await in_time(here.client.head())
-                    assert head.one("Content-Length") == str(SIZE)
-                    await in_time(here.client.body(head))
-                if isinstance(caught.value, asyncio.IncompleteReadError):
-                    assert body("/0").startswith(caught.value.partial)
+                    assert (head.status, head.one("Content-Length")) == (200, str(SIZE))
+                    # Where the damage was read before the head had left, the origin has been asked already.
+                    assert await in_time(here.client.body(head)) == body("/0")
+                except asyncio.IncompleteReadError as broken_off:
+                    assert body("/0").startswith(broken_off.partial)
+                except ConnectionResetError:
+                    # The reset may overtake the head as well.
+                    pass
                 await here.reconnect()
                 assert (await here.ask("/0")).body == body("/0"), f"byte {place}"
                 assert here.disk.damaged == 1

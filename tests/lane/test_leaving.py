@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -167,10 +168,8 @@ async def test_cleanup_cuts_off_what_does_not_finish(serve: Serve, connect: Conn
         assert await client.rest() == b"", "there is no last chunk"
 
 
-async def test_cleanup_waits_for_what_was_handed_over(
-    engine: penstock.Engine, serve: Serve, connect: Connect
-) -> None:
-    go_on = asyncio.Event()
+def in_halves(go_on: asyncio.Event) -> Callable[[Peer], Awaitable[None]]:
+    """The second half comes when it may."""
 
     async def script(peer: Peer) -> None:
         await peer.request()
@@ -179,7 +178,15 @@ async def test_cleanup_waits_for_what_was_handed_over(
         await peer.send(b"half")
         await peer.stall()
 
-    async with ScriptedOrigin(script) as origin:
+    return script
+
+
+async def test_cleanup_waits_for_what_was_handed_over(
+    engine: penstock.Engine, serve: Serve, connect: Connect
+) -> None:
+    go_on = asyncio.Event()
+
+    async with ScriptedOrigin(in_halves(go_on)) as origin:
         served = await serve(Gateway(origin.url, engine=engine).relay, server={"shutdown_timeout": 5})
         client = await connect(served)
         await client.get()
@@ -198,13 +205,6 @@ async def test_a_site_that_stops_is_told_of_the_last_response_and_does_not_look(
 ) -> None:
     go_on = asyncio.Event()
 
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(answer("Content-Length: 8", body=b"half"))
-        await go_on.wait()
-        await peer.send(b"half")
-        await peer.stall()
-
     slept: list[float] = []
     really_sleep = asyncio.sleep
 
@@ -213,7 +213,7 @@ async def test_a_site_that_stops_is_told_of_the_last_response_and_does_not_look(
             slept.append(seconds)
         await really_sleep(seconds)
 
-    async with ScriptedOrigin(script) as origin:
+    async with ScriptedOrigin(in_halves(go_on)) as origin:
         served = await serve(Gateway(origin.url, engine=engine).relay, server={"shutdown_timeout": 15})
         client = await connect(served)
         await client.get()

@@ -230,19 +230,14 @@ async fn answer_by_route(
     let mut is_hit = false;
     if asked.body == Body::Empty && !is_tunnel {
         let begin = |context: &mut Context<'_>| native::begin_hit(context, &task, route, &mut outgoing);
-        is_hit = at_once(begin).await?;
+        is_hit = native::at_once(begin).await?;
         // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
-        if is_hit && at_once(|context| native::is_sent(context, &task, &mut outgoing)).await {
+        if is_hit && native::at_once(|context| native::is_sent(context, &task, &mut outgoing)).await {
             return Ok(());
         }
     }
     // On the heap: a hit needs no room for it.
     Box::pin(attempt(&task, inbound, asked, most, route, is_hit, &mut outgoing)).await
-}
-
-/// Does what needs the task, and does not wait.
-async fn at_once<T>(mut work: impl FnMut(&mut Context<'_>) -> T) -> T {
-    poll_fn(|context| Poll::Ready(work(context))).await
 }
 
 /// Answers with what comes by and by, and listens to the client meanwhile. `is_hit`: what is sent has been begun.

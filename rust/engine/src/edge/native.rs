@@ -59,8 +59,10 @@ pub(super) fn begin_hit(
         is_read: route.sets_read || task.incoming.headers().any(|(name, _)| is_read(name)),
     };
     let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
-    task.begin_stored(context, route, Box::new(delivery), outgoing)?;
-    Ok(true)
+    match task.begin_stored(context, route, Box::new(delivery), outgoing) {
+        Err(error) if task.may_ask_again(&error, outgoing) => Ok(false),
+        begun => begun.map(|()| true),
+    }
 }
 
 /// Whether all that [`begin_hit`] has begun is with the kernel, once it was offered that.
@@ -79,6 +81,23 @@ pub(super) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut
 /// # Cancellation
 /// The origin's connection is closed.
 pub(super) async fn relay(
+    task: &Task<'_>,
+    route: &Route,
+    body: RequestBody,
+    outgoing: &mut Outgoing,
+) -> Result<()> {
+    let mut body = Some(body);
+    loop {
+        // A request that what is stored may answer has no body.
+        let body = body.take().unwrap_or(RequestBody::None);
+        match relay_once(task, route, body, outgoing).await {
+            Err(error) if task.may_ask_again(&error, outgoing) => {}
+            result => return result,
+        }
+    }
+}
+
+async fn relay_once(
     task: &Task<'_>,
     route: &Route,
     body: RequestBody,
@@ -114,21 +133,22 @@ pub(super) async fn relay(
     .await?;
     if let Some(delivery) = stored {
         drop(stream);
-        let mut delivery = Some(delivery);
-        poll_fn(|context| {
-            let begun = delivery.take().map(|delivery| task.begin_stored(context, route, delivery, outgoing));
-            Poll::Ready(begun.transpose())
-        })
-        .await?;
+        at_once(|context| task.begin_stored(context, route, delivery, outgoing)).await?;
         return send(task, route, false, outgoing, |_| {}).await;
     }
     let is_events = task.begin(route, stream, outgoing)?;
-    poll_fn(|context| {
+    at_once(|context| {
         drive(context);
-        Poll::Ready(task.prime(context, outgoing))
+        task.prime(context, outgoing)
     })
     .await?;
     send(task, route, is_events, outgoing, |context| drop(drive(context))).await
+}
+
+/// Does what needs the task, and does not wait.
+pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
+    let mut work = Some(work);
+    poll_fn(|context| work.take().map_or(Poll::Pending, |work| Poll::Ready(work(context)))).await
 }
 
 /// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
@@ -218,6 +238,11 @@ impl Task<'_> {
             // Nobody has seen the head: the client can still be told what went wrong.
             self.progress.begin(0);
         })
+    }
+
+    /// Whether what was stored is damaged, is not stored any more therefore, and nobody has seen any of it: it is taken back.
+    fn may_ask_again(&self, error: &Error, outgoing: &mut Outgoing) -> bool {
+        error.code() == Code::CacheDamaged && self.progress.status().is_none() && outgoing.retract()
     }
 
     fn pass_interim(&self, route: &Route, stream: &Stream, outgoing: &mut Outgoing) {

@@ -161,6 +161,17 @@ impl Outgoing {
         self.take_supply()
     }
 
+    /// Takes all back that waits to be sent, head and body, unless the kernel has a part of what waits.
+    pub(crate) fn retract(&mut self) -> bool {
+        if self.is_torn() {
+            return false;
+        }
+        self.detach();
+        self.failure = None;
+        self.payload = 0;
+        true
+    }
+
     /// Takes what there is of the body, and sends nothing yet.
     ///
     /// # Errors

@@ -20,6 +20,11 @@ use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::{Arc, Mutex, lock};
 
+/// Bytes before its slowest reader of a body that turns out too large to be kept. Arbitrary: some pieces. The models thin
+/// out to less.
+#[cfg(not(loom))]
+pub(super) const THIN: u64 = 1 << 20;
+
 /// A body in memory, whole or on its way. Held by the index, by whoever fills it and by whoever reads it.
 #[derive(Debug)]
 pub struct Body {

@@ -6,7 +6,7 @@ use std::task::Poll;
 use tokio::sync::mpsc;
 
 use super::asking::Asking;
-use super::body::{Body, Filler, Follower};
+use super::body::{Body, Filler, Follower, THIN};
 use super::cache::Cache;
 use super::eviction::Item;
 use super::fetch::Access;
@@ -24,9 +24,6 @@ use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
 use crate::wire::{Fields, Head, is_one_of};
-
-/// Bytes before its slowest reader of a body that turned out too large to be stored. Arbitrary: some pieces.
-const THIN: u64 = 1 << 20;
 
 /// What whoever has had the origin asked gets.
 #[derive(Debug)]

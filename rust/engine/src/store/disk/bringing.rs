@@ -7,16 +7,13 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use super::super::body::{Body, Filler};
+use super::super::body::{Body, Filler, THIN};
 use super::super::cache::{Cache, seconds};
 use super::super::object::Object;
 use super::reading::{self, FileReader, Opened, Unread};
 use super::{Disk, Filed, count};
 use crate::cache::Key;
 use crate::sync::Arc;
-
-/// Bytes before its slowest reader of a body that memory turns out to have no room for. Arbitrary: some pieces.
-const THIN: u64 = 1 << 20;
 
 /// What became of an object that was on disk.
 #[derive(Debug)]
@@ -49,7 +46,7 @@ impl Cache {
             Err(Unread::Failed) => return Brought::Failed,
             Err(Unread::Damaged) => {
                 filed.damage();
-                self.forget(key, |other| Arc::ptr_eq(&other.item, &object.item));
+                self.forget(key, |other| other.is_of(object));
                 return Brought::Again;
             }
         };
@@ -120,7 +117,7 @@ impl Filling {
                 Some(Err(error)) => {
                     if filed.is_damaged() {
                         self.is_kept = false;
-                        self.cache.forget(&self.key, |other| Arc::ptr_eq(&other.item, &self.object.item));
+                        self.cache.forget(&self.key, |other| other.is_of(&self.object));
                     }
                     return filler.fail(error);
                 }
