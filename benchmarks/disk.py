@@ -93,6 +93,14 @@ class Origin:
             writer.close()
 
 
+def go_first() -> None:
+    """Before the clients of the load, which compare what they get on the same core."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except PermissionError:
+        print("events are measured without SCHED_FIFO: what the clients do delays them too", file=sys.stderr)
+
+
 async def serve_origin(port: int) -> None:
     server = await asyncio.start_server(Origin().answer, HOST, port, backlog=1024)
     await server.serve_forever()
@@ -303,9 +311,11 @@ def main() -> int:
     parser.add_argument("--read-events", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve_origin is not None:
+        go_first()
         asyncio.run(serve_origin(arguments.serve_origin))
         return 0
     if arguments.read_events is not None:
+        go_first()
         asyncio.run(read_events(arguments.read_events, SECONDS))
         return 0
     os.sched_setaffinity(0, {FULL.load_core})
