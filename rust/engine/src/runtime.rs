@@ -1,10 +1,10 @@
 //! The engine's threads: one tokio current-thread runtime each, so that what a thread owns never moves.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::sync::{Notify, oneshot};
@@ -230,12 +230,39 @@ pub(crate) fn from_afar(waker: &Waker) -> Waker {
 struct Outbox {
     events: RefCell<Vec<Arc<EventFd>>>,
     filled: Arc<Notify>,
+    /// Until when the thread keeps its core after it has woken somebody.
+    stays_until: Cell<Option<Instant>>,
 }
+
+/// A burst of small handlers is shorter. Where standing back took longer somebody else wants the core too, or a handler is
+/// slow, beside which a switch is nothing.
+const LONG: Duration = Duration::from_millis(1);
+
+/// How long the thread does not stand back then, so that such waits are rare. Arbitrary.
+const STAY: Duration = Duration::from_millis(100);
 
 impl Outbox {
     fn send(&self) {
-        for event in self.events.take() {
+        let events = self.events.take();
+        if events.is_empty() {
+            return;
+        }
+        for event in events {
             event.signal();
+        }
+        self.stand_back();
+    }
+
+    /// Lets whoever has been woken onto this core begin, and end its burst. While this thread is ready to run, neither the
+    /// answers of an event loop nor its clients' packets wake it; asleep, it would be woken onto the loop's core by each.
+    fn stand_back(&self) {
+        let begun = Instant::now();
+        if self.stays_until.get().is_some_and(|until| begun < until) {
+            return;
+        }
+        std::thread::yield_now();
+        if begun.elapsed() > LONG {
+            self.stays_until.set(Some(begun + STAY));
         }
     }
 }
