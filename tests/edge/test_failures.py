@@ -12,7 +12,7 @@ from gateway.origins import end, says
 from penstock.config import OriginLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 
-from .origins import Recorder
+from .origins import Recorder, Steps
 from .serving import Edges
 
 SHORT = Timeouts(first_byte=0.1, between_bytes=0.1)
@@ -127,6 +127,27 @@ async def test_a_failure_in_the_body_is_never_a_clean_end(edge: Edges, fault: st
             await client.rest()
         await nothing_is_left(edge, origin)
         await until(lambda: served.connections == 0, "the connection is closed")
+
+
+async def test_an_exchange_that_takes_too_long_is_answered_before_its_head(edge: Edges) -> None:
+    async with ScriptedOrigin(Steps(b"")) as origin:
+        served = await edge.relay(origin.url, timeouts=Timeouts(total=0.1))
+        response = await (await edge.connect(served)).ask()
+        assert response.head.status == 504
+        assert b"TOTAL_TIMEOUT" in response.body
+        await nothing_is_left(edge, origin)
+
+
+async def test_an_exchange_that_takes_too_long_is_reset_in_its_body(edge: Edges) -> None:
+    async with ScriptedOrigin(Steps(LENGTH + b"half")) as origin:
+        # Long enough for a busy machine to have passed the head on.
+        served = await edge.relay(origin.url, timeouts=Timeouts(total=2))
+        client = await edge.connect(served)
+        await client.get()
+        await client.reader.readuntil(b"half")
+        with pytest.raises(ConnectionResetError):
+            await client.rest()
+        await nothing_is_left(edge, origin)
 
 
 async def test_a_head_that_nobody_has_seen_is_taken_back(edge: Edges) -> None:

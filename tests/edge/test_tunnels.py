@@ -75,6 +75,37 @@ async def test_much_passes_at_the_same_time(edge: Edges) -> None:
         assert origin.connections[0].body_received == size
 
 
+async def test_what_goes_up_does_not_wait_for_a_client_that_reads_nothing(edge: Edges) -> None:
+    """What comes down fills every buffer on its way first."""
+    size = 2_000_000
+
+    async def flood(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ACCEPT)
+        down = asyncio.ensure_future(peer.send(bytes(50_000_000)))
+        await peer.read(size)
+        down.cancel()
+
+    async with ScriptedOrigin(flood) as origin:
+        client = await edge.connect(await edge.relay(origin.url), 4096)
+        await client.get("/socket", *OFFER)
+        await client.head()
+        client.writer.transport.pause_reading()
+        peer = await origin.connection()
+        before, looks = 0, 0
+
+        def is_stuck() -> bool:
+            nonlocal before, looks
+            looks = looks + 1 if peer.sent == before else 0
+            before = peer.sent
+            return before > 0 and looks >= 50
+
+        await until(is_stuck, "nothing more goes down")
+        assert peer.sent < 50_000_000
+        await client.send(b"u" * size)
+        await until(lambda: peer.body_received == size, "all has gone up")
+
+
 async def test_what_comes_before_the_101_waits_for_it(edge: Edges) -> None:
     go = asyncio.Event()
     early: list[bool] = []

@@ -15,7 +15,7 @@ use super::date::Date;
 use super::inbound::{Inbound, check_size};
 use super::lane::{self, Asked};
 use super::log::Entry;
-use super::native::{self, Task, fault};
+use super::native::{self, Begun, Task, fault};
 use super::progress::Progress;
 use super::route::Route;
 use super::site::{Load, Phase, Site};
@@ -127,8 +127,7 @@ async fn exchange(
     let progress = Progress::default();
     let routes = site.routes();
     let route = routes.find(incoming.authority(), &incoming.origin_form());
-    // On the heap, each for itself: a stream that the application has handed over stays for hours, and the fetch of a
-    // native route is three times as large as all that it needs.
+    // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
         Some(route) => answer_by_route(site, thread, client, inbound, incoming, route, &progress).await,
         None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
@@ -263,11 +262,16 @@ async fn attempt(
     let mut trouble = None;
     let result = {
         let mut answer = pin!(async {
-            if is_hit {
-                native::send(task, route, false, outgoing, |_| {}).await
+            let is_events = if is_hit {
+                false
             } else {
-                native::relay(task, route, upload, outgoing).await
-            }
+                // On the heap: a body may come for hours when its head has come.
+                match Box::pin(native::begin(task, route, upload, outgoing)).await? {
+                    Begun::Body { is_events } => is_events,
+                    Begun::Sent => return Ok(()),
+                }
+            };
+            native::send(task, route, is_events, outgoing, |_| {}).await
         });
         let aside = poll_fn(|context| {
             if !progress.is_stopped() && life.is_stopped(context) {

@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Inbound<'a> {
     connection: &'a Connection,
-    reader: Reader<'a>,
+    reader: Reader,
     config: &'a EdgeConfig,
     reads: ReadSizes,
     /// Read, and not yet taken.
@@ -35,11 +35,11 @@ pub(super) struct Inbound<'a> {
 impl<'a> Inbound<'a> {
     pub(super) fn new(
         connection: &'a Connection,
-        pool: &'a Pool,
+        pool: &Pool,
         config: &'a EdgeConfig,
         reads: ReadSizes,
     ) -> Self {
-        let reader = Reader::new(connection, Peer::Client, pool);
+        let reader = Reader::new(Peer::Client, pool);
         Self { connection, reader, config, reads, held: None, body_is_read: true }
     }
 
@@ -83,7 +83,7 @@ impl<'a> Inbound<'a> {
                 let begun = begun.get_or_insert_with(Instant::now);
                 self.config.head_timeout.map(|limit| limit.saturating_sub(begun.elapsed()))
             };
-            match self.reader.readable(limit, Code::RequestTimeout, || true).await {
+            match self.reader.readable(self.connection, limit, Code::RequestTimeout, || true).await {
                 Ok(()) => {}
                 Err(_) if self.is_idle() => return Ok(None),
                 Err(error) if error.code() == Code::RequestTimeout => {
@@ -91,7 +91,7 @@ impl<'a> Inbound<'a> {
                 }
                 Err(error) => return Err(error),
             }
-            match self.reader.read_on(&mut self.held).await {
+            match self.reader.read_on(self.connection, &mut self.held).await {
                 Ok(Read::End { .. }) | Err(_) if self.is_idle() => return Ok(None),
                 Ok(Read::End { .. }) => return Err(gone("within a request head")),
                 Err(error) => return Err(error),
@@ -169,8 +169,8 @@ impl<'a> Inbound<'a> {
                 room = feed.room() => room?,
                 error = self.hung_up() => return Err(error),
             }
-            self.reader.readable(limit, Code::RequestTimeout, || true).await?;
-            match self.reader.read(size.next(decoder.remaining()), feed.credit()).await? {
+            self.reader.readable(self.connection, limit, Code::RequestTimeout, || true).await?;
+            match self.reader.read(self.connection, size.next(decoder.remaining()), feed.credit()).await? {
                 Read::Bytes { slice, offered } => {
                     size.record(offered, slice.len());
                     self.held = Some(slice);
@@ -188,10 +188,10 @@ impl<'a> Inbound<'a> {
     pub(super) async fn discard(&mut self) {
         self.held = None;
         loop {
-            if self.reader.readable(None, Code::RequestTimeout, || true).await.is_err() {
+            if self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await.is_err() {
                 return;
             }
-            match self.reader.read(CLASSES[0], CLASSES[0]).await {
+            match self.reader.read(self.connection, CLASSES[0], CLASSES[0]).await {
                 Ok(Read::Bytes { .. } | Read::Nothing) => {}
                 Ok(Read::End { .. }) | Err(_) => return,
             }
@@ -201,8 +201,8 @@ impl<'a> Inbound<'a> {
     async fn watch(&mut self) -> Result<Error> {
         // A little of what comes behind the request is read too: that the client has left stands behind it.
         while self.held.as_ref().is_none_or(|held| held.len() < CLASSES[0]) {
-            self.reader.readable(None, Code::RequestTimeout, || true).await?;
-            if let Read::End { .. } = self.reader.read_on(&mut self.held).await? {
+            self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await?;
+            if let Read::End { .. } = self.reader.read_on(self.connection, &mut self.held).await? {
                 return Err(gone("before the end of the response"));
             }
         }

@@ -8,7 +8,7 @@
 //! ```text
 //!   listen ─ connection ─ inbound (heads, bodies)
 //!                │
-//!                ├─ native (route, head) ─ origin::fetch
+//!                ├─ native (route, head) ─ origin::begin
 //!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
 //!                └─ answer (refusals), log
 //! ```

@@ -1,7 +1,8 @@
 //! Answers a request from an origin, without the application.
 //!
-//! The fetch and the sending of its response are driven by one task, the connection's, so that a chunk of the body
-//! goes from one socket to the other within one turn where both are ready.
+//! The asking and the sending of the response are driven by one task, the connection's. Without a cache there is nothing
+//! between the two connections: whoever writes to the client reads the origin's, so that a chunk of the body goes from
+//! one socket to the other within one turn where both are ready.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,12 +17,12 @@ use crate::cache::{Target, is_read};
 use crate::error::{Code, Error, Result};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
-use crate::origin::{self, Origins, Request, RequestBody};
+use crate::origin::{self, Request, RequestBody};
 use crate::relay;
-use crate::store::{self, Delivery, Overrides};
-use crate::stream::{Feed, ResponseHead, Stream};
-use crate::sync::Arc;
-use crate::wire::{Fields, Incoming, body_of};
+use crate::store::{self, Caching, Delivery, Overrides};
+use crate::stream::ResponseHead;
+use crate::sync::{Arc, Mutex, lock};
+use crate::wire::{Fields, Head, Incoming, body_of};
 
 /// One request, and what it is answered with.
 #[derive(Debug)]
@@ -73,33 +74,77 @@ pub(super) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut
     sent
 }
 
-/// Relays the origin's response. The future ends when all of it is with the kernel.
+/// How far [`begin`] has come.
+#[derive(Debug)]
+pub(super) enum Begun {
+    /// The head is in the outgoing message, with the body behind it, of events or not: [`send`] goes on.
+    Body { is_events: bool },
+    /// All of it is with the kernel.
+    Sent,
+}
+
+/// Relays the origin's response, up to its body; what is answered by way of a cache, to its end. Whoever sends the body
+/// for hours keeps nothing of what this took.
 ///
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
 ///
 /// # Cancellation
 /// The origin's connection is closed.
-pub(super) async fn relay(
+pub(super) async fn begin(
     task: &Task<'_>,
     route: &Route,
     body: RequestBody,
     outgoing: &mut Outgoing,
-) -> Result<()> {
+) -> Result<Begun> {
+    let Some(caching) = route.native.cache.as_ref().filter(|_| !task.is_tunnel) else {
+        let is_events = begin_body(task, route, body, outgoing).await?;
+        return Ok(Begun::Body { is_events });
+    };
     let mut body = Some(body);
     loop {
         // A request that what is stored may answer has no body.
         let body = body.take().unwrap_or(RequestBody::None);
-        match relay_once(task, route, body, outgoing).await {
+        // On the heap, so that a route without a cache does not pay for its state.
+        match Box::pin(relay_by_cache(task, route, caching, body, outgoing)).await {
             Err(error) if task.may_ask_again(&error, outgoing) => {}
-            result => return result,
+            result => return result.map(|()| Begun::Sent),
         }
     }
 }
 
-async fn relay_once(
+/// From one connection to the other. Whether the body is one of events.
+async fn begin_body(
     task: &Task<'_>,
     route: &Route,
+    body: RequestBody,
+    outgoing: &mut Outgoing,
+) -> Result<bool> {
+    let supplies = &task.site.supplies;
+    let allowance = supplies.allowance();
+    let leave = route.native.leave;
+    let interim = Mutex::new(Vec::new());
+    let pass = |head| lock(&interim).push(head);
+    let origins = Arc::clone(&supplies.origins[task.thread]);
+    let mut begun = pin!(origin::begin(origins, Box::new(task.request(route, body)?), &pass));
+    let (head, body) = poll_fn(|context| {
+        let begun = begun.as_mut().poll(context);
+        let interim = std::mem::take(&mut *lock(&interim));
+        task.wait(context, route, leave == Leave::Cancel, interim, outgoing)?;
+        begun
+    })
+    .await?;
+    let (framing, cut) = task.begin(route, &head, outgoing)?;
+    outgoing.attach(attached(Supply::Source(Box::new(body.relay(&cut, allowance))), framing));
+    at_once(|context| task.prime(context, outgoing)).await?;
+    Ok(cut != Cut::Raw)
+}
+
+/// By way of the route's cache: what is stored there or on its way, or what the origin answers, out of a stream.
+async fn relay_by_cache(
+    task: &Task<'_>,
+    route: &Route,
+    caching: &Caching,
     body: RequestBody,
     outgoing: &mut Outgoing,
 ) -> Result<()> {
@@ -107,8 +152,8 @@ async fn relay_once(
     let (feed, stream) = supplies.stream();
     // `drive` goes before each look at the stream.
     stream.fed_by_own_task();
-    let origins = Arc::clone(&supplies.origins[task.thread]);
-    let mut fetch = pin!(fetch(route, origins, Box::new(task.request(route, body)?), feed));
+    let access = caching.access(Arc::clone(&supplies.origins[task.thread]), Overrides::default());
+    let mut fetch = pin!(store::serve(access, Box::new(task.request(route, body)?), feed));
     let mut fetched = false;
     let mut drive = |context: &mut Context<'_>| {
         let Poll::Ready(stored) = (if fetched { Poll::Pending } else { fetch.as_mut().poll(context) }) else {
@@ -118,16 +163,9 @@ async fn relay_once(
         stored
     };
     let leave = route.native.leave;
-
-    let connection = &task.client.connection;
     let stored = poll_fn(|context| {
         let stored = drive(context);
-        task.check(leave == Leave::Cancel)?;
-        task.pass_interim(route, &stream, outgoing);
-        // What goes before the head: that the body may come, and interim responses.
-        if let Poll::Ready(Err(stop)) = outgoing.poll_send(context, connection) {
-            return Poll::Ready(Err(fault(stop)));
-        }
+        task.wait(context, route, leave == Leave::Cancel, stream.take_interim(), outgoing)?;
         if stored.is_some() { Poll::Ready(Ok(stored)) } else { stream.poll_head(context).map_ok(|_| None) }
     })
     .await?;
@@ -136,13 +174,18 @@ async fn relay_once(
         at_once(|context| task.begin_stored(context, route, delivery, outgoing)).await?;
         return send(task, route, false, outgoing, |_| {}).await;
     }
-    let is_events = task.begin(route, stream, outgoing)?;
+    let Some(head) = stream.head() else {
+        return Err(Code::Internal.error("a head that had come is gone"));
+    };
+    let (framing, cut) = task.begin(route, head, outgoing)?;
+    stream.set_framing(&cut)?;
+    outgoing.attach(attached(stream.into(), framing));
     at_once(|context| {
         drive(context);
         task.prime(context, outgoing)
     })
     .await?;
-    send(task, route, is_events, outgoing, |context| drop(drive(context))).await
+    send(task, route, cut != Cut::Raw, outgoing, |context| drop(drive(context))).await
 }
 
 /// Does what needs the task, and does not wait.
@@ -187,25 +230,6 @@ pub(super) async fn send(
     sent
 }
 
-/// By way of the route's cache, if it has one and this is no tunnel: gives what is stored there or on its way.
-async fn fetch(
-    route: &Route,
-    origins: Arc<Origins>,
-    request: Box<Request>,
-    feed: Feed,
-) -> Option<Box<Delivery>> {
-    match &route.native.cache {
-        Some(caching) if !matches!(request.body, RequestBody::Tunnel(_)) => {
-            // On the heap, so that a route without a cache does not pay for its state.
-            Box::pin(store::serve(caching.access(origins, Overrides::default()), request, feed)).await
-        }
-        _ => {
-            origin::fetch(origins, request, feed).await;
-            None
-        }
-    }
-}
-
 impl Task<'_> {
     /// Whether to go on.
     fn check(&self, cancels: bool) -> Result<()> {
@@ -228,7 +252,7 @@ impl Task<'_> {
     ) -> Result<()> {
         let framing = Framing::of(delivery.body, self.incoming.minor_version);
         self.put_head(route, (delivery.status, delivery.reason(), 1), delivery.fields(), framing, outgoing);
-        outgoing.attach(attached(Supply::Kept(delivery), framing));
+        outgoing.attach(attached(Supply::Source(delivery), framing));
         self.prime(context, outgoing)
     }
 
@@ -245,13 +269,26 @@ impl Task<'_> {
         error.code() == Code::CacheDamaged && self.progress.status().is_none() && outgoing.retract()
     }
 
-    fn pass_interim(&self, route: &Route, stream: &Stream, outgoing: &mut Outgoing) {
-        for head in stream.take_interim() {
+    /// While the head is awaited: sends what goes before it, that the body may come, and `interim` responses.
+    fn wait(
+        &self,
+        context: &mut Context<'_>,
+        route: &Route,
+        cancels: bool,
+        interim: Vec<Head>,
+        outgoing: &mut Outgoing,
+    ) -> Result<()> {
+        self.check(cancels)?;
+        for head in interim {
             // HTTP/1.0 has none (RFC 9110, section 15.2).
             if self.incoming.minor_version == 1 {
                 let via = route.native.forwarding.via((1, head.minor_version));
                 outgoing.push(Piece::Bytes(relay::encode_interim(&head, via.as_deref())));
             }
+        }
+        match outgoing.poll_send(context, &self.client.connection) {
+            Poll::Ready(Err(stop)) => Err(fault(stop)),
+            Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
         }
     }
 
@@ -296,11 +333,14 @@ impl Task<'_> {
         })
     }
 
-    /// Puts the head of the response before its body. Whether that is a stream of events.
-    fn begin(&self, route: &Route, stream: Stream, outgoing: &mut Outgoing) -> Result<bool> {
-        let Some(ResponseHead { head, .. }) = stream.head() else {
-            return Err(Code::Internal.error("a head that had come is gone"));
-        };
+    /// Puts the head of the origin's response before its body. How that is delimited, and how it is cut: where it is a
+    /// stream of events, so that it can end behind any of them.
+    fn begin(
+        &self,
+        route: &Route,
+        ResponseHead { head, .. }: &ResponseHead,
+        outgoing: &mut Outgoing,
+    ) -> Result<(Framing, Cut)> {
         let incoming = self.incoming;
         let framing = if head.status == 101 {
             Framing::Tunnel
@@ -314,12 +354,12 @@ impl Task<'_> {
             framing,
             outgoing,
         );
-        let is_events = is_events(head, framing);
-        if is_events {
-            stream.set_framing(&Cut::Events { max_frame: self.site.config.max_event, blocks: true })?;
-        }
-        outgoing.attach(attached(stream.into(), framing));
-        Ok(is_events)
+        let cut = if is_events(head, framing) {
+            Cut::Events { max_frame: self.site.config.max_event, blocks: true }
+        } else {
+            Cut::Raw
+        };
+        Ok((framing, cut))
     }
 
     /// Puts the head of a response into `outgoing`; `fields` are end-to-end.
@@ -363,7 +403,7 @@ async fn drain(supply: Option<Supply>, most: u64, mut drive: impl FnMut(&mut Con
     let mut read = 0;
     poll_fn(|context| {
         drive(context);
-        while let Poll::Ready(next) = supply.poll_next(context) {
+        while let Poll::Ready(next) = supply.poll_next(context, 0) {
             match next {
                 Some(Ok(payload)) if read <= most => read += payload.len() as u64,
                 _ => return Poll::Ready(()),

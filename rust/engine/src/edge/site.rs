@@ -15,7 +15,7 @@ use crate::framing::Framing;
 use crate::net::Clock;
 use crate::origin::Origins;
 use crate::pool::{Pool, PoolState};
-use crate::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
+use crate::stream::{Allowance, Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
 
 /// What an engine lends to a site.
@@ -37,6 +37,11 @@ impl Supplies {
     /// The two ends of a body, which is not cut.
     pub(super) fn stream(&self) -> (Feed, Stream) {
         channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
+    }
+
+    /// The window of a body that is read by whoever sends it.
+    pub(super) fn allowance(&self) -> Allowance {
+        Allowance::new(&self.pool, self.flow, &self.meter)
     }
 }
 

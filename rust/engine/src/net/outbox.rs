@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Clock, Connection, Life, Vital, Watch};
 use crate::pool::Slice;
-use crate::stream::Delivery;
+use crate::stream::{Delivery, charge};
 use crate::sync::Arc as Shared;
 use crate::wire::{CHUNK_END, ChunkHead};
 
@@ -40,7 +40,7 @@ pub(crate) enum Piece {
 pub(crate) enum Payload {
     /// Of the pool, and charged to a stream.
     Charged(Delivery),
-    /// Of the pool, and charged to whoever keeps them.
+    /// Of the pool, and charged to whoever gives them.
     Kept(Slice),
     /// Of its own, such as what stands between the parts of a body.
     Text(Vec<u8>),
@@ -76,6 +76,14 @@ impl Piece {
         if matches!(self, Self::Chunk(..)) { PARTS_OF_PIECE } else { 1 }
     }
 
+    /// What it takes of a window.
+    fn charge(&self) -> usize {
+        match self {
+            Self::Chunk(_, payload) | Self::Payload(payload) => charge(payload.len()),
+            Self::Bytes(_) | Self::Shared(_) | Self::Mark(_) | Self::Foreign(_) => 0,
+        }
+    }
+
     fn len(&self) -> usize {
         self.parts().iter().map(|part| part.len()).sum()
     }
@@ -104,6 +112,8 @@ pub(crate) struct Outbox {
     pieces: VecDeque<Piece>,
     /// Parts of the pieces.
     parts: usize,
+    /// What the pieces of a body are charged.
+    held: usize,
     /// Bytes of the first piece that are written.
     written: usize,
     limit: Option<Duration>,
@@ -121,6 +131,7 @@ impl Outbox {
         Self {
             pieces: VecDeque::new(),
             parts: 0,
+            held: 0,
             written: 0,
             limit,
             stall: Watch::default(),
@@ -143,6 +154,7 @@ impl Outbox {
                 self.pieces.reserve_exact(2);
             }
             self.parts += piece.count();
+            self.held += piece.charge();
             self.pieces.push_back(piece);
         }
     }
@@ -150,6 +162,11 @@ impl Outbox {
     /// Whether there is nothing to write.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
+    }
+
+    /// What takes room in the window of whoever gives the body.
+    pub(crate) fn held(&self) -> usize {
+        self.held
     }
 
     /// Whether one more write would not take more than there is.
@@ -161,6 +178,7 @@ impl Outbox {
     pub(crate) fn clear(&mut self) {
         self.pieces = VecDeque::new();
         self.parts = 0;
+        self.held = 0;
         self.written = 0;
     }
 
@@ -279,6 +297,7 @@ impl Outbox {
             taken -= rest;
             self.written = 0;
             self.parts -= first.count();
+            self.held -= first.charge();
             self.pieces.pop_front();
         }
     }

@@ -14,24 +14,39 @@ use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
 use crate::wire::{LAST_CHUNK, encode_chunk_head};
 
-/// Bytes that somebody keeps, such as a cache: they take nothing of a window, and many may send them at once.
+/// A body that whoever sends it asks for its bytes, such as what a cache keeps, or what an origin's connection brings.
 pub(crate) trait Source: fmt::Debug + Send {
-    /// The next bytes, or the end of the body; the task of `context` is woken when there may be more.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Payload>>>;
+    /// The next bytes, or the end of the body; the task of `context` is woken when there may be more. `held` is what those
+    /// before take that have not been sent, of a window if there is one: beyond it comes `WINDOW_HELD`.
+    fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>>;
+
+    /// Does what is to be done although none is asked for.
+    fn attend(&mut self, _: &mut Context<'_>) {}
 }
 
 /// Whoever gives the bytes of a body.
 #[derive(Debug)]
 pub(crate) enum Supply {
     Stream(Stream),
-    Kept(Box<dyn Source>),
+    Source(Box<dyn Source>),
 }
 
 impl Supply {
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Payload>>> {
+    /// As [`Source::poll_next`].
+    pub(crate) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        held: usize,
+    ) -> Poll<Option<Result<Payload>>> {
         match self {
             Self::Stream(stream) => stream.poll_next(context).map_ok(Payload::Charged),
-            Self::Kept(source) => source.poll_next(context),
+            Self::Source(source) => source.poll_next(context, held),
+        }
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        if let Self::Source(source) = self {
+            source.attend(context);
         }
     }
 }
@@ -55,6 +70,16 @@ pub(crate) enum Body {
     Raw(Supply),
     /// A part of a body, which somebody else goes on with.
     Part(Part),
+}
+
+impl Body {
+    fn supply(&mut self) -> Option<&mut Supply> {
+        match self {
+            Self::Ended => None,
+            Self::Counted(supply, _) | Self::Chunked(supply) | Self::Raw(supply) => Some(supply),
+            Self::Part(part) => Some(&mut part.supply),
+        }
+    }
 }
 
 /// A part of a body.
@@ -210,13 +235,15 @@ impl Outgoing {
     }
 
     fn fill(&mut self, context: &mut Context<'_>) -> Result<Fill> {
-        while !self.outbox.is_full() {
-            let supply = match &mut self.body {
-                Body::Ended => return Ok(Fill::Dry),
-                Body::Counted(supply, _) | Body::Chunked(supply) | Body::Raw(supply) => supply,
-                Body::Part(part) => &mut part.supply,
+        loop {
+            let Some(supply) = self.body.supply() else { return Ok(Fill::Dry) };
+            if self.outbox.is_full() {
+                supply.attend(context);
+                return Ok(Fill::Full);
+            }
+            let Poll::Ready(next) = supply.poll_next(context, self.outbox.held()) else {
+                return Ok(Fill::Dry);
             };
-            let Poll::Ready(next) = supply.poll_next(context) else { return Ok(Fill::Dry) };
             match next {
                 // It is we who hold the window: what is queued here goes first.
                 Some(Err(error)) if error.code() == Code::WindowHeld && !self.outbox.is_empty() => {
@@ -227,7 +254,6 @@ impl Outgoing {
                 None => self.end()?,
             }
         }
-        Ok(Fill::Full)
     }
 
     fn enqueue(&mut self, payload: Payload) -> Result<()> {
@@ -258,7 +284,7 @@ impl Outgoing {
             Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
         }
         let supply = self.take_supply();
-        self.kept = supply.filter(|supply| matches!(supply, Supply::Kept(_)));
+        self.kept = supply.filter(|supply| matches!(supply, Supply::Source(_)));
         Ok(())
     }
 

@@ -37,12 +37,11 @@ pub(crate) enum Read {
     Nothing,
 }
 
-/// Reads one message from a connection.
+/// Reads messages from one connection, which each call is given: whoever reads may own it as well.
 #[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    connection: &'a Connection,
+pub(crate) struct Reader {
     peer: Peer,
-    pool: &'a Pool,
+    pool: Pool,
     writer: Option<Writer>,
     /// Bytes that frames still need in the memory that was taken for them alone.
     reserved: usize,
@@ -61,12 +60,11 @@ enum Wait {
     Limited,
 }
 
-impl<'a> Reader<'a> {
-    pub(crate) fn new(connection: &'a Connection, peer: Peer, pool: &'a Pool) -> Self {
+impl Reader {
+    pub(crate) fn new(peer: Peer, pool: &Pool) -> Self {
         Self {
-            connection,
             peer,
-            pool,
+            pool: pool.clone(),
             writer: None,
             reserved: 0,
             limit: Watch::default(),
@@ -81,23 +79,25 @@ impl<'a> Reader<'a> {
     /// `code` after that time.
     pub(crate) async fn readable(
         &mut self,
+        connection: &Connection,
         limit: Option<Duration>,
         code: Code,
         runs: impl Fn() -> bool,
     ) -> Result<()> {
         self.wait = Wait::Over;
-        poll_fn(|context| self.poll_readable(context, limit, code, &runs)).await
+        poll_fn(|context| self.poll_readable(context, connection, limit, code, &runs)).await
     }
 
     /// As [`Reader::readable`]. Once begun, a wait is polled to its end, or begun anew by that.
     pub(crate) fn poll_readable(
         &mut self,
         context: &mut Context<'_>,
+        connection: &Connection,
         limit: Option<Duration>,
         code: Code,
         runs: impl Fn() -> bool,
     ) -> Poll<Result<()>> {
-        if let Poll::Ready(ready) = self.connection.poll_readable(context) {
+        if let Poll::Ready(ready) = connection.poll_readable(context) {
             self.wait = Wait::Over;
             return Poll::Ready(ready.map_err(|error| self.peer.broken(&error)));
         }
@@ -178,9 +178,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads once behind `held`, the beginning of a head, and makes it one with what was read.
-    pub(crate) async fn read_on(&mut self, held: &mut Option<Slice>) -> Result<Read> {
+    pub(crate) async fn read_on(
+        &mut self,
+        connection: &Connection,
+        held: &mut Option<Slice>,
+    ) -> Result<Read> {
         self.make_room(held).await?;
-        let read = poll_fn(|context| self.poll_read(context, 0, usize::MAX, Purpose::Control)).await?;
+        let read =
+            poll_fn(|context| self.poll_read(context, connection, 0, usize::MAX, Purpose::Control)).await?;
         if let Read::Bytes { slice, .. } = &read {
             match held {
                 Some(held) => held.join(slice.clone()).expect("a read continues the slab of the one before"),
@@ -191,20 +196,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads once into a slab for about `size` bytes, and no more than `most` unless memory was reserved.
-    pub(crate) async fn read(&mut self, size: usize, most: usize) -> Result<Read> {
-        poll_fn(|context| self.poll_body(context, size, most)).await
+    pub(crate) async fn read(&mut self, connection: &Connection, size: usize, most: usize) -> Result<Read> {
+        poll_fn(|context| self.poll_body(context, connection, size, most)).await
     }
 
     /// As [`Reader::read`].
     pub(crate) fn poll_body(
         &mut self,
         context: &mut Context<'_>,
+        connection: &Connection,
         size: usize,
         most: usize,
     ) -> Poll<Result<Read>> {
         let size = size.min(most);
         self.prepare(size);
-        self.poll_read(context, size, most, Purpose::Bulk)
+        self.poll_read(context, connection, size, most, Purpose::Bulk)
     }
 
     /// From now on, what the current frame of `feed` lacks goes into one piece of memory with its beginning, if the
@@ -216,7 +222,7 @@ impl<'a> Reader<'a> {
         remaining: usize,
     ) -> Poll<Result<()>> {
         if self.reserved == 0 {
-            let reserve = reading::poll_reserve(context, self.pool, feed, &mut self.writer, remaining);
+            let reserve = reading::poll_reserve(context, &self.pool, feed, &mut self.writer, remaining);
             self.reserved = ready!(reserve)?;
         }
         Poll::Ready(Ok(()))
@@ -241,6 +247,7 @@ impl<'a> Reader<'a> {
     fn poll_read(
         &mut self,
         context: &mut Context<'_>,
+        connection: &Connection,
         size: usize,
         most: usize,
         purpose: Purpose,
@@ -250,7 +257,7 @@ impl<'a> Reader<'a> {
         }
         let writer = self.writer.as_mut().expect("taken above");
         let offered = if self.reserved > 0 { self.reserved } else { writer.remaining().min(most) };
-        let count = match self.connection.poll_read(context, &mut writer.spare()[..offered]) {
+        let count = match connection.poll_read(context, &mut writer.spare()[..offered]) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Read::End { clean: true })),
             Poll::Ready(Ok(count)) => count,
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -259,7 +266,7 @@ impl<'a> Reader<'a> {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(self.peer.broken(&error))),
             Poll::Pending => return Poll::Ready(Ok(Read::Nothing)),
         };
-        if self.connection.is_tls() {
+        if connection.is_tls() {
             self.pool.count_copy(CopyReason::Tls, count);
         }
         let slice = writer.commit(count);

@@ -1,24 +1,27 @@
-//! A whole fetch: a connection, the exchange on it, and a second one where the first was dead before it began.
+//! A whole fetch: a connection, the exchange on it, a second one where the first was dead before it began, and the body.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
+use super::arriving::Arriving;
 use super::connect;
-use super::exchange::{Done, Terms, exchange};
+use super::exchange::{Interim, Terms, exchange};
+use super::feeding::Feeding;
+use super::limits::Deadline;
 use super::origins::Origins;
 use super::payload::Payload;
 use super::place::Place;
+use super::relayed::Begun;
 use super::request::{Request, RequestBody, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
 use crate::net::Called;
-use crate::pool::PoolState;
-use crate::stream::{Ending, Feed, Timings};
+use crate::pool::{PoolState, Slice};
+use crate::stream::{Feed, ResponseHead, Timings};
 use crate::sync::Arc as Shared;
 use crate::wire::encode_request;
 
@@ -29,18 +32,26 @@ use crate::wire::encode_request;
 /// When the consumer leaves, or the future is dropped, the connection is closed at once, and its place is free for
 /// the next request.
 ///
-/// The request is boxed because whoever waits for a body for hours keeps it: within the future it would be held thrice.
+/// The request is boxed because whoever waits for its head would else hold it thrice within the future.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let place = origins.place(&request.endpoint);
     let origin = Arc::clone(&place.origin);
-    let total = request.timeouts.total;
+    let deadline = Deadline::of(&request.timeouts);
     let result = {
-        let mut run = pin!(run(&origins, place, request, &feed));
+        let mut run = pin!(async {
+            // On the heap: a body may come for hours when its head has come.
+            let (head, rest, arriving) =
+                Box::pin(ask(&origins, place, request, &|head| feed.push_interim(head))).await?;
+            feed.set_head(head);
+            let mut feeding = Feeding::new(arriving, rest, &feed);
+            poll_fn(|context| feeding.poll(context)).await?;
+            Ok(feeding.finish())
+        });
         let aside = pin!(async {
             tokio::select! {
                 biased;
                 () = feed.closed() => None,
-                error = expiry(total) => Some(error),
+                error = expiry(deadline) => Some(error),
             }
         });
         let mut aside = Called::new(aside);
@@ -59,19 +70,42 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     }
 }
 
-async fn expiry(total: Option<Duration>) -> Error {
-    let Some(total) = total else { return pending().await };
-    // On the heap, because few exchanges have such a limit.
-    Box::pin(sleep(total)).await;
-    Code::TotalTimeout.error(format!("the exchange took longer than {total:?}"))
+/// As [`fetch`], for one who sends the body on himself, at the client's pace: ready when the head is there.
+///
+/// # Errors
+/// What went wrong, with the origin's name.
+///
+/// # Cancellation
+/// The connection is closed at once. So it is when what is returned is dropped before the end of the body.
+pub(crate) async fn begin(
+    origins: Arc<Origins>,
+    request: Box<Request>,
+    interim: &Interim<'_>,
+) -> Result<(ResponseHead, Begun)> {
+    let place = origins.place(&request.endpoint);
+    let origin = Arc::clone(&place.origin);
+    let mut deadline = Deadline::of(&request.timeouts);
+    let mut asked = pin!(ask(&origins, place, request, interim));
+    let asked = poll_fn(|context| match asked.as_mut().poll(context) {
+        Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context).map(Err)),
+        ready @ Poll::Ready(_) => ready,
+    });
+    let (head, rest, arriving) = asked.await.map_err(|error| error.at(&origin))?;
+    Ok((head, Begun { arriving, rest, deadline }))
 }
 
-async fn run(
+async fn expiry(deadline: Option<Deadline>) -> Error {
+    let Some(mut deadline) = deadline else { return pending().await };
+    poll_fn(|context| deadline.poll(context)).await
+}
+
+/// Asks the origin. The head of its response, what came behind that in the same read, and the body from there on.
+async fn ask(
     origins: &Origins,
     place: Shared<Place>,
     mut request: Box<Request>,
-    feed: &Feed,
-) -> Result<Ending> {
+    interim: &Interim<'_>,
+) -> Result<(ResponseHead, Slice, Arriving)> {
     let mut body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
     let framing = body.framing();
     let Request { endpoint, method, target, authority, headers, timeouts, .. } = &*request;
@@ -102,16 +136,10 @@ async fn run(
             lease.put(opening.await?);
             lease.place().count(|counts| counts.opened += 1);
         }
-        let connection = lease.connection();
-        connection.requests += 1;
+        lease.count_request();
         let mut upload = Upload::new(head, body, timeouts.between_bytes);
-        let failure = match exchange(connection, &mut upload, &terms, feed).await {
-            Ok(Done { ending, reusable }) => {
-                if reusable {
-                    lease.give_back();
-                }
-                return Ok(ending);
-            }
+        let failure = match exchange(lease.connection(), &mut upload, &terms, interim).await {
+            Ok(answered) => return Ok(Arriving::new(answered, lease, upload, &terms)),
             Err(failure) => failure,
         };
         // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::exchange::Terms;
+use super::exchange::{Interim, Terms};
 use super::upload::Progress;
 use crate::error::{Code, Result};
-use crate::net::{Read, Reader};
+use crate::net::{Connection, Read, Reader};
 use crate::pool::Slice;
-use crate::stream::Feed;
 use crate::wire::{Head, HeadScanner, parse_head};
 
 /// Finds the final head at the front of what a connection brings.
@@ -34,9 +33,10 @@ impl<'a> HeadReader<'a> {
     /// The head, what came behind it in the same read, and the time to the first byte. 101 is returned as it is.
     pub(super) async fn read(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut Reader,
+        connection: &Connection,
         progress: &Progress,
-        feed: &Feed,
+        pass: &Interim<'_>,
     ) -> Result<(Head, Slice, Duration)> {
         let (limits, timeouts) = (&self.terms.limits.head, self.terms.timeouts);
         let mut scanner = HeadScanner::new(limits);
@@ -56,18 +56,20 @@ impl<'a> HeadReader<'a> {
                 }
                 // What 100 (Continue) allows, whoever sends the request does already.
                 if head.status != 100 {
-                    feed.push_interim(head);
+                    pass(head);
                 }
                 scanner = HeadScanner::new(limits);
                 buffer = Some(rest).filter(|rest| !rest.is_empty());
                 continue;
             }
             if buffer.is_some() {
-                reader.readable(timeouts.between_bytes, Code::IoTimeout, || true).await?;
+                reader.readable(connection, timeouts.between_bytes, Code::IoTimeout, || true).await?;
             } else {
-                reader.readable(timeouts.first_byte, Code::FirstByteTimeout, || progress.is_sent()).await?;
+                reader
+                    .readable(connection, timeouts.first_byte, Code::FirstByteTimeout, || progress.is_sent())
+                    .await?;
             }
-            match reader.read_on(&mut buffer).await? {
+            match reader.read_on(connection, &mut buffer).await? {
                 Read::Bytes { .. } => {
                     self.first_byte.get_or_insert_with(|| self.started.elapsed());
                 }

@@ -1,10 +1,13 @@
 //! What a request may take of time and an origin of connections. Declared and validated in Python; no defaults here.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
+use crate::net::Called;
 use crate::wire::{BodyLimits, HeadLimits};
 
 /// How long each stage of an exchange may take; `None` for no limit.
@@ -45,6 +48,28 @@ pub struct OriginLimits {
     pub head: HeadLimits,
     /// What a chunked body may hold besides its payload.
     pub body: BodyLimits,
+}
+
+/// When the whole exchange has taken too long. Looked at for each event, and asked when it may have passed.
+#[derive(Debug)]
+pub(super) struct Deadline {
+    total: Duration,
+    timer: Called<Pin<Box<Sleep>>>,
+}
+
+impl Deadline {
+    /// From now on, where there is one.
+    pub(super) fn of(timeouts: &Timeouts) -> Option<Self> {
+        timeouts.total.map(|total| Self { total, timer: Called::new(Box::pin(sleep(total))) })
+    }
+
+    /// Ready with the error when it has passed.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Error> {
+        let total = self.total;
+        self.timer
+            .poll(context)
+            .map(|()| Code::TotalTimeout.error(format!("the exchange took longer than {total:?}")))
+    }
 }
 
 /// Waits for `work` within `limit`, or says with `code` that `what` took longer.

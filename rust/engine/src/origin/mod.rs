@@ -1,26 +1,31 @@
 //! The origin client: HTTP/1.1 over TCP, Unix sockets and TLS, from a pool of kept-alive connections.
 //!
-//! [`fetch`] carries out one [`Request`] and puts the response into a [`crate::stream::Feed`]; [`Origins`] keeps the
-//! connections of one engine thread. Whoever drives an engine thread may call them, nobody else. The invariants: a
-//! connection serves again only if both messages on it ended exactly at their boundary; every wait has a limit with
-//! a code of its own; what a consumer does not take is not read; dropping the consumer closes the connection.
+//! [`fetch`] carries out one [`Request`] and puts the response into a [`crate::stream::Feed`]; `begin` gives it to one
+//! who sends it on himself; [`Origins`] keeps the connections of one engine thread. Whoever drives an engine thread may
+//! call them, nobody else. The invariants: a connection serves again only if both messages on it ended exactly at their
+//! boundary; every wait has a limit with a code of its own; what a consumer does not take is not read; dropping the
+//! consumer closes the connection.
 //!
 //! ```text
 //!   fetch ─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
 //!     │
 //!     ├─ connect ─ resolve, tls
-//!     └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
+//!     ├─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
+//!     └─ feeding, relayed ─ arriving (the body) ─ upload, net
 //! ```
 
+mod arriving;
 mod connect;
 mod endpoint;
 mod exchange;
+mod feeding;
 mod fetch;
 mod head;
 mod limits;
 mod origins;
 mod payload;
 mod place;
+mod relayed;
 mod request;
 mod resolve;
 mod stats;
@@ -29,6 +34,7 @@ mod tls;
 mod upload;
 
 pub use endpoint::{Endpoint, Scheme};
+pub(crate) use fetch::begin;
 pub use fetch::fetch;
 pub use limits::{OriginLimits, Timeouts};
 pub use origins::Origins;

@@ -236,8 +236,15 @@ impl Lease {
     }
 
     /// The connection that is in use.
-    pub(super) fn connection(&mut self) -> &mut Connection {
-        self.connection.as_mut().expect("what uses a lease has begun with a connection, or put one")
+    pub(super) fn connection(&self) -> &Connection {
+        self.connection.as_ref().expect("what uses a lease has begun with a connection, or put one")
+    }
+
+    /// Counts a request on it.
+    pub(super) fn count_request(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.requests += 1;
+        }
     }
 
     /// The connection has carried its request to the end, and may serve again if it has not served enough.

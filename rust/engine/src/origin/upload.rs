@@ -99,7 +99,7 @@ impl Upload {
     ///
     /// # Errors
     /// `UPLOAD_FAILED` for the source's faults, `IO_TIMEOUT` if the origin takes nothing before it answers.
-    fn drive(
+    pub(super) fn drive(
         &mut self,
         context: &mut Context<'_>,
         connection: &Connection,

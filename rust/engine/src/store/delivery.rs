@@ -110,7 +110,7 @@ impl Delivery {
         feed.set_head(ResponseHead { head, timings: Timings::default(), reused: true });
         while let Some(payload) = {
             feed.room().await?;
-            poll_fn(|context| self.poll_next(context)).await
+            poll_fn(|context| self.poll_next(context, 0)).await
         } {
             let slice = match payload? {
                 Payload::Kept(slice) => slice,
@@ -128,7 +128,7 @@ impl Delivery {
 }
 
 impl Source for Delivery {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Payload>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>, _: usize) -> Poll<Option<Result<Payload>>> {
         while let Some(part) = self.parts.front_mut() {
             match part {
                 Part::Text(text) => {

@@ -6,11 +6,11 @@ use std::ops::Deref;
 use std::sync::{Arc as Plain, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 
-use super::window::{Window, charge};
+use super::window::{Window, charge, share};
 use super::{Ending, Feed, FlowConfig, Meter, ResponseHead};
 use crate::error::{Code, Error, Result};
 use crate::framing::{Cutter, Framing};
-use crate::pool::{Pool, PoolState, Purpose, Slice};
+use crate::pool::{Pool, Purpose, Slice};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
@@ -90,14 +90,8 @@ pub(super) struct Queue {
 impl Channel {
     /// Bytes charged, and the window in force: at most a fair share of the pool, and the floor while it is pressed.
     pub(super) fn usage(&self, queue: &Queue) -> (usize, usize) {
-        let (share, pressed) = self.supply();
+        let (share, pressed) = share(&self.pool, &self.meter);
         (queue.window.used(), queue.window.limit(share, pressed))
-    }
-
-    /// A fair share of the pool, and whether the pool is pressed. The shares make half of the pool, so that streams
-    /// whose consumers have all stalled leave room for new ones.
-    fn supply(&self) -> (usize, bool) {
-        (self.pool.budget() / 2 / self.meter.live().max(1), self.pool.state() != PoolState::Open)
     }
 
     pub(super) fn has_room(&self, queue: &Queue) -> bool {
@@ -112,7 +106,7 @@ impl Channel {
     /// that has not grown yet, but to the largest that it may get. And whether that is less than what every stream may
     /// hold where memory is not short.
     pub(super) fn credit(&self, queue: &Queue) -> (usize, bool) {
-        let (share, pressed) = self.supply();
+        let (share, pressed) = share(&self.pool, &self.meter);
         let window = &queue.window;
         let credit = if queue.keeps_up() {
             window.largest(share, pressed)

@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::channel::{Channel, register, wake};
+use super::window::round;
 use super::{Ending, ResponseHead};
 use crate::error::{Code, Error, Result};
 use crate::framing::Cutter;
-use crate::pool::{CLASSES, Slice, Writer};
+use crate::pool::{Slice, Writer};
 use crate::sync::{Arc, lock};
 use crate::wire::Head;
 
@@ -61,19 +62,10 @@ impl Feed {
         poll_fn(|context| self.poll_room(context)).await
     }
 
-    /// How many bytes the next read should bring at most: the credit that is left, rounded up to a slab, which is taken
-    /// whole for it. To the largest of 256 KiB would be rounding up by too much: of that one, a part is filled. Where
-    /// memory is short, the credit is rounded down: many streams would else take several times their shares.
+    /// How many bytes the next read should bring at most: the credit that is left, rounded to slabs.
     pub fn credit(&self) -> usize {
         let (credit, squeezed) = self.channel.credit(&lock(&self.channel.queue));
-        let [small, medium, large, _] = CLASSES;
-        if squeezed {
-            return [large, medium].into_iter().find(|&slab| credit >= slab).unwrap_or(small);
-        }
-        [small, medium]
-            .into_iter()
-            .find(|&slab| credit <= slab)
-            .unwrap_or_else(|| credit.next_multiple_of(large))
+        round(credit, squeezed)
     }
 
     /// Resolves when the consumer has left.

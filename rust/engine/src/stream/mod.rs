@@ -6,17 +6,23 @@
 //! is told to read only while the consumer's window has room (`window`); a woken side always finds what it was
 //! woken for or goes back to waiting without loss.
 
+#[cfg(not(loom))]
+mod allowance;
 mod channel;
 mod feed;
 #[cfg(not(loom))]
 pub(crate) mod reading;
 mod window;
 
+#[cfg(not(loom))]
+pub(crate) use allowance::Allowance;
 pub use channel::{Delivery, Stream, channel};
 pub use feed::{Feed, Wanted};
 #[cfg(not(loom))]
 pub use reading::ReadSizes;
 pub use window::FlowConfig;
+#[cfg(not(loom))]
+pub(crate) use window::charge;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

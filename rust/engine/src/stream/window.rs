@@ -5,6 +5,9 @@
 //! dry although the producer had been stopped for want of credit. A slow consumer never runs dry, so its window
 //! stays at the floor; a fast one reaches the ceiling within a few round trips.
 
+use super::Meter;
+use crate::pool::{CLASSES, Pool, PoolState};
+
 /// Bounds of the window, in bytes. Declared and validated in Python.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowConfig {
@@ -18,7 +21,7 @@ pub struct FlowConfig {
 const FRAME_COST: usize = 64;
 
 /// The smallest share a stream is left with, however many there are.
-const LEAST: usize = crate::pool::CLASSES[0];
+const LEAST: usize = CLASSES[0];
 
 #[derive(Debug)]
 pub(super) struct Window {
@@ -34,8 +37,25 @@ pub(super) struct Window {
 }
 
 /// What a frame of `length` bytes is charged.
-pub(super) fn charge(length: usize) -> usize {
+pub(crate) fn charge(length: usize) -> usize {
     length + FRAME_COST
+}
+
+/// A fair share of the pool, and whether the pool is pressed. The shares make half of the pool, so that streams whose
+/// consumers have all stalled leave room for new ones.
+pub(super) fn share(pool: &Pool, meter: &Meter) -> (usize, bool) {
+    (pool.budget() / 2 / meter.live().max(1), pool.state() != PoolState::Open)
+}
+
+/// How many bytes a read within `credit` should bring at most: rounded up to a slab, which is taken whole for it. To the
+/// largest of 256 KiB would be rounding up by too much: of that one, a part is filled. Where memory is short, the credit
+/// is rounded down: many streams would else take several times their shares.
+pub(super) fn round(credit: usize, squeezed: bool) -> usize {
+    let [small, medium, large, _] = CLASSES;
+    if squeezed {
+        return [large, medium].into_iter().find(|&slab| credit >= slab).unwrap_or(small);
+    }
+    [small, medium].into_iter().find(|&slab| credit <= slab).unwrap_or_else(|| credit.next_multiple_of(large))
 }
 
 impl Window {

@@ -1,0 +1,190 @@
+//! The body of a response on its way in: the one reader of it, whoever takes what it reads.
+//!
+//! Owns the connection, and sends what is left of the request. [`Feeding`](super::feeding::Feeding) puts the body into a
+//! stream, [`Relayed`](super::Relayed) has it polled by whoever sends it on.
+//! Polled by hand, where all else of an exchange is async: this is the path of each event, and of each read.
+
+use std::pin::pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::exchange::{Answered, Terms};
+use super::place::Lease;
+use super::upload::{Progress, Upload};
+use crate::error::{Code, Error, Result};
+use crate::net::{Read, Reader};
+use crate::pool::Slice;
+use crate::stream::reading::ReadSize;
+use crate::stream::{Ending, Feed, ResponseHead};
+use crate::wire::{Body, Decoder};
+
+/// Bytes that a body may read before the thread's other streams get their turn: some 0.15 ms of copying out of the
+/// kernel, against the microsecond that a turn costs. The runtime's own budget of 128 operations would be 16 MiB.
+const TURN: usize = 512 * 1024;
+
+/// The body of a response. Dropping it before its end closes the connection.
+#[derive(Debug)]
+pub(super) struct Arriving {
+    lease: Lease,
+    reader: Reader,
+    decoder: Decoder,
+    size: ReadSize,
+    between_bytes: Option<Duration>,
+    /// Bytes read in this turn.
+    turn: usize,
+    /// The last read brought less than it was offered, and so all that there was.
+    dry: bool,
+    body: Body,
+    /// Whether the connection may serve again behind it.
+    keep: bool,
+    progress: Progress,
+    /// What of the request has not been sent. On the heap, because mostly all of it has.
+    upload: Option<Box<Upload>>,
+    begun: Instant,
+}
+
+/// What a read brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    Bytes,
+    Nothing,
+    /// The end of the connection, and with it that of the body.
+    End,
+}
+
+impl Arriving {
+    /// What follows a head that was read from the connection of `lease`; with the head, and what came behind it in the same
+    /// read, which goes to [`Arriving::decode`] first.
+    pub(super) fn new(
+        answered: Answered,
+        lease: Lease,
+        upload: Upload,
+        terms: &Terms<'_>,
+    ) -> (ResponseHead, Slice, Self) {
+        let Answered { head, rest, reader, body, keep, progress } = answered;
+        let decoder = Decoder::new(body, terms.limits.body);
+        let size = ReadSize::new(terms.reads, decoder.remaining());
+        let upload = (!upload.is_complete()).then(|| Box::new(upload));
+        let between_bytes = terms.timeouts.between_bytes;
+        let begun = Instant::now();
+        let arriving = Self {
+            lease,
+            reader,
+            decoder,
+            size,
+            between_bytes,
+            turn: 0,
+            dry: false,
+            body,
+            keep,
+            progress,
+            upload,
+            begun,
+        };
+        (head, rest, arriving)
+    }
+
+    /// Decodes what came behind the head.
+    ///
+    /// # Errors
+    /// What is wrong behind the pieces that were emitted.
+    pub(super) fn decode(&mut self, rest: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+        let decoded = self.decoder.decode(rest, emit);
+        self.reader.end_head(self.decoder.remaining());
+        decoded
+    }
+
+    /// Names the origin of `error`.
+    pub(super) fn name(&self, error: Error) -> Error {
+        error.at(&self.lease.place().origin)
+    }
+
+    /// Sends what can be sent now of the request.
+    ///
+    /// # Errors
+    /// Those of [`Upload::drive`].
+    pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Result<()> {
+        let Some(upload) = &mut self.upload else { return Ok(()) };
+        upload.drive(context, self.lease.connection(), &self.progress)?;
+        if upload.is_complete() {
+            self.upload = None;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is to be read any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Whether the last read has brought all that there was.
+    pub(super) fn is_dry(&self) -> bool {
+        self.dry
+    }
+
+    /// Ready when a read is worth memory, and it is this body's turn.
+    pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.turn >= TURN {
+            self.turn = 0;
+            // It leaves the task's waker with the runtime, which wakes it behind all that is ready.
+            return pin!(yield_now()).poll(context).map(Ok);
+        }
+        let connection = self.lease.connection();
+        self.reader.poll_readable(context, connection, self.between_bytes, Code::IoTimeout, || true)
+    }
+
+    /// As [`Reader::poll_reserve`].
+    pub(super) fn poll_reserve(&mut self, context: &mut Context<'_>, feed: &Feed) -> Poll<Result<()>> {
+        // Chunks are not read into one piece: their size lines lie between the bytes.
+        if self.body == Body::Chunked {
+            return Poll::Ready(Ok(()));
+        }
+        let remaining = self.decoder.remaining();
+        let remaining = remaining.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.reader.poll_reserve(context, feed, remaining)
+    }
+
+    /// Reads once, at most `most` bytes unless memory was reserved, and emits what of it is payload.
+    ///
+    /// # Errors
+    /// What is wrong behind the pieces that were emitted.
+    pub(super) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        most: usize,
+        emit: &mut dyn FnMut(Slice),
+    ) -> Poll<Result<Came>> {
+        let size = self.size.next(self.decoder.remaining());
+        let read = ready!(self.reader.poll_body(context, self.lease.connection(), size, most))?;
+        Poll::Ready(match read {
+            Read::Bytes { slice, offered } => {
+                self.size.record(offered, slice.len());
+                self.turn += slice.len();
+                self.dry = slice.len() < offered;
+                self.decoder.decode(slice, emit).map(|()| Came::Bytes)
+            }
+            Read::End { clean } => self.end(clean).map(|()| Came::End),
+            Read::Nothing => Ok(Came::Nothing),
+        })
+    }
+
+    fn end(&self, clean: bool) -> Result<()> {
+        if !clean && self.body == Body::UntilClose {
+            return Err(Code::BodyTruncated
+                .error("the TLS connection ended without close_notify, so the body may have been cut off"));
+        }
+        self.decoder.at_eof()
+    }
+
+    /// The body has ended well: the connection may serve again if both messages ended at their boundary and nobody minds
+    /// another.
+    pub(super) fn finish(mut self) -> Ending {
+        if self.keep && self.decoder.is_done() && self.upload.is_none() {
+            self.lease.give_back();
+        }
+        Ending { body: self.begun.elapsed(), trailers: self.decoder.trailers().to_vec() }
+    }
+}

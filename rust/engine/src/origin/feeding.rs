@@ -1,0 +1,77 @@
+//! Takes the body of a response from its connection to a stream.
+
+use std::task::{Context, Poll, ready};
+
+use super::arriving::{Arriving, Came};
+use crate::error::Result;
+use crate::pool::Slice;
+use crate::stream::{Ending, Feed};
+
+/// A body and the feed that it goes into.
+#[derive(Debug)]
+pub(super) struct Feeding<'a> {
+    arriving: Arriving,
+    feed: &'a Feed,
+    /// What is decoded, and not yet fed.
+    pieces: Vec<Slice>,
+    step: Step,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Step {
+    /// Wait for the consumer to have room.
+    Room,
+    /// Read.
+    Read,
+    /// Feed what was read, behind which the body is good or not.
+    Feed(Result<()>),
+}
+
+impl<'a> Feeding<'a> {
+    /// `rest` came with the head.
+    pub(super) fn new(mut arriving: Arriving, rest: Slice, feed: &'a Feed) -> Self {
+        let mut pieces = Vec::with_capacity(1);
+        let step = Step::Feed(arriving.decode(rest, &mut |piece| pieces.push(piece)));
+        Self { arriving, feed, pieces, step }
+    }
+
+    /// Ready at the end of the body.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        self.arriving.drive(context)?;
+        loop {
+            match self.step {
+                Step::Feed(_) => {
+                    ready!(self.feed.poll_push(context, &mut self.pieces))?;
+                    if let Step::Feed(read) = std::mem::replace(&mut self.step, Step::Room) {
+                        read?;
+                    }
+                }
+                Step::Room if self.arriving.is_done() => return Poll::Ready(Ok(())),
+                Step::Room => {
+                    ready!(self.feed.poll_room(context))?;
+                    self.step = Step::Read;
+                }
+                Step::Read => {
+                    ready!(self.arriving.poll_readable(context))?;
+                    ready!(self.arriving.poll_reserve(context, self.feed))?;
+                    let (pieces, most) = (&mut self.pieces, self.feed.credit());
+                    let read =
+                        ready!(self.arriving.poll_read(context, most, &mut |piece| pieces.push(piece)));
+                    self.step = match read {
+                        Ok(Came::Bytes) => Step::Feed(Ok(())),
+                        Ok(Came::Nothing) => Step::Room,
+                        Ok(Came::End) => return Poll::Ready(Ok(())),
+                        Err(error) if pieces.is_empty() => return Poll::Ready(Err(error)),
+                        Err(error) => Step::Feed(Err(error)),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Behind the end of the body.
+    pub(super) fn finish(self) -> Ending {
+        self.arriving.finish()
+    }
+}

@@ -1,0 +1,152 @@
+//! The body of a response for one who sends it on: polled for what he sends next, and nothing between the two
+//! connections.
+//!
+//! A body that goes through a stream has a queue, two locks and two wakers between the one who reads and the one who
+//! sends. Where both are one task they are of no use, and with a thousand streams it is their cache lines that cost.
+
+use std::task::{Context, Poll, ready};
+
+use super::arriving::{Arriving, Came};
+use super::limits::Deadline;
+use crate::error::{Code, Error, Result};
+use crate::framing::{Cutter, Framing};
+use crate::net::{Payload, Source};
+use crate::pool::{Purpose, Slice};
+use crate::stream::Allowance;
+
+/// A body of which nothing has been looked at.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(super) arriving: Arriving,
+    pub(super) rest: Slice,
+    pub(super) deadline: Option<Deadline>,
+}
+
+impl Begun {
+    /// Cuts it by `framing`. What is read ahead of what has been sent is within `allowance`.
+    pub(crate) fn relay(self, framing: &Framing, allowance: Allowance) -> Relayed {
+        let Self { mut arriving, rest, deadline } = self;
+        let mut cutter = Cutter::new(framing);
+        let decoded = arriving.decode(rest, &mut |piece| push(&mut cutter, &allowance, piece));
+        let state = match decoded {
+            Ok(()) => State::Arriving(arriving),
+            Err(error) => State::Failed(arriving.name(error)),
+        };
+        Relayed { state, cutter, allowance, deadline }
+    }
+}
+
+/// A body on its way from one connection to another. Dropping it before its end closes the origin's.
+#[derive(Debug)]
+pub(crate) struct Relayed {
+    state: State,
+    /// What was read and not taken.
+    cutter: Cutter,
+    allowance: Allowance,
+    deadline: Option<Deadline>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is the usual one, and is on the heap as a whole")]
+enum State {
+    Arriving(Arriving),
+    /// All of it has been read.
+    Ended,
+    /// What is wrong behind what was read before.
+    Failed(Error),
+}
+
+impl Source for Relayed {
+    fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        self.attend(context);
+        loop {
+            if let Some(frame) = ready!(self.poll_cut(context)) {
+                return Poll::Ready(Some(frame.map(Payload::Kept)));
+            }
+            let State::Arriving(arriving) = &mut self.state else {
+                self.allowance.end();
+                return Poll::Ready(match &self.state {
+                    State::Failed(error) => Some(Err(error.clone())),
+                    State::Arriving(_) | State::Ended => None,
+                });
+            };
+            if arriving.is_done() {
+                self.finish();
+                continue;
+            }
+            // What was all that there was is sent before more is awaited: its slab is free by then, and given back, so
+            // that the next event of any stream finds it in the processor's caches.
+            let most = if held > 0 && arriving.is_dry() { None } else { self.allowance.credit(held) };
+            let Some(most) = most else {
+                let detail = "what was read before has to be sent first";
+                return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
+            };
+            let (cutter, allowance) = (&mut self.cutter, &self.allowance);
+            let read = match ready!(arriving.poll_readable(context)) {
+                Ok(()) => {
+                    ready!(arriving.poll_read(context, most, &mut |piece| push(cutter, allowance, piece)))
+                }
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(Came::Bytes | Came::Nothing) => {}
+                Ok(Came::End) => self.finish(),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        let State::Arriving(arriving) = &mut self.state else { return };
+        let expired = self.deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context));
+        let result = match expired {
+            Poll::Ready(error) => Err(error),
+            Poll::Pending => arriving.drive(context),
+        };
+        if let Err(error) = result {
+            self.fail(error);
+        }
+    }
+}
+
+impl Relayed {
+    /// The next frame of what has been read, if there is a whole one.
+    fn poll_cut(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+        let Self { state, cutter, allowance, .. } = self;
+        loop {
+            let frame = match state {
+                State::Ended => cutter.finish(allowance.pool()),
+                State::Arriving(_) | State::Failed(_) => cutter.next(allowance.pool()),
+            };
+            match frame {
+                Err(error) if error.code() == Code::PoolFull => {
+                    // A failure does not wait for a frame that may never have room.
+                    if matches!(state, State::Failed(_)) {
+                        return Poll::Ready(None);
+                    }
+                    // What is had is given back at once, for the frame to be joined in. An error of another kind will
+                    // come of that again.
+                    drop(ready!(allowance.pool().poll_room(context, cutter.lacks(), Purpose::Control)));
+                }
+                other => return Poll::Ready(other.transpose()),
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        if let State::Arriving(arriving) = std::mem::replace(&mut self.state, State::Ended) {
+            arriving.finish();
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        if let State::Arriving(arriving) = &self.state {
+            self.state = State::Failed(arriving.name(error));
+        }
+    }
+}
+
+fn push(cutter: &mut Cutter, allowance: &Allowance, piece: Slice) {
+    allowance.count(piece.len());
+    cutter.push(piece);
+}

@@ -1,0 +1,125 @@
+//! The window of a body that is read by whoever sends it: what waits to be sent is what is held of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::window::{Window, round, share};
+use super::{FlowConfig, Meter};
+use crate::pool::Pool;
+
+/// Counts as a stream until its end, and says how much may be read.
+pub(crate) struct Allowance {
+    pool: Pool,
+    meter: Arc<Meter>,
+    window: Window,
+    /// The stream is one of the live ones.
+    counted: bool,
+}
+
+impl Allowance {
+    pub(crate) fn new(pool: &Pool, config: FlowConfig, meter: &Arc<Meter>) -> Self {
+        meter.opened();
+        Self { pool: pool.clone(), meter: Arc::clone(meter), window: Window::new(config), counted: true }
+    }
+
+    /// How many bytes the next read should bring at most while `held` are charged that have not been sent; none: none.
+    pub(crate) fn credit(&mut self, held: usize) -> Option<usize> {
+        let (share, pressed) = share(&self.pool, &self.meter);
+        let window = &mut self.window;
+        let credit = if held == 0 {
+            // Whoever has sent all is not held to a window that has not grown yet.
+            window.ran_dry();
+            window.largest(share, pressed)
+        } else {
+            let limit = window.limit(share, pressed);
+            if held >= limit {
+                window.note_stopped();
+                return None;
+            }
+            limit - held
+        };
+        Some(round(credit, window.is_squeezed(share)))
+    }
+
+    /// Counts what was received.
+    pub(crate) fn count(&self, bytes: usize) {
+        self.meter.received(bytes);
+    }
+
+    /// The pool that holds what is read.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The body is over.
+    pub(crate) fn end(&mut self) {
+        if std::mem::take(&mut self.counted) {
+            self.meter.closed();
+        }
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Allowance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allowance").field("window", &self.window).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::testing::config;
+
+    const KIB: usize = 1024;
+    const FLOW: FlowConfig = FlowConfig { floor: 64 * KIB, ceiling: 256 * KIB };
+
+    fn of(budget: usize) -> (Pool, Arc<Meter>, Allowance) {
+        let (pool, meter) = (Pool::new(config(budget)).unwrap(), Arc::new(Meter::default()));
+        let allowance = Allowance::new(&pool, FLOW, &meter);
+        (pool, meter, allowance)
+    }
+
+    #[test]
+    fn what_waits_to_be_sent_takes_of_what_may_be_read() {
+        let (_pool, _meter, mut allowance) = of(16 * KIB * KIB);
+        assert_eq!(allowance.credit(60 * KIB), Some(4 * KIB));
+        assert_eq!(allowance.credit(64 * KIB), None);
+        assert_eq!(allowance.credit(65 * KIB), None);
+    }
+
+    #[test]
+    fn whoever_has_sent_all_may_have_the_most_and_has_a_larger_window_if_it_was_stopped() {
+        let (_pool, _meter, mut allowance) = of(16 * KIB * KIB);
+        assert_eq!(allowance.credit(0), Some(FLOW.ceiling));
+        assert_eq!(allowance.credit(64 * KIB), None, "it was not stopped before");
+        assert_eq!(allowance.credit(0), Some(FLOW.ceiling));
+        assert_eq!(allowance.credit(64 * KIB), Some(64 * KIB));
+        assert_eq!(allowance.credit(128 * KIB), None);
+    }
+
+    #[test]
+    fn the_share_of_a_small_pool_bounds_it() {
+        let (pool, meter, mut allowance) = of(256 * KIB);
+        let others = [(); 7].map(|()| Allowance::new(&pool, FLOW, &meter));
+        assert_eq!(allowance.credit(16 * KIB), None, "an eighth of half of the pool");
+        drop(others);
+        assert!(allowance.credit(16 * KIB).is_some());
+    }
+
+    #[test]
+    fn it_counts_as_one_stream_until_its_end() {
+        let (_pool, meter, mut allowance) = of(256 * KIB);
+        assert_eq!((meter.live(), meter.started()), (1, 1));
+        allowance.count(5);
+        allowance.end();
+        assert_eq!((meter.live(), meter.bytes()), (0, 5));
+        drop(allowance);
+        assert_eq!(meter.live(), 0);
+    }
+}
