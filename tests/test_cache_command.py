@@ -63,8 +63,16 @@ async def test_what_is_stored_is_listed_and_purged(control: str) -> None:
             await client.ask(target)
         status, out, _ = await cache("stats", *at)
         assert status == 0
-        assert [line.split()[0] for line in out.splitlines()] == ["keys", "objects", "used", "limit"]
-        assert json.loads((await cache("stats", "--json", *at))[1])["objects"] == 2
+        assert [line.split()[0] for line in out.splitlines()] == [
+            *("keys", "objects", "disk_objects", "used", "limit"),
+            *("hits", "stale", "revalidated", "collapsed", "misses", "passed", "errors"),
+        ]
+        found = json.loads((await cache("stats", "--json", *at))[1])
+        assert {name: found[name] for name in ("objects", "hits", "misses")} == {
+            "objects": 2,
+            "hits": 1,
+            "misses": 2,
+        }
         _, out, _ = await cache("list", *at)
         rows = [line.split() for line in out.splitlines()]
         assert [(row[0], row[1], row[4], *row[5:]) for row in rows] == [

@@ -213,8 +213,8 @@ class Cache:
     def disk_stats(self) -> tuple[int, int, int, bool, int, int, int, int, int, int] | None:
         """As `penstock.stats.DiskStats`, field by field."""
 
-    def stats(self) -> tuple[int, int, int, int]:
-        """Keys, whole responses, bytes that are taken, bytes that may be."""
+    def stats(self) -> tuple[tuple[int, int, int, int, int], tuple[int, int, int, int, int, int, int]]:
+        """As `penstock.cache.CacheStats`, field by field: how full it is, and how requests went."""
 
     def purge(self, what: str, value: str, soft: bool) -> int:
         """Purge by "url", "prefix", "tag" or "all", and give the number of responses."""

@@ -13,16 +13,38 @@ __all__ = ["Cache", "CacheStats", "StoredResponse"]
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """How full a cache is."""
+    """How full a cache is, and how requests went since the engine was made.
+
+    Each request is counted once, when it is known what it gets, with the words of Cache-Status (RFC 9211); one whose
+    client left before that is not counted.
+    """
 
     keys: int
     """URLs under which something is stored or being fetched."""
     objects: int
-    """Responses that have come whole; variants of one URL count each."""
+    """Responses in memory that have come whole; variants of one URL count each."""
+    disk_objects: int
+    """Responses on disk. One that is in memory as well counts there, too."""
     used: int
     """Bytes that are taken, whole slabs: what is stored, what is being fetched, and what has left and is still read."""
     limit: int
     """Bytes that may be."""
+    hits: int
+    """Requests answered with a fresh stored response: the origin was not asked, and nobody was waited for."""
+    stale: int
+    """Requests answered with a stale one: while it was fetched anew, in place of an error, or because the client does not
+    mind."""
+    revalidated: int
+    """Requests answered with a stored one that the origin had just confirmed."""
+    collapsed: int
+    """Requests that waited for what another one had fetched."""
+    misses: int
+    """Requests answered with what the origin sent, where that was stored."""
+    passed: int
+    """Requests answered with what the origin sent, where that was not stored: other methods, what goes past the cache,
+    what may not be kept or has no room."""
+    errors: int
+    """Requests that the gateway answered with an error: the origin failed, or was not to be asked (only-if-cached)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +74,9 @@ class Cache:
         self.native = native
 
     def stats(self) -> CacheStats:
-        """How full it is."""
-        return CacheStats(*self.native.stats())
+        """How full it is, and how requests went."""
+        full, went = self.native.stats()
+        return CacheStats(*full, *went)
 
     def disk_stats(self) -> DiskStats | None:
         """What the disk has done, and how full it is; None if there is none."""

@@ -47,13 +47,13 @@ def cache() -> None:
 @_control_option
 @_json_option
 def stats(control: Path, as_json: bool) -> None:
-    """Print how full it is."""
+    """Print how full it is, and how requests went."""
     found = _ask(control, "GET", "/cache")
     if as_json:
         click.echo(json.dumps(found))
         return
     for name, value in found.items():
-        click.echo(f"{name:8}{value}")
+        click.echo(f"{name:13}{value}")
 
 
 @cache.command()

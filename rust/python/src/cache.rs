@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_engine::Code;
-use penstock_engine::store::{self, DiskConfig, DiskStats, Overrides, Purge};
+use penstock_engine::store::{self, CacheStats, DiskConfig, DiskStats, Overrides, Purge, RequestStats};
 use pyo3::prelude::*;
 
 use crate::engine::Engine;
@@ -15,6 +15,9 @@ use crate::settings::CachingSettings;
 /// What is stored.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Cache(Arc<store::Cache>);
+
+/// As `penstock.cache.CacheStats`, field by field: how full it is, and how requests went.
+type StatsRow = ((usize, usize, usize, usize, usize), (u64, u64, u64, u64, u64, u64, u64));
 
 /// As `penstock.stats.DiskStats`, field by field.
 type DiskRow = (usize, u64, u64, bool, u64, u64, u64, u64, u64, u64);
@@ -52,10 +55,11 @@ impl Cache {
         })
     }
 
-    /// Keys, whole responses, bytes that are taken, bytes that may be.
-    fn stats(&self) -> (usize, usize, usize, usize) {
-        let stats = self.0.stats();
-        (stats.keys, stats.objects, stats.used, stats.limit)
+    fn stats(&self) -> StatsRow {
+        let CacheStats { keys, objects, disk_objects, used, limit, requests } = self.0.stats();
+        let RequestStats { hits, stale, revalidated, collapsed, misses, passed, errors } = requests;
+        let counts = (hits, stale, revalidated, collapsed, misses, passed, errors);
+        ((keys, objects, disk_objects, used, limit), counts)
     }
 
     /// `what` is "url", "prefix", "tag" or "all".

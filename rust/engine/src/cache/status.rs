@@ -28,6 +28,13 @@ pub struct CacheStatus {
 }
 
 impl CacheStatus {
+    /// Stale, and fetched anew behind.
+    pub const WHILE_REVALIDATE: &str = "stale-while-revalidate";
+    /// Stale, in place of an error.
+    pub const IF_ERROR: &str = "stale-if-error";
+    /// Stale, and the client does not mind.
+    pub const MAX_STALE: &str = "max-stale";
+
     /// Of a decision, before the origin has been asked. `stored` is the response that it names.
     pub fn of(decision: &Decision, stored: Option<&Stored>, now: Time) -> Self {
         let ttl = stored.map(|stored| match stored.freshness.state(now) {
@@ -38,7 +45,7 @@ impl CacheStatus {
         match decision {
             Decision::Hit { .. } => Self { hit: true, ttl, ..Self::default() },
             Decision::HitStale { refresh, .. } => {
-                let detail = if refresh.is_some() { "stale-while-revalidate" } else { "max-stale" };
+                let detail = if refresh.is_some() { Self::WHILE_REVALIDATE } else { Self::MAX_STALE };
                 Self { hit: true, ttl, detail: Some(detail), ..Self::default() }
             }
             Decision::Revalidate { why, .. } | Decision::Miss { why, .. } | Decision::Bypass(why) => {
@@ -47,6 +54,12 @@ impl CacheStatus {
             Decision::Complete { .. } => forwarded(Why::Partial),
             Decision::OnlyIfCached => Self { detail: Some("only-if-cached"), ..Self::default() },
         }
+    }
+
+    /// Whether the answer is a stored response that is not fresh: a word says why it may be one.
+    pub fn is_stale(&self) -> bool {
+        self.detail
+            .is_some_and(|detail| [Self::WHILE_REVALIDATE, Self::IF_ERROR, Self::MAX_STALE].contains(&detail))
     }
 
     /// The member, with the name of the cache.

@@ -56,9 +56,11 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// GET; and POST where the response is that of a GET as well (RFC 9110, section 9.3.3).
+/// GET; and POST where the response is that of a GET as well (RFC 9110, section 9.3.3): it is 200, because what names the
+/// target as its location is a representation of it only where the request has succeeded (section 8.7).
 pub(super) fn check_method(
     request: &Request<'_>,
+    status: u16,
     lines: &Lines<'_>,
     freshness: &Freshness,
 ) -> Result<(), Refusal> {
@@ -70,7 +72,7 @@ pub(super) fn check_method(
     };
     match request.method {
         "GET" => Ok(()),
-        "POST" if freshness.basis == Basis::Explicit && own() => Ok(()),
+        "POST" if status == 200 && freshness.basis == Basis::Explicit && own() => Ok(()),
         _ => Err(Refusal::Method),
     }
 }

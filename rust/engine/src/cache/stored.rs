@@ -60,7 +60,7 @@ impl Stored {
         let control = response_control(lines, &policy.targets);
         let freshness = Freshness::of(status, lines, &control, timing, policy);
         let validators = Validators::of(lines, timing.received);
-        check_method(request, lines, &freshness)?;
+        check_method(request, status, lines, &freshness)?;
         check(request, status, lines, &control.0, &freshness, policy)?;
         let vary = Vary::of(lines, request.lines);
         let selection = Selection::of(&vary, request.lines, policy.languages).ok_or(Refusal::Vary)?;

@@ -8,6 +8,7 @@ use super::disk::{Disk, DiskConfig};
 use super::eviction::Eviction;
 use super::index::Index;
 use super::object::Object;
+use super::requests::{RequestStats, Requests};
 use crate::cache::{Key, Query, State, Time};
 use crate::error::Result;
 use crate::framing::Framing;
@@ -25,6 +26,7 @@ pub struct Cache {
     pub(super) budget: Plain<Budget>,
     pub(super) pool: Pool,
     pub(super) disk: Option<Disk>,
+    pub(super) requests: Requests,
     /// The ways in which routes make keys of URLs, each once.
     queries: Mutex<Vec<Query>>,
     eviction: Mutex<Eviction<Key>>,
@@ -32,17 +34,21 @@ pub struct Cache {
     meter: Plain<Meter>,
 }
 
-/// How full a cache is.
+/// How full a cache is, and how requests went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheStats {
     /// Keys under which something is stored or being fetched.
     pub keys: usize,
-    /// Responses that have come whole, variants of one key each for itself.
+    /// Responses in memory that have come whole, variants of one key each for itself.
     pub objects: usize,
+    /// Responses on disk. One that is in memory as well counts there, too.
+    pub disk_objects: usize,
     /// Bytes that are taken, whole slabs.
     pub used: usize,
     /// Bytes that may be.
     pub limit: usize,
+    /// Since it was made.
+    pub requests: RequestStats,
 }
 
 impl Cache {
@@ -72,16 +78,19 @@ impl Cache {
         let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
         let eviction = Mutex::new(Eviction::new(kept as u64));
         let (index, budget, queries) = (Index::new(), Plain::new(Budget::new(limit)), Mutex::default());
-        Self { index, budget, pool, disk, queries, eviction, flow, meter }
+        let requests = Requests::default();
+        Self { index, budget, pool, disk, requests, queries, eviction, flow, meter }
     }
 
-    /// How full it is.
+    /// How full it is, and how requests went.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             keys: self.index.len(),
             objects: lock(&self.eviction).len(),
+            disk_objects: self.disk.as_ref().map_or(0, Disk::objects),
             used: self.budget.used(),
             limit: self.budget.limit(),
+            requests: self.requests.stats(),
         }
     }
 

@@ -9,15 +9,19 @@ use super::asking::Asking;
 use super::cache::Cache;
 use super::delivery::Delivery;
 use super::disk::Brought;
+use super::eviction::Item;
 use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Order, Own};
 use super::hit::Serving;
 use super::index::{Entry, Memory, Settled};
 use super::object::Object;
 use super::policy::{CachePolicy, Overrides};
+use super::posted::{Posted, Since};
 use super::purge::Meant;
+use super::requests::Went;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Request, Time, Why, answer, decide, invalidated, refill, stands_in,
+    Answer, Asked, CacheStatus, Decision, Key, Request, Stored, Time, Why, answer, decide, invalidated,
+    refill, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
@@ -76,8 +80,11 @@ async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Opti
     };
     let result = match served {
         Ok(Served::Stored(delivery)) => return Some((delivery, feed)),
-        Ok(Served::Passed(ending)) => Ok(ending),
-        Err(error) => Err(error),
+        Ok(Served::Passed(result)) => result,
+        Err(error) => {
+            access.cache.requests.count(Went::Error);
+            Err(error)
+        }
     };
     end(feed, result);
     None
@@ -94,8 +101,8 @@ fn end(feed: Feed, result: Result<Ending>) {
 enum Served {
     /// What is stored or on its way.
     Stored(Box<Delivery>),
-    /// The origin's answer, which is with the feed; and how it has ended.
-    Passed(Ending),
+    /// The origin's answer, whose head is with the feed; and how its body has ended.
+    Passed(Result<Ending>),
 }
 
 /// What to do next, found out under the lock of the entry.
@@ -134,7 +141,8 @@ impl Access {
                     };
                     status.collapsed = waited.is_some();
                     let serving = Serving { object, answer, status };
-                    let delivery = serving.deliver(request.method, &self.policy.rules.name, now);
+                    let delivery =
+                        serving.deliver(&self.cache.requests, request.method, &self.policy.rules.name, now);
                     drop(waited);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
@@ -162,7 +170,7 @@ impl Access {
                             }
                         }
                         Some(Own::Pass(stream, status)) => {
-                            return self.forward(&asking, stream, &status, feed).await;
+                            return self.forward(&asking, stream, status, None, feed).await;
                         }
                         Some(Own::Failed(error)) => return Err(error),
                         Some(Own::Interim(_)) | None => return Err(closed()),
@@ -173,7 +181,7 @@ impl Access {
                     match poll_fn(|context| joiner.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
                         Some(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
-                            let detail = Some("stale-if-error");
+                            let detail = Some(CacheStatus::IF_ERROR);
                             let status =
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             let fetched =
@@ -284,6 +292,23 @@ impl Access {
         Filling { access: self.clone(), asking: Arc::clone(asking), duty, own, order, began: 0 }
     }
 
+    /// Whether a body of that length may be kept.
+    pub(super) fn has_room(&self, stored: &Stored) -> bool {
+        // Of a length that is not known, a first slab must fit.
+        let wanted = stored.length().unwrap_or_default();
+        wanted <= self.policy.max_object
+            && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn item(&self, key: &Key) -> Arc<Item<Key>> {
+        Item::new(self.cache.index.hash(key), key.clone())
+    }
+
+    /// What is stored can be purged by these, besides what the origin says.
+    pub(super) fn tags(&self) -> impl Iterator<Item = &Box<str>> {
+        self.policy.tags.iter().chain(&self.overrides.tags)
+    }
+
     fn may_stand_in(&self, object: &Object, request: &Request<'_>) -> bool {
         let rules = &self.policy.rules;
         object.stored.selection.matches(request.lines, rules.languages, None)
@@ -306,6 +331,7 @@ impl Access {
             Brought::Again => return Ok(None),
             Brought::Failed => return self.unread(asking, feed).await.map(Some),
         };
+        self.cache.requests.count(Went::of(&status));
         let delivery =
             Delivery::new(object, sent, &answer, &status, request.method, &rules.name, Cache::now());
         // It holds itself from now on.
@@ -343,17 +369,20 @@ impl Access {
         feed: &Feed,
     ) -> Result<Served> {
         let (inner, stream) = self.cache.stream();
+        let since = (asking.method == "POST").then(|| Since::now(&self.cache));
         let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
-        let ((), result) = tokio::join!(fetching, self.forward(asking, stream, &status, feed));
+        let ((), result) = tokio::join!(fetching, self.forward(asking, stream, status, since, feed));
         result
     }
 
-    /// Passes the origin's answer on, and forgets what it makes invalid.
+    /// Passes the origin's answer on, and forgets what it makes invalid. `since` is when it was asked for, where it may
+    /// be stored all the same.
     async fn forward(
         &self,
         asking: &Asking,
         stream: Stream,
-        status: &CacheStatus,
+        mut status: CacheStatus,
+        since: Option<Since>,
         feed: &Feed,
     ) -> Result<Served> {
         poll_fn(|context| {
@@ -367,22 +396,44 @@ impl Access {
         let Some(ResponseHead { head, timings, reused }) = stream.head() else { return Err(closed()) };
         let lines: Vec<_> = response_fields(head).collect();
         let targets = invalidated(&asking.method, asking.target(), head.status, &lines);
-        let keys: Vec<_> = targets.iter().map(|target| asking.key_of(target, &self.policy.query)).collect();
+        let mut keys: Vec<_> =
+            targets.iter().map(|target| asking.key_of(target, &self.policy.query)).collect();
+        let posted = since.and_then(|since| Posted::begin(self, asking, since, head, &lines));
+        if posted.is_some() {
+            // That has been done.
+            keys.retain(|key| *key != asking.key);
+        }
         if !keys.is_empty() {
             self.cache.let_go(self.cache.index.purge(&Meant::Keys(keys)), None);
         }
-        let status = CacheStatus { forwarded_status: Some(head.status), ..status.clone() };
+        status.forwarded_status = Some(head.status);
+        status.stored = posted.is_some();
         let named = status.named(&self.policy.rules.name).to_string();
         let fields = head.headers().chain([(b"Cache-Status".as_slice(), named.as_bytes())]);
         let mut noted = Head::new(head.status, head.reason(), fields);
         noted.minor_version = head.minor_version;
+        self.cache.requests.count(Went::Passed);
         feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
-        loop {
-            feed.room().await?;
-            match poll_fn(|context| stream.poll_next(context)).await {
-                Some(Ok(piece)) => feed.push(piece.slice().clone()).await?,
-                Some(Err(error)) => return Err(error),
-                None => return Ok(Served::Passed(stream.ending().unwrap_or_default())),
+        Ok(Served::Passed(hand_on(&stream, feed, posted).await))
+    }
+}
+
+/// Passes a body on, and has it kept where it is.
+async fn hand_on(stream: &Stream, feed: &Feed, mut posted: Option<Posted<'_>>) -> Result<Ending> {
+    loop {
+        feed.room().await?;
+        match poll_fn(|context| stream.poll_next(context)).await {
+            Some(Ok(piece)) => {
+                posted = posted.and_then(|posted| posted.push(piece.slice().clone()));
+                feed.push(piece.slice().clone()).await?;
+            }
+            Some(Err(error)) => return Err(error),
+            None => {
+                let ending = stream.ending().unwrap_or_default();
+                if let Some(posted) = posted {
+                    posted.finish(ending.clone());
+                }
+                return Ok(ending);
             }
         }
     }

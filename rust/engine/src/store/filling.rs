@@ -8,15 +8,14 @@ use tokio::sync::mpsc;
 use super::asking::Asking;
 use super::body::{Body, Filler, Follower, THIN};
 use super::cache::Cache;
-use super::eviction::Item;
 use super::fetch::Access;
 use super::fill::Leader;
 use super::index::Settled;
 use super::object::Object;
 use super::policy::Unread;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span, State,
-    Stored, Time, Timing, Why, answer, answered, refill, stands_in,
+    Answer, Asked, CacheStatus, Fill as Wanted, Held, Outcome, Refusal, Reply, Request, Span, State, Stored,
+    Time, Timing, Why, answer, answered, refill, stands_in,
 };
 use crate::error::{Code, Error};
 use crate::origin;
@@ -212,10 +211,10 @@ impl Filling {
         self.order.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);
         match answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received) {
-            Outcome::Store { stored, span: None } if self.has_room(&stored) => {
+            Outcome::Store { stored, span: None } if self.access.has_room(&stored) => {
                 let (body, filler) = Body::new(&self.access.cache.budget);
-                let object = Object::whole(*stored, head.reason(), self.item(), body);
-                let object = Arc::new(object.tagged(self.tags()));
+                let object = Object::whole(*stored, head.reason(), self.access.item(&asking.key), body);
+                let object = Arc::new(object.tagged(self.access.tags()));
                 self.order.status.stored = true;
                 self.put(&object, old.as_deref());
                 // Nobody follows it yet, and it is not abandoned.
@@ -240,7 +239,7 @@ impl Filling {
             }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
-                    let object = Arc::new(old.updated(*stored).tagged(self.tags()));
+                    let object = Arc::new(old.updated(*stored).tagged(self.access.tags()));
                     if dropped.is_some() {
                         self.forget(&old);
                     } else {
@@ -270,14 +269,6 @@ impl Filling {
             }
         }
         Next::Done
-    }
-
-    /// Whether a body of that length may be kept.
-    fn has_room(&self, stored: &Stored) -> bool {
-        // Of a length that is not known, a first slab must fit.
-        let most = self.access.policy.max_object;
-        let wanted = stored.length().unwrap_or_default();
-        wanted <= most && self.access.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
     /// Stores `object`, unless it has been purged since it was asked for.
@@ -312,8 +303,8 @@ impl Filling {
         old: Option<&Object>,
     ) {
         let (body, filler) = Body::new(&self.access.cache.budget);
-        let object = Object::part(stored, other, self.item(), span, body);
-        let object = Arc::new(object.tagged(self.tags()));
+        let object = Object::part(stored, other, self.access.item(&self.asking.key), span, body);
+        let object = Arc::new(object.tagged(self.access.tags()));
         self.order.status.stored = true;
         let fetched = Fetched {
             otherwise: Answer::Partial(vec![span]),
@@ -328,16 +319,6 @@ impl Filling {
             }
             self.access.cache.admit(&self.asking.key, &object);
         }
-    }
-
-    fn item(&self) -> Arc<Item<Key>> {
-        let key = &self.asking.key;
-        Item::new(self.access.cache.index.hash(key), key.clone())
-    }
-
-    /// What is stored can be purged by these, besides what the origin says.
-    fn tags(&self) -> impl Iterator<Item = &Box<str>> {
-        self.access.policy.tags.iter().chain(&self.access.overrides.tags)
     }
 
     fn keep_apart(&self, credentials: bool) {
@@ -372,7 +353,7 @@ impl Filling {
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {
-        self.order.status.detail = Some("stale-if-error");
+        self.order.status.detail = Some(CacheStatus::IF_ERROR);
         let fetched = self.fetched(Arc::clone(&object));
         // Who has joined after a purge must not get what that was of.
         let is_void = self.access.cache.index.is_void(&self.asking.key, &object, self.began);

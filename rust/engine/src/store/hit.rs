@@ -7,6 +7,7 @@ use super::delivery::Delivery;
 use super::index::Entry;
 use super::object::Object;
 use super::policy::Caching;
+use super::requests::{Requests, Went};
 use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Target, Time, decide};
 use crate::error::Result;
 use crate::origin::Endpoint;
@@ -71,7 +72,7 @@ impl Caching {
                 cache.index.look(&key, |entry| serve(entry, &lines)).flatten()
             }
         };
-        Ok(serving.map(|serving| serving.deliver(asked.method, &policy.rules.name, now)))
+        Ok(serving.map(|serving| serving.deliver(&cache.requests, asked.method, &policy.rules.name, now)))
     }
 }
 
@@ -84,7 +85,8 @@ pub(super) struct Serving {
 
 impl Serving {
     /// On its way to who has asked. `name` is that of the cache.
-    pub(super) fn deliver(self, method: &str, name: &str, now: Time) -> Delivery {
+    pub(super) fn deliver(self, requests: &Requests, method: &str, name: &str, now: Time) -> Delivery {
+        requests.count(Went::of(&self.status));
         self.object.item.hit(seconds(now));
         Delivery::new(self.object, None, &self.answer, &self.status, method, name, now)
     }

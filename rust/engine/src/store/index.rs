@@ -9,7 +9,7 @@ use super::eviction::Item;
 use super::fill::Fill;
 use super::object::Object;
 use super::purge::Meant;
-use super::voids::Voids;
+use super::voids::{Began, Voids};
 use crate::cache::{Key, Stored, Time};
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
@@ -156,9 +156,14 @@ impl Index {
         Some(entries.entry(key.clone()).or_default().replace(old, Arc::clone(object)))
     }
 
-    /// Puts `object`, which was found on disk, where nothing that came later answers the same requests, and gives what was
-    /// there; unless any purge has been of it.
-    pub(super) fn offer(&self, key: &Key, object: &Arc<Object>) -> Option<Vec<Arc<Object>>> {
+    /// Puts `object`, which has come a while ago, where nothing that came later answers the same requests, and gives what was
+    /// there; unless it has been purged since it `began` to be asked for.
+    pub(super) fn offer(
+        &self,
+        key: &Key,
+        object: &Arc<Object>,
+        began: impl Into<Began>,
+    ) -> Option<Vec<Arc<Object>>> {
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
         let received = object.stored.freshness.received();
@@ -167,7 +172,7 @@ impl Index {
             *selection == object.stored.selection && freshness.received() >= received
         };
         let stored = entries.get(key).map_or([].as_slice(), |entry| &entry.objects);
-        if voids.has(hash, key, object, 0) || stored.iter().any(is_newer) {
+        if voids.has(hash, key, object, began) || stored.iter().any(is_newer) {
             return None;
         }
         Some(entries.entry(key.clone()).or_default().replace(None, Arc::clone(object)))
@@ -200,6 +205,23 @@ impl Index {
         lock(self.shard(hash)).voids.has(hash, key, object, began)
     }
 
+    /// Removes all that is under a key because `object` has come in its place, and gives it; and from when on that is newer,
+    /// unless it has been purged itself since the purge of number `last`.
+    pub(super) fn supersede(
+        &self,
+        key: &Key,
+        object: &Object,
+        last: u64,
+    ) -> (Vec<Arc<Object>>, Option<Began>) {
+        let hash = self.hash(key);
+        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        let is_void = voids.has(hash, key, object, last);
+        let own = self.next_purge();
+        voids.add_key(hash, own);
+        let gone = entries.remove(key).map(|entry| entry.objects).unwrap_or_default();
+        (gone, (!is_void).then_some(Began { last, own: Some(own) }))
+    }
+
     /// Removes all that is meant, and gives it.
     pub(super) fn purge(&self, meant: &Meant) -> Vec<Arc<Object>> {
         let mut gone = Vec::new();
@@ -224,7 +246,6 @@ impl Index {
     /// Has `work` done at each entry that something is meant of; what is being fetched there is waited for no longer,
     /// and not stored.
     fn change(&self, meant: &Meant, mut work: impl FnMut(&Key, &mut Entry)) {
-        let number = self.next_purge();
         let mut visit = |key: &Key, entry: &mut Entry| {
             if meant.has_key(key) || entry.objects.iter().any(|object| meant.has(key, object)) {
                 entry.fill = None;
@@ -236,14 +257,15 @@ impl Index {
             for key in keys {
                 let hash = self.hash(key);
                 let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-                voids.add_key(hash, number);
+                // Under the lock: of two purges of a key the one that is noted last has the higher number.
+                voids.add_key(hash, self.next_purge());
                 if entries.get_mut(key).is_some_and(|entry| !visit(key, entry)) {
                     entries.remove(key);
                 }
             }
             return;
         }
-        let remembered = Arc::new(meant.clone());
+        let (remembered, number) = (Arc::new(meant.clone()), self.next_purge());
         for shard in &self.shards {
             let Shard { entries, voids, .. } = &mut *lock(shard);
             voids.add(&remembered, number);

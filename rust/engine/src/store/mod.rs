@@ -30,7 +30,11 @@ mod object;
 #[cfg(not(loom))]
 mod policy;
 #[cfg(not(loom))]
+mod posted;
+#[cfg(not(loom))]
 mod purge;
+#[cfg(not(loom))]
+mod requests;
 #[cfg(not(loom))]
 mod voids;
 
@@ -57,3 +61,5 @@ pub use listing::Listed;
 pub use policy::{CachePolicy, Caching, Overrides, Unread};
 #[cfg(not(loom))]
 pub use purge::Purge;
+#[cfg(not(loom))]
+pub use requests::RequestStats;

@@ -15,6 +15,21 @@ const KEYS: usize = 64;
 /// Prefixes and tags that are. Each is compared with what comes, so there are few. Arbitrary.
 const PATTERNS: usize = 64;
 
+/// When something was asked of an origin, in purges.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Began {
+    /// The last one before.
+    pub(super) last: u64,
+    /// The one that it is the reason of itself: of what had been there before it.
+    pub(super) own: Option<u64>,
+}
+
+impl From<u64> for Began {
+    fn from(last: u64) -> Self {
+        Self { last, own: None }
+    }
+}
+
 /// The purges of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Voids {
@@ -56,13 +71,14 @@ impl Voids {
         }
     }
 
-    /// Whether `object` was purged since the purge of number `began`.
-    pub(super) fn has(&self, hash: u64, key: &Key, object: &Object, began: u64) -> bool {
-        if self.last <= began {
+    /// Whether `object` was purged since it `began` to be asked for.
+    pub(super) fn has(&self, hash: u64, key: &Key, object: &Object, began: impl Into<Began>) -> bool {
+        let Began { last, own } = began.into();
+        if self.last <= last {
             return false;
         }
-        self.all > began
-            || self.keys.get(&hash).is_some_and(|number| *number > began)
-            || self.patterns.iter().any(|(meant, number)| *number > began && meant.has(key, object))
+        self.all > last
+            || self.keys.get(&hash).is_some_and(|number| *number > last && Some(*number) != own)
+            || self.patterns.iter().any(|(meant, number)| *number > last && meant.has(key, object))
     }
 }

@@ -151,6 +151,10 @@ fn a_post_that_answers_a_get() {
         assert_eq!(post(&response), (refused(Refusal::Method), false), "{response}");
     }
     assert_eq!(Cache::new().exchange("PUT", "", 200, &fresh("/live/1.m4s?a=1")), refused(Refusal::Method));
+    for status in [201, 203, 404] {
+        let became = Cache::new().exchange("POST", "", status, &fresh("/live/1.m4s?a=1"));
+        assert_eq!(became, refused(Refusal::Method), "{status}");
+    }
 }
 
 #[test]

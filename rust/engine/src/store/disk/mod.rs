@@ -140,6 +140,11 @@ impl Disk {
         self.queue.leaving()
     }
 
+    /// How many responses are on it.
+    pub(super) fn objects(&self) -> usize {
+        lock(&self.eviction).len()
+    }
+
     fn stats(&self) -> DiskStats {
         let (objects, used) = {
             let eviction = lock(&self.eviction);

@@ -59,7 +59,7 @@ impl Cache {
         let object = Arc::new(Object::on_disk(stored, reason, tags, item(), Arc::clone(&filed)));
         // Before it can be found: whoever removes it from the index takes it out here as well.
         disk.admit(&filed, &object);
-        match self.index.offer(&key, &object) {
+        match self.index.offer(&key, &object, 0) {
             Some(older) => self.let_go(older, None),
             None => self.remove_file(&filed),
         }

@@ -1,0 +1,85 @@
+//! A POST's response that later GETs are answered with (RFC 9110, section 9.3.3): kept on its way to the client, which has
+//! it as it comes. Nobody reads it here before it is whole, because the fetch ends with the client.
+
+use super::asking::Asking;
+use super::body::{Body, Filler};
+use super::cache::Cache;
+use super::fetch::Access;
+use super::object::Object;
+use super::voids::Began;
+use crate::cache::{Content, Lines, Stored, Time, Timing};
+use crate::pool::Slice;
+use crate::stream::Ending;
+use crate::sync::Arc;
+use crate::wire::Head;
+
+/// When the origin was asked: the time, and the last purge before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    requested: Time,
+    began: u64,
+}
+
+/// What has come of such a response.
+#[derive(Debug)]
+pub(super) struct Posted<'a> {
+    access: &'a Access,
+    asking: &'a Asking,
+    object: Arc<Object>,
+    filler: Filler,
+    began: Began,
+}
+
+impl Since {
+    /// The origin is asked from now on.
+    pub(super) fn now(cache: &Cache) -> Self {
+        Self { requested: Cache::now(), began: cache.index.last_purge() }
+    }
+}
+
+impl<'a> Posted<'a> {
+    /// What is kept of the response whose head is `head`, if anything is. What was stored under its key goes in any case, as
+    /// with every request that changes something.
+    pub(super) fn begin(
+        access: &'a Access,
+        asking: &'a Asking,
+        since: Since,
+        head: &Head,
+        lines: &Lines<'_>,
+    ) -> Option<Self> {
+        if access.overrides.bypass {
+            return None;
+        }
+        let (now, own_lines) = (Cache::now(), asking.lines());
+        let request = asking.read(&own_lines, now);
+        let timing = Timing { requested: since.requested, received: now };
+        let stored = Stored::of(&request, head.status, lines, timing, &access.policy.rules).ok()?;
+        let is_whole = matches!(stored.content, Content::Whole(_));
+        if !is_whole || !access.has_room(&stored) {
+            return None;
+        }
+        let (body, filler) = Body::new(&access.cache.budget);
+        let object = Object::whole(stored, head.reason(), access.item(&asking.key), body);
+        let object = Arc::new(object.tagged(access.tags()));
+        let (gone, began) = access.cache.index.supersede(&asking.key, &object, since.began);
+        access.cache.let_go(gone, None);
+        began.map(|began| Self { access, asking, object, filler, began })
+    }
+
+    /// Takes more of the body; nothing is kept if it becomes too much.
+    pub(super) fn push(self, slice: Slice) -> Option<Self> {
+        self.filler.push(slice);
+        let fits = self.filler.body().length() <= self.access.policy.max_object;
+        (fits && self.access.cache.make_room(0)).then_some(self)
+    }
+
+    /// It is whole, and stored unless it has been purged meanwhile, or something newer has come.
+    pub(super) fn finish(self, ending: Ending) {
+        self.filler.finish(ending);
+        let cache = &self.access.cache;
+        if let Some(older) = cache.index.offer(&self.asking.key, &self.object, self.began) {
+            cache.let_go(older, None);
+            cache.admit(&self.asking.key, &self.object);
+        }
+    }
+}
