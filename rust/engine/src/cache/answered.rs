@@ -99,6 +99,10 @@ pub fn answered(
     if request.method == "HEAD" {
         return head(request, stored, reply, policy);
     }
+    if stored.is_none() && asked == Asked::Validity && status == 304 {
+        // It confirms none of those that were asked about.
+        return Outcome::Refetch;
+    }
     if let Some(stored) = stored {
         let validators = Validators::of(lines, timing.received);
         if status == 304 && asked != Asked::Nothing {

@@ -1,5 +1,6 @@
 //! What a request gets (RFC 9111, section 4).
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use super::answer::{Answer, Fill, answer, fill};
@@ -10,6 +11,8 @@ use super::request::Request;
 use super::spans::{Span, Spans};
 use super::stored::{Content, Stored};
 use super::time::Time;
+use super::validate::which_of;
+use super::vary::accepts_coding;
 use crate::wire::Fields;
 
 /// Why the origin is asked (RFC 9211, section 2.2).
@@ -64,6 +67,16 @@ pub enum Decision {
         /// Why.
         why: Why,
     },
+    /// The origin is asked which of the stored responses that other requests have selected is good for this one as well
+    /// (RFC 9111, section 4.3.1), and for a new one if none is.
+    Select {
+        /// Which, the newest first.
+        among: Vec<usize>,
+        /// What is added to the request; never empty.
+        conditions: Fields,
+        /// How much of it where none is.
+        fill: Fill,
+    },
     /// The rest of a stored response is fetched.
     Complete {
         /// Which.
@@ -101,8 +114,14 @@ pub fn decide(request: &Request<'_>, candidates: &[&Stored], policy: &Policy, no
     }
     let decision = select(request, candidates, policy).map_or_else(
         || {
+            let fill = fill(request, policy);
+            let among = variants(request, candidates);
+            if !among.is_empty() {
+                let conditions = which_of(among.iter().map(|place| &candidates[*place].validators));
+                return Decision::Select { among, conditions, fill };
+            }
             let why = if candidates.is_empty() { Why::UriMiss } else { Why::VaryMiss };
-            Decision::Miss { fill: fill(request, policy), why, stored: None }
+            Decision::Miss { fill, why, stored: None }
         },
         |stored| of_stored(request, stored, candidates[stored], policy, now),
     );
@@ -128,6 +147,28 @@ pub fn select(request: &Request<'_>, candidates: &[&Stored], policy: &Policy) ->
         return exact;
     }
     newest(&|stored| stored.selection.matches(request.lines, policy.languages, stored.language()))
+}
+
+/// So many stored responses at most are asked about at once: more would make the request larger than origins take.
+/// Arbitrary.
+const VARIANTS: usize = 16;
+
+/// The stored responses that may be good for a request that selects none of them, the newest first: an entity tag tells
+/// them apart.
+fn variants(request: &Request<'_>, candidates: &[&Stored]) -> Vec<usize> {
+    let may_be = |stored: &Stored| {
+        stored.validators.etag.is_some()
+            && stored.selection.is_of_url(request.lines)
+            && accepts_coding(request.lines, stored.coding())
+    };
+    let mut among: Vec<_> = (0..candidates.len()).filter(|place| may_be(candidates[*place])).collect();
+    if request.method != "GET" {
+        // HEAD is sent as it came.
+        among.clear();
+    }
+    among.sort_by_key(|place| Reverse(candidates[*place].validators.date));
+    among.truncate(VARIANTS);
+    among
 }
 
 /// What a request gets of the response that it selects.

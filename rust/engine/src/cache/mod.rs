@@ -44,7 +44,7 @@ pub use storable::Refusal;
 pub use stored::{Content, Stored};
 pub use targeted::{parse_targeted, response_control};
 pub use time::{LONGEST, Time};
-pub use validate::{Conditions, EntityTag, Tags, Validators, freshened, is_in_not_modified};
+pub use validate::{Conditions, EntityTag, Tags, Validators, confirmed, freshened, is_in_not_modified};
 pub use vary::{SOCKET, Selection, Vary};
 
 #[cfg(test)]

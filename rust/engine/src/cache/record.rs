@@ -10,7 +10,7 @@ use super::freshness::{Basis, Freshness};
 use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
-use super::vary::Selection;
+use super::vary::{Kind, Selection};
 use crate::wire::Fields;
 
 /// Bytes that are being written. Numbers are little-endian, and texts have their length before them.
@@ -219,17 +219,25 @@ impl Freshness {
 impl Selection {
     fn encode(&self, to: &mut Writing) {
         to.number(self.0.len() as u64);
-        for (name, value) in &self.0 {
-            to.text(name);
-            to.optional(value.as_deref(), Writing::text);
+        for kind in &self.0 {
+            to.number(kind.len() as u64);
+            for (name, value) in kind {
+                to.text(name);
+                to.optional(value.as_deref(), Writing::text);
+            }
         }
     }
 
     fn decode(from: &mut Reading<'_>) -> Option<Self> {
-        let count = from.number()?;
         let one = |from: &mut Reading<'_>| {
             Some((from.text()?.into(), from.optional(|from| from.text().map(Box::from))?))
         };
-        (0..count).map(|_| one(from)).collect::<Option<_>>().map(Self)
+        let count = from.number()?;
+        let kind = |from: &mut Reading<'_>| -> Option<Kind> {
+            let count = from.number()?;
+            (0..count).map(|_| one(from)).collect()
+        };
+        let kinds: Vec<_> = (0..count).map(|_| kind(from)).collect::<Option<_>>()?;
+        (!kinds.is_empty()).then_some(Self(kinds))
     }
 }

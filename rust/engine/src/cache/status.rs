@@ -52,6 +52,7 @@ impl CacheStatus {
                 forwarded(*why)
             }
             Decision::Complete { .. } => forwarded(Why::Partial),
+            Decision::Select { .. } => forwarded(Why::VaryMiss),
             Decision::OnlyIfCached => Self { detail: Some("only-if-cached"), ..Self::default() },
         }
     }

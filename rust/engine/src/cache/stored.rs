@@ -101,8 +101,9 @@ impl Stored {
         let aged: Vec<_> = lines.iter().copied().chain(age).collect();
         let freshness = Freshness::of(self.status, &aged, &control, timing, policy);
         let vary = Vary::of(&lines, request.lines);
-        let same = self.selection.has_fields_of(&vary).then(|| self.selection.clone());
-        let selection = same.or_else(|| Selection::of(&vary, request.lines, policy.languages));
+        let own = Selection::of(&vary, request.lines, policy.languages);
+        let is_same = self.selection.has_fields_of(&vary);
+        let selection = own.map(|own| if is_same { self.selection.clone().with(own) } else { own });
         let may = check(request, self.status, &lines, &control.0, &freshness, policy)
             .and(selection.as_ref().map(|_| ()).ok_or(Refusal::Vary));
         let updated = Self {
@@ -130,6 +131,12 @@ impl Stored {
         let is_language = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-language"]);
         let mut languages = self.fields.iter().filter(is_language).map(|(_, value)| value);
         languages.next().filter(|_| languages.next().is_none())
+    }
+
+    /// What its body is coded in, if in anything: the last of several fields is not the name of one coding.
+    pub(super) fn coding(&self) -> Option<&[u8]> {
+        let is_coding = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-encoding"]);
+        self.fields.iter().filter(is_coding).map(|(_, value)| value).last()
     }
 }
 

@@ -163,6 +163,27 @@ impl Validators {
     }
 }
 
+/// The field that asks the origin which of several states is the one that a request selects (RFC 9111, section 4.3.1).
+/// They have entity tags.
+pub(super) fn which_of<'a>(states: impl Iterator<Item = &'a Validators>) -> Fields {
+    let mut tags: Vec<_> = states.filter_map(|state| state.etag.as_ref().map(EntityTag::to_bytes)).collect();
+    tags.dedup();
+    let mut fields = Fields::default();
+    fields.push(b"If-None-Match", &tags.join(b", ".as_slice()));
+    fields
+}
+
+/// The place of the state that a 304 with the fields `lines` is about, where several were asked about. Without a tag it
+/// could be about any.
+pub fn confirmed<'a>(
+    mut states: impl Iterator<Item = &'a Validators>,
+    lines: &Lines<'_>,
+    received: Time,
+) -> Option<usize> {
+    let theirs = Validators::of(lines, received);
+    states.position(|state| theirs.etag.is_some() && state.confirmed_by(&theirs))
+}
+
 /// The conditions of a client (RFC 9110, section 13.1), without If-Range.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Conditions {

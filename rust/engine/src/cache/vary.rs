@@ -50,24 +50,39 @@ impl Vary {
     }
 }
 
-/// What the request that a response was made for had in the fields that it varies by.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
-pub struct Selection(pub(super) Box<[Selecting]>);
+/// Requests of so many kinds at most are known to select one response: whoever asks with ever new values makes the cache
+/// forget the oldest, which is asked about again. Arbitrary.
+const KINDS: usize = 64;
+
+/// What the requests that a response is for had in the fields that it varies by: the one that it was made for, and those
+/// for which the origin has confirmed it since. Never empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Selection(pub(super) Vec<Kind>);
+
+/// Requests that have the same in all the fields that a response varies by.
+pub(super) type Kind = Box<[Selecting]>;
 
 /// A field, and its normalised value; none if the request did not have it.
 pub(super) type Selecting = (Box<[u8]>, Option<Box<[u8]>>);
+
+impl Default for Selection {
+    /// Any request's.
+    fn default() -> Self {
+        Self(vec![Kind::default()])
+    }
+}
 
 impl Selection {
     /// Of a request; none if the response varies by anything.
     pub fn of(vary: &Vary, request: &Lines<'_>, languages: Languages) -> Option<Self> {
         let Vary::Fields(names) = vary else { return None };
         let select = |name: &[u8]| (name.into(), normalised(name, request, languages));
-        Some(Self(names.iter().map(|name| select(name)).collect()))
+        Some(Self(vec![names.iter().map(|name| select(name)).collect()]))
     }
 
     /// Whether any request selects the response.
     pub fn is_open(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().any(|kind| kind.is_empty())
     }
 
     /// Whether a request selects the response. `content_language` is that of the response.
@@ -77,22 +92,63 @@ impl Selection {
         languages: Languages,
         content_language: Option<&[u8]>,
     ) -> bool {
-        if beside_the_key(request).any(|beside| !self.0.iter().any(|(name, _)| **name == *beside.as_bytes()))
-        {
-            return false;
-        }
-        self.0.iter().all(|(name, value)| {
-            normalised(name, request, languages) == *value
-                || (&**name == b"accept-language"
-                    && languages == Languages::Preferred
-                    && content_language.is_some_and(|language| is_preferred(language, request)))
+        let is_named = |kind: &Kind, beside: &str| kind.iter().any(|(name, _)| **name == *beside.as_bytes());
+        self.0.iter().any(|kind| {
+            beside_the_key(request).all(|beside| is_named(kind, beside))
+                && kind.iter().all(|(name, value)| {
+                    normalised(name, request, languages) == *value
+                        || (&**name == b"accept-language"
+                            && languages == Languages::Preferred
+                            && content_language.is_some_and(|language| is_preferred(language, request)))
+                })
         })
+    }
+
+    /// Whether the response is of the URL that a request is about, whatever else it varies by.
+    pub fn is_of_url(&self, request: &Lines<'_>) -> bool {
+        let of = |kind: &Kind, beside: &str| {
+            let named = kind.iter().find(|(name, _)| **name == *beside.as_bytes());
+            named.and_then(|(_, value)| value.clone())
+        };
+        let is_same = |kind: &Kind, beside: &str| {
+            of(kind, beside) == normalised(beside.as_bytes(), request, Languages::Ordered)
+        };
+        self.0.iter().all(|kind| BESIDE_THE_KEY.iter().all(|beside| is_same(kind, beside)))
+    }
+
+    /// Those that select either.
+    #[must_use]
+    pub fn with(mut self, other: Self) -> Self {
+        for kind in other.0 {
+            if !self.0.contains(&kind) {
+                self.0.push(kind);
+            }
+        }
+        self.0.drain(..self.0.len().saturating_sub(KINDS));
+        self
+    }
+
+    /// Those that do not select `other`, if there are any.
+    pub fn without(&self, other: &Self) -> Option<Self> {
+        let left: Vec<_> = self.0.iter().filter(|kind| !other.0.contains(kind)).cloned().collect();
+        (!left.is_empty()).then_some(Self(left))
     }
 
     /// Whether it is of the same fields, if not of the same values.
     pub fn has_fields_of(&self, vary: &Vary) -> bool {
-        matches!(vary, Vary::Fields(names) if names.iter().eq(self.0.iter().map(|(name, _)| name)))
+        let is_of = |kind: &Kind, names: &[Box<[u8]>]| names.iter().eq(kind.iter().map(|(name, _)| name));
+        matches!(vary, Vary::Fields(names) if self.0.iter().all(|kind| is_of(kind, names)))
     }
+}
+
+/// Whether a client that sends `request` can read what has these codings (RFC 9110, section 12.5.3). Some origins give one
+/// entity tag to a representation in all of its codings, so that a tag alone does not tell.
+pub(super) fn accepts_coding(request: &Lines<'_>, coding: Option<&[u8]>) -> bool {
+    let Some(coding) = coding else { return true };
+    let wishes = values(request, "accept-encoding").flat_map(members).map(Wish::of);
+    let coding = canonical(coding.to_ascii_lowercase());
+    let mut wishes = wishes.filter(|wish| wish.what == coding).peekable();
+    wishes.peek().is_some() && wishes.all(|wish| wish.weight.is_some_and(|weight| weight > 0))
 }
 
 /// What of a request is told by the fields alone.

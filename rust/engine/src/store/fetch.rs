@@ -254,6 +254,15 @@ impl Access {
                 order.fill(wanted, request);
                 self.ask(entry, asking, order, is_apart())
             }
+            Decision::Select { among, conditions, fill } => {
+                let (variants, conditions) =
+                    (among.iter().map(|place| object(*place)).collect(), conditions.clone());
+                let asked = Asked::Validity;
+                let order = Order::new(Why::VaryMiss, status(None));
+                let mut order = Order { variants, conditions, asked, ..order };
+                order.fill(*fill, request);
+                self.ask(entry, asking, order, is_apart())
+            }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };

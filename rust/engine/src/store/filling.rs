@@ -14,8 +14,8 @@ use super::index::Settled;
 use super::object::Object;
 use super::policy::Unread;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Fill as Wanted, Held, Outcome, Refusal, Reply, Request, Span, State, Stored,
-    Time, Timing, Why, answer, answered, refill, stands_in,
+    Answer, Asked, CacheStatus, Fill as Wanted, Held, Lines, Outcome, Refusal, Reply, Request, Span, State,
+    Stored, Time, Timing, Why, answer, answered, confirmed, refill, stands_in,
 };
 use crate::error::{Code, Error};
 use crate::origin;
@@ -57,6 +57,8 @@ pub(super) struct Order {
     pub(super) status: CacheStatus,
     /// What is stored and no longer fresh, or not all that is wanted.
     pub(super) stored: Option<Arc<Object>>,
+    /// What other requests have selected, the newest first: any of it may be good for this one.
+    pub(super) variants: Vec<Arc<Object>>,
     pub(super) conditions: Fields,
     pub(super) asked: Asked,
     pub(super) is_partial: bool,
@@ -65,7 +67,13 @@ pub(super) struct Order {
 impl Order {
     pub(super) fn new(why: Why, status: CacheStatus) -> Self {
         let (conditions, asked) = (Fields::default(), Asked::Nothing);
-        Self { why, status, stored: None, conditions, asked, is_partial: false }
+        Self { why, status, stored: None, variants: Vec::new(), conditions, asked, is_partial: false }
+    }
+
+    /// What a 304 with the fields `lines` is about.
+    fn confirmed(&self, lines: &Lines<'_>, received: Time) -> Option<Arc<Object>> {
+        let states = self.variants.iter().map(|object| &object.stored.validators);
+        confirmed(states, lines, received).map(|place| Arc::clone(&self.variants[place]))
     }
 
     /// For these bytes alone.
@@ -175,6 +183,7 @@ impl Filling {
     /// Once: where nothing was asked about what is stored, nothing leads here.
     fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
         self.order.asked = Asked::Nothing;
+        self.order.variants.clear();
         self.order.conditions = Fields::default();
         self.order.fill(wanted, request);
         Next::Again
@@ -207,6 +216,10 @@ impl Filling {
             return Next::Done;
         };
         let lines: Vec<_> = response_fields(head).collect();
+        let old = match old {
+            None if head.status == 304 => self.order.confirmed(&lines, received),
+            old => old,
+        };
         let reply = Reply { status: head.status, lines: &lines, timing: Timing { requested, received } };
         self.order.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);

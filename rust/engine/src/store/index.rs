@@ -166,16 +166,18 @@ impl Index {
     ) -> Option<Vec<Arc<Object>>> {
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        let received = object.stored.freshness.received();
-        let is_newer = |other: &Arc<Object>| {
-            let Stored { selection, freshness, .. } = &other.stored;
-            *selection == object.stored.selection && freshness.received() >= received
-        };
-        let stored = entries.get(key).map_or([].as_slice(), |entry| &entry.objects);
-        if voids.has(hash, key, object, began) || stored.iter().any(is_newer) {
+        if voids.has(hash, key, object, began) {
             return None;
         }
-        Some(entries.entry(key.clone()).or_default().replace(None, Arc::clone(object)))
+        let Stored { selection, freshness, .. } = &object.stored;
+        let mut left = selection.clone();
+        for other in entries.get(key).map_or([].as_slice(), |entry| &entry.objects) {
+            if other.stored.freshness.received() >= freshness.received() {
+                left = left.without(&other.stored.selection)?;
+            }
+        }
+        let object = if left == *selection { Arc::clone(object) } else { object.selected_by(left) };
+        Some(entries.entry(key.clone()).or_default().replace(None, object))
     }
 
     /// The same as [`Index::put`] where `object` has the bytes of `old`, and does not stand for them if those have left
@@ -305,9 +307,17 @@ impl Entry {
 
     /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there.
     pub(super) fn replace(&mut self, old: Option<&Object>, object: Arc<Object>) -> Vec<Arc<Object>> {
+        let selection = &object.stored.selection;
         let gone = self.remove(|other| {
-            old.is_some_and(|old| other.is_of(old)) || other.stored.selection == object.stored.selection
+            old.is_some_and(|old| other.is_of(old)) || other.stored.selection.without(selection).is_none()
         });
+        for other in &mut self.objects {
+            let left = other.stored.selection.without(selection);
+            if let Some(left) = left.filter(|left| *left != other.stored.selection) {
+                // Its file still says otherwise: of two that a request selects the newer one is taken.
+                *other = other.selected_by(left);
+            }
+        }
         self.objects.push(object);
         gone
     }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use super::body::{Body, Follower};
 use super::disk::{FileReader, Filed, Opened};
 use super::eviction::Item;
-use crate::cache::{Answer, Content, Key, Span, Stored, Time};
+use crate::cache::{Answer, Content, Key, Selection, Span, Stored, Time};
 use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -100,6 +100,11 @@ impl Object {
         let (reason, item) = (self.reason.clone(), Arc::clone(&self.item));
         let (own_tags, parts) = (self.own_tags.clone(), self.parts.clone());
         Self { filed: self.filed.clone(), ..Self::new(stored, reason, item, own_tags, parts) }
+    }
+
+    /// The same, for these requests alone.
+    pub(super) fn selected_by(&self, selection: Selection) -> Arc<Self> {
+        Arc::new(self.updated(Stored { selection, ..self.stored.clone() }))
     }
 
     /// What is known of it, and the bytes where `other` has them.

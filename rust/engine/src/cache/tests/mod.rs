@@ -149,6 +149,11 @@ impl Cache {
             Decision::HitStale { stored, refresh: Some(fields), .. } => {
                 (if fields.is_empty() { Asked::Nothing } else { Asked::Validity }, Some(*stored))
             }
+            Decision::Select { among, .. } => {
+                let states = among.iter().map(|place| &held[*place].validators);
+                let confirmed = confirmed(states, &lines, self.now).filter(|_| status == 304);
+                (Asked::Validity, confirmed.map(|chosen| among[chosen]))
+            }
             Decision::Complete { stored, .. } => (Asked::Rest, Some(*stored)),
             Decision::Miss { stored, .. } => {
                 (Asked::Nothing, stored.or(select(&request, &held, &self.policy)))
@@ -216,6 +221,7 @@ pub(super) fn why(decision: &Decision) -> &'static str {
     match decision {
         Decision::Revalidate { why, .. } | Decision::Miss { why, .. } | Decision::Bypass(why) => why.token(),
         Decision::Complete { .. } => "partial",
+        Decision::Select { .. } => "vary-miss",
         Decision::OnlyIfCached => "504",
         Decision::Hit { .. } => "hit",
         Decision::HitStale { .. } => "hit-stale",

@@ -157,3 +157,80 @@ fn the_newest_of_those_that_match() {
     let exact = Decision::Hit { stored: 0, answer: Answer::Full };
     assert_eq!(cache.get("Accept-Language: de"), exact, "the one that was made for it goes first");
 }
+
+/// RFC 9111, section 4.3.1.
+#[test]
+fn a_request_that_selects_none_asks_which_of_those_with_a_tag_it_is() {
+    let mut cache = Cache::new();
+    for (value, more) in [("1", "ETag: \"a\""), ("2", "ETag: W/\"b\""), ("3", "Last-Modified: {-9}")] {
+        let response = format!("Cache-Control: max-age=100\nVary: Foo\nDate: {{-{value}}}\n{more}");
+        assert_eq!(cache.fetch(&format!("Foo: {value}"), 200, &response), Became::Stored);
+    }
+    let Decision::Select { among, conditions, fill: Fill::Whole } = cache.get("Foo: 4") else {
+        panic!("{:?}", cache.get("Foo: 4"))
+    };
+    assert_eq!(among, [0, 1], "the newest first");
+    let fields: Vec<_> = conditions.iter().collect();
+    assert_eq!(fields, [(b"If-None-Match".as_slice(), b"\"a\", W/\"b\"".as_slice())]);
+    assert!(matches!(cache.decide("HEAD", "Foo: 4"), Decision::Miss { .. }), "HEAD is sent as it came");
+
+    for unclear in ["", "ETag: \"c\"", "Last-Modified: {-9}"] {
+        assert_eq!(cache.fetch("Foo: 4", 304, unclear), Became::Refetch, "{unclear:?}");
+    }
+    assert_eq!(cache.fetch("Foo: 4", 304, "ETag: W/\"b\"\nVary: Foo"), Became::Updated);
+    for asked in ["Foo: 2", "Foo: 4"] {
+        assert_eq!(cache.get(asked), Decision::Hit { stored: 1, answer: Answer::Full }, "{asked}");
+    }
+    assert_eq!(cache.fetch("Foo: 5", 200, "Cache-Control: max-age=100\nVary: Foo"), Became::Stored);
+    assert_eq!(cache.get("Foo: 5"), Decision::Hit { stored: 3, answer: Answer::Full });
+}
+
+/// Some origins give one tag to a representation in all of its codings, and a Host is part of what is asked for.
+#[test]
+fn what_a_client_cannot_read_or_did_not_ask_for_is_not_asked_about() {
+    let of = |stored_for: &str, fields: &str, asked: &str| {
+        let mut cache = Cache::new();
+        let response =
+            format!("Cache-Control: max-age=100\nETag: \"a\"\nVary: Accept-Encoding, Foo\n{fields}");
+        assert_eq!(cache.fetch(stored_for, 200, &response), Became::Stored);
+        matches!(cache.get(asked), Decision::Select { .. })
+    };
+    for (coding, accepted, expected) in [
+        ("", "", true),
+        ("", "gzip", true),
+        ("gzip", "gzip, br", true),
+        ("gzip", "X-GZIP;q=0.1", true),
+        ("gzip", "", false),
+        ("gzip", "br", false),
+        ("gzip", "gzip;q=0", false),
+        ("gzip", "gzip;q=0, gzip", false),
+        ("gzip", "*", false),
+        ("gzip, br", "gzip, br", false),
+    ] {
+        let fields = if coding.is_empty() { String::new() } else { format!("Content-Encoding: {coding}") };
+        let asked = format!("Accept-Encoding: {accepted}\nFoo: 2");
+        assert_eq!(of("Foo: 1", &fields, &asked), expected, "{coding:?}, {accepted:?}");
+    }
+    assert!(of("Host: a\nFoo: 1", "", "Host: a\nFoo: 2"));
+    for (stored_for, asked) in [("Host: a\nFoo: 1", "Host: b\nFoo: 2"), ("Foo: 1", "Host: b\nFoo: 2")] {
+        assert!(!of(stored_for, "", asked), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_response_is_known_to_be_for_so_many_kinds_of_requests() {
+    let of = |value: usize| {
+        let text = Text::new(&format!("Foo: {value}"));
+        let vary = Vary::parse([b"foo".as_slice()].into_iter());
+        Selection::of(&vary, &text.lines(), Languages::Ordered).unwrap()
+    };
+    let many = (0..100).fold(of(0), |all, value| all.with(of(value)));
+    let selects = |value: usize| {
+        let text = Text::new(&format!("Foo: {value}"));
+        many.matches(&text.lines(), Languages::Ordered, None)
+    };
+    assert_eq!((0..100).filter(|value| selects(*value)).collect::<Vec<_>>(), (36..100).collect::<Vec<_>>());
+    assert_eq!(of(1).without(&many), Some(of(1)), "it has been forgotten");
+    assert_eq!(of(99).without(&many), None);
+    assert_eq!(of(1).with(of(99)).without(&many), Some(of(1)));
+}

@@ -26,7 +26,7 @@ const SPARE: usize = 256;
 
 /// "penstock", and the version of what follows. Of another version nothing is read.
 const MAGIC: &[u8; 8] = b"penstock";
-const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// Magic, version, bytes of what is known, of the head, of a block and of the body, name, sum.
 pub(crate) const PREFIX: usize = 64;
 

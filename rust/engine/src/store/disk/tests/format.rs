@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::format::{BLOCK, PREFIX, decode, encode, room};
+use super::super::format::{BLOCK, PREFIX, VERSION, decode, encode, room};
 use super::*;
 
 #[test]
@@ -84,7 +84,7 @@ proptest! {
     ) {
         let mut bytes = b"penstock".to_vec();
         let room = PREFIX + known.len();
-        for number in [1, size, room as u64, BLOCK, length, 7, 0] {
+        for number in [VERSION, size, room as u64, BLOCK, length, 7, 0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&known);
