@@ -205,12 +205,15 @@ class Entered:
 class Cache:
     """What an engine keeps of what it fetches."""
 
-    def __new__(cls, engine: Engine, memory: int, disk: tuple[Path, int] | None) -> Self:
-        """`memory` is in bytes, of the engine's pool; `disk` is a directory, and how many bytes its files take."""
+    def __new__(cls, engine: Engine, memory: int, disk: tuple[Path, int, float] | None) -> Self:
+        """`memory` is in bytes, of the engine's pool; `disk`: a directory, the bytes of its files, seconds to wait."""
 
-    def close(self, within: float) -> None:
-        """Write what is in memory alone, for so many seconds at most, and let go of the directory."""
-    def disk_stats(self) -> tuple[int, int, int, bool, int, int, int, int, int, int] | None:
+    def close(self, within: float) -> bool:
+        """Write what is in memory alone, for so many seconds at most, and let go of the directory unless it hangs."""
+
+    def disk_stats(
+        self,
+    ) -> tuple[int, int, int, bool, int, int, int, int, int, int, int, bool] | None:
         """As `penstock.stats.DiskStats`, field by field."""
 
     def stats(self) -> tuple[tuple[int, int, int, int, int], tuple[int, int, int, int, int, int, int]]:

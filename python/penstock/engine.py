@@ -262,7 +262,8 @@ class Engine:
     def close(self) -> None:
         """Cancel everything and wait for the threads to end, which takes milliseconds. Idempotent.
 
-        A cache with a disk writes what it has in memory alone before, for up to `config.Cache.disk_save`.
+        A cache with a disk writes what it has in memory alone before, for up to `config.Cache.disk_save`. A disk that hangs
+        is waited for no longer than `config.Cache.disk_timeout` more.
         """
         self.native.close()
         self._save()
@@ -279,8 +280,8 @@ class Engine:
         self.close()
 
     def _save(self) -> None:
-        if self.cache is not None:
-            self.cache.native.close(self._disk_save)
+        if self.cache is not None and not self.cache.native.close(self._disk_save):
+            _log.warning("the cache's disk hangs: its directory stays taken until it answers or this process ends")
 
     async def __aenter__(self) -> Self:
         return self
@@ -305,7 +306,7 @@ def _upload_done(task: asyncio.Task[None]) -> None:
 def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:
     disk = None
     if settings.disk is not None and settings.disk_budget is not None:
-        disk = (Path(settings.disk), config.parse_size(settings.disk_budget))
+        disk = (Path(settings.disk), config.parse_size(settings.disk_budget), settings.disk_timeout)
     return _native.Cache(engine, config.parse_size(settings.memory), disk)
 
 

@@ -89,6 +89,11 @@ class DiskStats:
     """Failures of the disk, such as for want of space."""
     damaged: int
     """Files that were not what was written, and were dropped."""
+    timeouts: int
+    """Times that somebody has waited for a reading for `config.Cache.disk_timeout`."""
+    hanging: bool
+    """Whether no reading has ended since the last of those. Meanwhile it is as if nothing were on disk, and nothing is
+    written."""
 
 
 @dataclass(frozen=True, slots=True)

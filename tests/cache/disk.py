@@ -101,13 +101,16 @@ async def gateway(
     threads: int = 1,
     ready: bool = True,
     save: float = 60.0,
+    timeout: float = 60.0,
     **caching: object,
 ) -> AsyncIterator[Gateway]:
     async with penstock.Engine(
         memory="32MiB",
         threads=threads,
         limits=OriginLimits(idle_timeout=30),
-        cache=config.Cache(memory=MEMORY, disk=directory, disk_budget=budget, disk_save=save),
+        cache=config.Cache(
+            memory=MEMORY, disk=directory, disk_budget=budget, disk_save=save, disk_timeout=timeout
+        ),
     ) as engine:
         edges = Edges(engine)
         try:

@@ -176,6 +176,7 @@ table! {
     0x50E CacheDirectoryFailed "CACHE_DIRECTORY_FAILED" System Local false "The cache's directory cannot be made, read or written.";
     0x50F CacheDirectoryTaken "CACHE_DIRECTORY_TAKEN" System Local false "Another cache uses the directory.";
     0x510 CacheDamaged "CACHE_DAMAGED" System Local true "What the cache's disk gave back is not what was stored there.";
+    0x511 CacheDiskTimeout "CACHE_DISK_TIMEOUT" Timeout Local true "The cache's disk gave nothing back within its limit.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";

@@ -20,30 +20,35 @@ pub(crate) struct Cache(Arc<store::Cache>);
 type StatsRow = ((usize, usize, usize, usize, usize), (u64, u64, u64, u64, u64, u64, u64));
 
 /// As `penstock.stats.DiskStats`, field by field.
-type DiskRow = (usize, u64, u64, bool, u64, u64, u64, u64, u64, u64);
+type DiskRow = (usize, u64, u64, bool, u64, u64, u64, u64, u64, u64, u64, bool);
 
 /// URL, status, bytes, age, seconds to live, hits, tags.
 type Row = (String, u16, u64, u64, i64, u32, Vec<String>);
 
 #[pymethods]
 impl Cache {
-    /// `memory` is in bytes, of the engine's pool; `disk` is a directory, and how many bytes its files take at most.
+    /// `memory` is in bytes, of the engine's pool; `disk` is a directory, how many bytes its files take at most, and for how
+    /// many seconds anybody waits for it.
     #[new]
     #[pyo3(signature = (engine, memory, disk))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         memory: usize,
-        disk: Option<(PathBuf, u64)>,
+        disk: Option<(PathBuf, u64, f64)>,
     ) -> PyResult<Self> {
-        let disk = disk.map(|(directory, budget)| DiskConfig { directory, budget });
+        let disk = disk.map(|(directory, budget, timeout)| DiskConfig {
+            directory,
+            budget,
+            timeout: Duration::from_secs_f64(timeout),
+        });
         Ok(Self(engine.get().cache(py, memory, disk.as_ref())?))
     }
 
     /// Writes what is in memory alone to the disk, for so many seconds at most, and lets go of the directory. The
-    /// engine's threads must have ended.
-    fn close(&self, py: Python<'_>, within: f64) {
-        py.detach(|| self.0.close(Duration::from_secs_f64(within)));
+    /// engine's threads must have ended. False if the disk hangs, and the directory stays taken.
+    fn close(&self, py: Python<'_>, within: f64) -> bool {
+        py.detach(|| self.0.close(Duration::from_secs_f64(within)))
     }
 
     /// What is on disk, if anything can be.
@@ -51,7 +56,11 @@ impl Cache {
         self.0.disk_stats().map(|stats| {
             let DiskStats { objects, used, limit, ready, .. } = stats;
             let DiskStats { hits, promoted, written, skipped, failed, damaged, .. } = stats;
-            (objects, used, limit, ready, hits, promoted, written, skipped, failed, damaged)
+            let DiskStats { timeouts, hanging, .. } = stats;
+            (
+                objects, used, limit, ready, hits, promoted, written, skipped, failed, damaged, timeouts,
+                hanging,
+            )
         })
     }
 

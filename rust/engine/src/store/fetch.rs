@@ -14,7 +14,7 @@ use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Order, Own};
 use super::hit::Serving;
 use super::index::{Entry, Memory, Settled};
-use super::object::Object;
+use super::object::{Object, candidates};
 use super::policy::{CachePolicy, Overrides};
 use super::posted::{Posted, Since};
 use super::purge::Meant;
@@ -206,12 +206,12 @@ impl Access {
         request: &Request<'_>,
         now: Time,
     ) -> Step {
-        let decision = decide(request, &entry.candidates(), &self.policy.rules, now);
+        let objects = entry.readable(|| self.cache.may_read());
+        let decision = decide(request, &candidates(&objects), &self.policy.rules, now);
         let is_apart = || memory.is_apart(request.authorized, now);
-        let object = |place: usize| Arc::clone(&entry.objects[place]);
-        let status = |place: Option<usize>| {
-            CacheStatus::of(&decision, place.map(|place| &entry.objects[place].stored), now)
-        };
+        let object = |place: usize| Arc::clone(&objects[place]);
+        let status =
+            |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &objects[place].stored), now);
         match &decision {
             Decision::Hit { stored, answer } => Step::Serve(
                 Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },

@@ -5,7 +5,7 @@ use super::asking::socket;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
 use super::index::Entry;
-use super::object::Object;
+use super::object::{Object, candidates};
 use super::policy::Caching;
 use super::requests::{Requests, Went};
 use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Target, Time, decide};
@@ -44,7 +44,7 @@ impl Caching {
         let key = Key::new(asked.target, &policy.query);
         let serve = |entry: &Entry, lines: &Lines<'_>| {
             let request = Request::read(asked.method, asked.target, lines, now);
-            let decision = decide(&request, &entry.candidates(), &policy.rules, now);
+            let decision = decide(&request, &candidates(&entry.objects), &policy.rules, now);
             match &decision {
                 // Whoever is the first to get it has it fetched anew.
                 Decision::HitStale { refresh: Some(_), .. } if entry.fill.is_none() => None,

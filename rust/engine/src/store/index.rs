@@ -1,5 +1,6 @@
 //! What is stored, by key. A shard is locked for as long as it takes to look or to change an entry, and never across I/O.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -300,9 +301,12 @@ impl Entry {
         self.objects.is_empty() && self.fill.is_none()
     }
 
-    /// What is stored, without the bodies.
-    pub(super) fn candidates(&self) -> Vec<&Stored> {
-        self.objects.iter().map(|object| &object.stored).collect()
+    /// What is stored and can be read: all of it, where the disk `answers` if it is needed.
+    pub(super) fn readable(&self, answers: impl FnOnce() -> bool) -> Cow<'_, [Arc<Object>]> {
+        if self.objects.iter().all(|object| object.is_in_memory()) || answers() {
+            return Cow::Borrowed(&self.objects);
+        }
+        Cow::Owned(self.objects.iter().filter(|object| object.is_in_memory()).cloned().collect())
     }
 
     /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there.

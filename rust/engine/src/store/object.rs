@@ -244,6 +244,11 @@ impl Object {
     }
 }
 
+/// What is known of responses, without the bodies.
+pub(super) fn candidates(objects: &[Arc<Object>]) -> Vec<&Stored> {
+    objects.iter().map(|object| &object.stored).collect()
+}
+
 /// The tags in `fields`, and `own` ones, a line each. No field has a line break in it.
 fn lines(fields: &Fields, own: &[Box<str>]) -> Box<[u8]> {
     let mut lines = Vec::new();

@@ -44,6 +44,8 @@ impl Cache {
         let opened = match opened {
             Ok(opened) => opened,
             Err(Unread::Failed) => return Brought::Failed,
+            // As if it were not there: the disk is not asked again.
+            Err(Unread::Late) => return Brought::Again,
             Err(Unread::Damaged) => {
                 filed.damage();
                 self.forget(key, |other| other.is_of(object));

@@ -66,8 +66,9 @@ impl Cache {
 
     /// What is known of `object` has changed: its file, if it has one, is to say so too.
     pub(in super::super) fn change_file(&self, object: &Arc<Object>) {
-        if let (Some(disk), Some(_)) = (&self.disk, object.filed()) {
-            disk.queue.chore(Chore::Change(Arc::clone(object)));
+        if let (Some(disk), Some(filed)) = (&self.disk, object.filed()) {
+            // Without its bytes, which would stay in memory for as long as the disk does not answer.
+            disk.queue.chore(Chore::Change(object.moved_to(filed)));
         }
     }
 
@@ -205,6 +206,9 @@ impl Disk {
     }
 
     fn is_paused(&self) -> bool {
+        if self.queue.deadline.is_hanging() {
+            return true;
+        }
         let mut paused = lock(&self.paused);
         *paused = paused.filter(|until| *until > Instant::now());
         paused.is_some()

@@ -6,6 +6,7 @@
 //! written, for whatever reason, costs nothing but itself.
 
 mod bringing;
+mod deadline;
 mod directory;
 mod filed;
 mod format;
@@ -16,9 +17,11 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -49,6 +52,8 @@ pub struct DiskConfig {
     pub directory: PathBuf,
     /// What its files take at most, in bytes.
     pub budget: u64,
+    /// How long anybody waits for the disk to give something back.
+    pub timeout: Duration,
 }
 
 /// What a disk's tier has done, and how full it is.
@@ -74,6 +79,10 @@ pub struct DiskStats {
     pub failed: u64,
     /// Files that were not what was written, and were dropped.
     pub damaged: u64,
+    /// Times that somebody has waited for a reading for as long as may be.
+    pub timeouts: u64,
+    /// Whether no reading has ended since the last of those: nothing is asked for that is on disk, and nothing written.
+    pub hanging: bool,
 }
 
 #[derive(Debug, Default)]
@@ -111,14 +120,24 @@ pub(super) struct Disk {
     /// Nothing is written until then: the disk has failed.
     paused: Mutex<Option<Instant>>,
     trouble: Mutex<Trouble>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    threads: Mutex<Option<Crew>>,
+}
+
+/// The threads of a disk.
+#[derive(Debug)]
+struct Crew {
+    readers: Vec<JoinHandle<()>>,
+    writer: JoinHandle<()>,
+    /// Each disconnects with the last of its threads.
+    reading: Receiver<Infallible>,
+    writing: Receiver<Infallible>,
 }
 
 impl Disk {
     pub(super) fn new(config: &DiskConfig, memory: usize) -> Result<Self> {
         Ok(Self {
             directory: Arc::new(Directory::open(&config.directory)?),
-            queue: Arc::new(Queue::default()),
+            queue: Arc::new(Queue::new(config.timeout)),
             eviction: Mutex::new(Eviction::new(config.budget)),
             budget: config.budget,
             leaving_limit: memory / LEAVING_PART,
@@ -126,7 +145,7 @@ impl Disk {
             is_ready: AtomicBool::new(false),
             paused: Mutex::new(None),
             trouble: Mutex::default(),
-            threads: Mutex::new(Vec::new()),
+            threads: Mutex::new(None),
         })
     }
 
@@ -163,7 +182,22 @@ impl Disk {
             skipped: count(&self.counts.skipped),
             failed: count(&self.counts.failed),
             damaged: count(&self.counts.damaged),
+            timeouts: self.queue.deadline.missed(),
+            hanging: self.queue.deadline.is_hanging(),
         }
+    }
+}
+
+/// Whether all threads have ended, by then.
+fn has_ended(threads: &Receiver<Infallible>, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    matches!(threads.recv_timeout(left), Err(RecvTimeoutError::Disconnected))
+}
+
+fn join(threads: Vec<JoinHandle<()>>) {
+    for thread in threads {
+        // A panic of the thread has been printed by it; there is nothing to add when it is over.
+        let _ = thread.join();
     }
 }
 
@@ -174,6 +208,11 @@ fn count(count: &AtomicU64) {
 }
 
 impl Cache {
+    /// Whether what is on disk may be read now, and what is there is not to be passed over as if it were not.
+    pub(super) fn may_read(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.queue.deadline.may_ask())
+    }
+
     /// How full the disk is, where there is one.
     pub fn disk_stats(&self) -> Option<DiskStats> {
         self.disk.as_ref().map(Disk::stats)
@@ -186,7 +225,10 @@ impl Cache {
         if trouble.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
             return None;
         }
-        let said = trouble.said.take()?;
+        let deadline = &disk.queue.deadline;
+        let hangs =
+            || deadline.is_hanging().then(|| format!("it gave nothing back for {:?}", deadline.limit()));
+        let said = trouble.said.take().or_else(hangs)?;
         trouble.told = Some(Instant::now());
         Some(
             Code::CacheDirectoryFailed
@@ -199,19 +241,27 @@ impl Cache {
         let Some(disk) = &cache.disk else { return Ok(()) };
         let failed =
             |error| Code::Internal.error(format!("cannot start a thread for the cache's disk: {error}"));
-        let mut threads = lock(&disk.threads);
+        let mut readers = Vec::new();
+        let (read, reading) = channel::<Infallible>();
         for number in 0..READERS {
-            let queue = Arc::clone(&disk.queue);
+            let (queue, read) = (Arc::clone(&disk.queue), read.clone());
             let reader = thread::Builder::new().name(format!("penstock-read-{number}")).spawn(move || {
+                let _reads = read;
                 while let Some(reading) = queue.next_reading() {
-                    reading();
+                    // Clients leave while theirs waits.
+                    if reading.is_wanted() {
+                        reading.read();
+                        queue.deadline.answered();
+                    }
                 }
             });
-            threads.push(reader.map_err(failed)?);
+            readers.push(reader.map_err(failed)?);
         }
         // It does not keep the cache alive: one that is dropped ends its threads.
         let (weak, queue) = (Plain::downgrade(cache), Arc::clone(&disk.queue));
+        let (written, writing) = channel::<Infallible>();
         let writer = thread::Builder::new().name("penstock-write".to_owned()).spawn(move || {
+            let _writes = written;
             if let Some(cache) = weak.upgrade() {
                 cache.scan();
             }
@@ -220,14 +270,18 @@ impl Cache {
                 cache.do_chore(chore);
             }
         });
-        threads.push(writer.map_err(failed)?);
+        *lock(&disk.threads) = Some(Crew { readers, writer: writer.map_err(failed)?, reading, writing });
         Ok(())
     }
 
     /// Writes what is in memory alone and still of use, for as long as `within`, and lets go of the directory's threads.
     /// For an orderly end, when nothing is fetched any more: what is not written by then is lost with the memory.
-    pub fn close(&self, within: Duration) {
-        let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return };
+    ///
+    /// A disk that hangs is waited for no longer than for a reading. False if it still keeps what is written: the directory
+    /// is taken then until it answers, or the process ends.
+    pub fn close(&self, within: Duration) -> bool {
+        let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
+        let Some(crew) = lock(&disk.threads).take() else { return true };
         let now = Self::now();
         let mut last = Vec::new();
         // A directory that was not looked through may be fuller than it seems.
@@ -245,12 +299,18 @@ impl Cache {
                 }));
             });
         }
-        disk.queue.close(last, Instant::now() + within);
-        for thread in std::mem::take(&mut *lock(&disk.threads)) {
-            // A panic of the thread has been printed by it; there is nothing to add when it is over.
-            let _ = thread.join();
+        let limit = disk.queue.deadline.limit();
+        let end = Instant::now() + within;
+        disk.queue.close(last, end);
+        let has_written = has_ended(&crew.writing, end + limit);
+        if has_ended(&crew.reading, Instant::now() + limit) {
+            join(crew.readers);
         }
-        disk.directory.release();
+        if has_written {
+            join(vec![crew.writer]);
+            disk.directory.release();
+        }
+        has_written
     }
 }
 

@@ -6,9 +6,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Condvar, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
 
 use super::super::object::Object;
+use super::deadline::Deadline;
 use crate::cache::Key;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
@@ -31,12 +34,32 @@ pub(crate) struct Leaving {
     pub(crate) cost: usize,
 }
 
-/// Runs on one of the threads that read.
-pub(crate) type Reading = Box<dyn FnOnce() + Send>;
+/// What one of the threads that read does for somebody who waits for it.
+pub(crate) trait Reading: Send {
+    /// Whether anybody does.
+    fn is_wanted(&self) -> bool;
+    fn read(self: Box<Self>);
+}
+
+struct Asked<T, F> {
+    reply: oneshot::Sender<T>,
+    work: F,
+}
+
+impl<T: Send, F: FnOnce() -> T + Send> Reading for Asked<T, F> {
+    fn is_wanted(&self) -> bool {
+        !self.reply.is_closed()
+    }
+
+    fn read(self: Box<Self>) {
+        // Nobody is there if the client has left.
+        drop(self.reply.send((self.work)()));
+    }
+}
 
 #[derive(Default)]
 struct State {
-    reads: VecDeque<Reading>,
+    reads: VecDeque<Box<dyn Reading>>,
     chores: VecDeque<Chore>,
     writes: VecDeque<Leaving>,
     /// Bytes of memory that leave once they are written.
@@ -48,22 +71,53 @@ struct State {
 }
 
 /// Shared by those who ask and the threads.
-#[derive(Default)]
 pub(crate) struct Queue {
+    pub(crate) deadline: Deadline,
     state: Mutex<State>,
     for_reading: Condvar,
     for_writing: Condvar,
 }
 
 impl Queue {
-    /// Dropped unrun once the queue is closed: whoever waits is told by that.
-    pub(crate) fn read(&self, reading: Reading) {
+    /// `limit` is how long anybody waits for a reading.
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self {
+            deadline: Deadline::new(limit),
+            state: Mutex::default(),
+            for_reading: Condvar::new(),
+            for_writing: Condvar::new(),
+        }
+    }
+
+    /// Has a thread do `work`, and gives what it gives. Dropped unrun once the queue is closed: whoever waits is told by
+    /// that.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (reply, answer) = oneshot::channel();
         let mut state = lock(&self.state);
         if state.closed.is_none() {
-            state.reads.push_back(reading);
+            state.reads.push_back(Box::new(Asked { reply, work }));
             drop(state);
             self.for_reading.notify_one();
         }
+        answer
+    }
+
+    /// Somebody has waited for too long, and no longer does. What nobody waits for leaves, with its memory: the threads
+    /// may be kept for hours.
+    pub(crate) fn miss(&self) {
+        self.deadline.miss();
+        let unwanted = {
+            let mut state = lock(&self.state);
+            let reads = std::mem::take(&mut state.reads);
+            let (wanted, unwanted): (VecDeque<_>, VecDeque<_>) =
+                reads.into_iter().partition(|reading| reading.is_wanted());
+            state.reads = wanted;
+            unwanted
+        };
+        drop(unwanted);
     }
 
     /// Never refused while there is somebody to do it: what is written last may have others removed.
@@ -101,7 +155,7 @@ impl Queue {
     }
 
     /// Waits for something to read; none when the queue is closed.
-    pub(crate) fn next_reading(&self) -> Option<Reading> {
+    pub(crate) fn next_reading(&self) -> Option<Box<dyn Reading>> {
         let mut state = lock(&self.state);
         loop {
             if state.closed.is_some() {

@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
+use tokio::time::{Sleep, sleep, timeout};
 
 use super::directory::Directory;
 use super::filed::Filed;
@@ -47,6 +48,8 @@ pub(crate) struct FileReader {
     /// The block that is asked for next.
     next: u64,
     coming: VecDeque<Coming>,
+    /// Until when the first of those is waited for, if it is.
+    patience: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
@@ -62,6 +65,8 @@ pub(crate) enum Unread {
     Damaged,
     /// Something else, such as a want of descriptors or of memory.
     Failed,
+    /// The disk has not answered in time.
+    Late,
 }
 
 /// Opens the file of `filed` and reads the block with the byte at `place`, if there is one.
@@ -81,14 +86,16 @@ pub(crate) async fn open(
             Some((block, room.await.map_err(|_| Unread::Failed)?))
         }
     };
-    let (reply, answer) = oneshot::channel();
     let (directory, filed) = (Arc::clone(directory), Arc::clone(filed));
     let (of_reader, pool) = (Arc::clone(queue), pool.clone());
-    queue.read(Box::new(move || {
-        // Nobody is there if the client has left.
-        drop(reply.send(open_now(&directory, filed, writer, of_reader, pool)));
-    }));
-    answer.await.unwrap_or_else(|_| Err(Unread::Failed))
+    let answer = queue.ask(move || open_now(&directory, filed, writer, of_reader, pool));
+    match timeout(queue.deadline.limit(), answer).await {
+        Ok(opened) => opened.unwrap_or(Err(Unread::Failed)),
+        Err(_) => {
+            queue.miss();
+            Err(Unread::Late)
+        }
+    }
 }
 
 fn open_now(
@@ -136,7 +143,8 @@ impl Opened {
     pub(crate) fn follow(opened: &Arc<Self>, place: u64, end: u64) -> FileReader {
         let end = end.min(opened.filed.layout.length);
         let next = place / BLOCK;
-        FileReader { opened: Arc::clone(opened), place, end, next, coming: VecDeque::new() }
+        let (opened, coming) = (Arc::clone(opened), VecDeque::new());
+        FileReader { opened, place, end, next, coming, patience: None }
     }
 
     pub(crate) fn filed(&self) -> &Arc<Filed> {
@@ -148,7 +156,8 @@ impl FileReader {
     /// The next bytes. `None` at the end.
     ///
     /// # Errors
-    /// `CACHE_DAMAGED` where the file does not have them as they were written, and what the pool says.
+    /// `CACHE_DAMAGED` where the file does not have them as they were written, `CACHE_DISK_TIMEOUT` where the disk does not
+    /// answer, and what the pool says.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         if self.place >= self.end {
             return Poll::Ready(None);
@@ -163,12 +172,13 @@ impl FileReader {
             None => return Poll::Pending,
             Some(Coming::Here(slice)) => Ok(slice.clone()),
             Some(Coming::Asked(answer)) => match Pin::new(answer).poll(context) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => return self.wait(context),
                 Poll::Ready(Ok(result)) => result,
                 Poll::Ready(Err(_)) => Err(closed()),
             },
         };
         self.coming.pop_front();
+        self.patience = None;
         let slice = match slice {
             Ok(slice) => slice,
             Err(error) => return Poll::Ready(Some(Err(error))),
@@ -179,6 +189,20 @@ impl FileReader {
         let part = slice.slice(within(self.place)..within(self.end));
         self.place += part.len() as u64;
         Poll::Ready(Some(Ok(part)))
+    }
+
+    /// Waits for the next block, for as long as may be.
+    fn wait(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+        let queue = &self.opened.queue;
+        let limit = queue.deadline.limit();
+        let patience = self.patience.get_or_insert_with(|| Box::pin(sleep(limit)));
+        if patience.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.coming.clear();
+        queue.miss();
+        let detail = format!("the cache's disk gave nothing back for {limit:?}");
+        Poll::Ready(Some(Err(Code::CacheDiskTimeout.error(detail))))
     }
 
     /// Asks for blocks as far ahead as it may.
@@ -193,12 +217,7 @@ impl FileReader {
                 let room = self.opened.pool.poll_room(context, length, Purpose::Bulk);
                 let Poll::Ready(writer) = room else { return Ok(()) };
                 let writer = writer?;
-                let (reply, answer) = oneshot::channel();
-                self.opened.queue.read(Box::new(move || {
-                    // Nobody is there if the client has left.
-                    drop(reply.send(opened.read(block, writer)));
-                }));
-                Coming::Asked(answer)
+                Coming::Asked(self.opened.queue.ask(move || opened.read(block, writer)))
             };
             self.coming.push_back(coming);
             self.next += 1;

@@ -3,6 +3,7 @@
 mod directory;
 mod format;
 mod queue;
+mod reading;
 
 use super::super::body::Body;
 use super::super::budget::Budget;

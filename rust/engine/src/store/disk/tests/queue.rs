@@ -9,7 +9,7 @@ fn later() -> Instant {
 
 #[test]
 fn what_finds_no_room_is_refused_until_something_has_left() {
-    let queue = Queue::default();
+    let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(60), 100));
     assert!(!queue.keep(leaving(60), 100));
     assert!(queue.keep(leaving(40), 100));
@@ -20,7 +20,7 @@ fn what_finds_no_room_is_refused_until_something_has_left() {
 
 #[test]
 fn removals_go_before_what_is_to_be_written() {
-    let queue = Queue::default();
+    let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(1), 100));
     queue.chore(Chore::Remove(7));
     assert!(matches!(queue.next_chore(), Some(Chore::Remove(7))));
@@ -29,11 +29,11 @@ fn removals_go_before_what_is_to_be_written() {
 
 #[test]
 fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
-    let queue = Queue::default();
+    let queue = Queue::new(Duration::MAX);
     queue.chore(Chore::Remove(7));
     queue.close(vec![leaving(1)], later());
     queue.chore(Chore::Remove(8));
-    queue.read(Box::new(|| panic!("nobody reads any more")));
+    drop(queue.ask(|| panic!("nobody reads any more")));
     assert!(!queue.keep(leaving(1), 100));
     assert!(queue.next_reading().is_none());
     for name in [7, 8] {
@@ -47,7 +47,7 @@ fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
 
 #[test]
 fn what_is_late_is_not_written() {
-    let queue = Queue::default();
+    let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(1), 100));
     queue.close(Vec::new(), Instant::now());
     assert!(queue.next_chore().is_none());

@@ -1,0 +1,86 @@
+//! How long whoever waits for a reading of the disk waits, and whether a disk that has kept one waiting for longer is asked
+//! at all.
+//!
+//! A disk that hangs keeps its threads, and would keep everybody who asks for what is on it. It counts as hanging from the
+//! first missed deadline until any reading ends; meanwhile it is as if nothing were on it, but for one request at a time,
+//! now and then, which finds out where only one file was at fault.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::sync::{Mutex, lock};
+
+/// How long a disk that hangs is left alone before one request asks it again. Arbitrary.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The deadline of each reading, and what came of it.
+#[derive(Debug)]
+pub(crate) struct Deadline {
+    limit: Duration,
+    /// From when on one may ask again, while it hangs.
+    retry: Mutex<Option<Instant>>,
+    missed: AtomicU64,
+}
+
+impl Deadline {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self { limit, retry: Mutex::new(None), missed: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// Whether something may be read. While it hangs that is for one to find out, who is to ask at once.
+    pub(crate) fn may_ask(&self) -> bool {
+        let mut retry = lock(&self.retry);
+        match *retry {
+            None => true,
+            Some(from) if Instant::now() < from => false,
+            Some(_) => {
+                *retry = Some(Instant::now() + self.limit + PAUSE);
+                true
+            }
+        }
+    }
+
+    /// A reading has ended.
+    pub(crate) fn answered(&self) {
+        *lock(&self.retry) = None;
+    }
+
+    /// Somebody has waited for as long as may be.
+    pub(crate) fn miss(&self) {
+        // Relaxed: a count, which orders nothing.
+        self.missed.fetch_add(1, Ordering::Relaxed);
+        *lock(&self.retry) = Some(Instant::now() + PAUSE);
+    }
+
+    /// How often.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_hanging(&self) -> bool {
+        lock(&self.retry).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_hangs_is_asked_by_one_now_and_then_and_by_all_once_it_answers() {
+        let deadline = Deadline::new(Duration::from_secs(3600));
+        assert!(deadline.may_ask() && !deadline.is_hanging());
+        deadline.miss();
+        assert!(deadline.is_hanging() && !deadline.may_ask());
+        *lock(&deadline.retry) = Some(Instant::now());
+        assert!(deadline.may_ask(), "one");
+        assert!(!deadline.may_ask(), "and nobody else");
+        deadline.answered();
+        assert!(deadline.may_ask() && deadline.may_ask() && !deadline.is_hanging());
+        assert_eq!(deadline.missed(), 1);
+    }
+}
