@@ -48,7 +48,7 @@ pub use cache::{Cache, CacheStats};
 #[cfg(not(loom))]
 pub(crate) use delivery::Delivery;
 #[cfg(not(loom))]
-pub use disk::{DiskConfig, DiskStats};
+pub use disk::{DiskConfig, DiskStats, format};
 #[cfg(not(loom))]
 pub(crate) use fetch::serve;
 #[cfg(not(loom))]

@@ -14,9 +14,9 @@ use crate::cache::{Key, Reading, Stored, Writing};
 
 /// Bytes of a block, each of which is verified by itself: one slab, so that it is read in one piece. A small range costs
 /// the reading of one.
-pub(crate) const BLOCK: u64 = 64 * 1024;
+pub const BLOCK: u64 = 64 * 1024;
 /// Bytes of a sum.
-pub(crate) const SUM: u64 = 8;
+pub const SUM: u64 = 8;
 /// What heads are multiples of.
 const PAGE: usize = 4096;
 /// The largest head that is read: more than any response that the origin's client lets through.
@@ -24,78 +24,88 @@ const LARGEST: usize = 1 << 20;
 /// What an update may add to a head before it no longer fits where it is. Arbitrary; most change a date.
 const SPARE: usize = 256;
 
-/// "penstock", and the version of what follows. Of another version nothing is read.
-const MAGIC: &[u8; 8] = b"penstock";
-pub(crate) const VERSION: u64 = 2;
+/// What a file begins with; of another version of the format nothing is read.
+pub const MAGIC: &[u8; 8] = b"penstock";
+/// Of the format.
+pub const VERSION: u64 = 2;
 /// Magic, version, bytes of what is known, of the head, of a block and of the body, name, sum.
-pub(crate) const PREFIX: usize = 64;
+pub const PREFIX: usize = 64;
 
 /// What is known of a file's response.
 #[derive(Debug)]
-pub(crate) struct Head {
-    pub(crate) key: Key,
-    pub(crate) stored: Stored,
-    pub(crate) reason: Box<[u8]>,
-    pub(crate) tags: Box<[Box<str>]>,
-    pub(crate) trailers: Vec<(Vec<u8>, Vec<u8>)>,
+pub struct Head {
+    /// What it is found by.
+    pub key: Key,
+    /// All but the body.
+    pub stored: Stored,
+    /// As the origin wrote it.
+    pub reason: Box<[u8]>,
+    /// What it can be purged by besides what its fields say.
+    pub tags: Box<[Box<str>]>,
+    /// What followed the body.
+    pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Where in a file things are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Layout {
+pub struct Layout {
     /// The file's name, which no other has. All of its sums depend on it.
-    pub(crate) name: u64,
+    pub name: u64,
     /// Bytes of the head.
-    pub(crate) room: u32,
+    pub room: u32,
     /// Bytes of the body.
-    pub(crate) length: u64,
+    pub length: u64,
 }
 
 /// What of a response is written down.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known<'a> {
-    pub(crate) key: &'a Key,
-    pub(crate) stored: &'a Stored,
-    pub(crate) reason: &'a [u8],
+pub struct Known<'a> {
+    /// What it is found by.
+    pub key: &'a Key,
+    /// All but the body.
+    pub stored: &'a Stored,
+    /// As the origin wrote it.
+    pub reason: &'a [u8],
     /// What it can be purged by besides what its fields say.
-    pub(crate) tags: &'a [Box<str>],
-    pub(crate) trailers: &'a [(Vec<u8>, Vec<u8>)],
+    pub tags: &'a [Box<str>],
+    /// What followed the body.
+    pub trailers: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 impl Layout {
     /// How many blocks the body has.
-    pub(crate) fn blocks(self) -> u64 {
+    pub fn blocks(self) -> u64 {
         self.length.div_ceil(BLOCK)
     }
 
     /// Bytes of that block.
-    pub(crate) fn block_length(self, block: u64) -> usize {
+    pub fn block_length(self, block: u64) -> usize {
         let length = self.length.saturating_sub(block * BLOCK).min(BLOCK);
         usize::try_from(length).unwrap_or_default()
     }
 
     /// Where in the file that block begins.
-    pub(crate) fn block_place(self, block: u64) -> u64 {
+    pub fn block_place(self, block: u64) -> u64 {
         u64::from(self.room) + block * BLOCK
     }
 
     /// Where in the file the sums begin.
-    pub(crate) fn sums_place(self) -> u64 {
+    pub fn sums_place(self) -> u64 {
         u64::from(self.room) + self.length
     }
 
     /// Bytes of the file; none if there can be no such file.
-    pub(crate) fn size(self) -> Option<u64> {
+    pub fn size(self) -> Option<u64> {
         u64::from(self.room).checked_add(self.length)?.checked_add(self.blocks().checked_mul(SUM)?)
     }
 
     /// The sum that block `block` has if its bytes are `bytes`.
-    pub(crate) fn sum(self, block: u64, bytes: &[u8]) -> u64 {
+    pub fn sum(self, block: u64, bytes: &[u8]) -> u64 {
         xxh3_64_with_seed(bytes, self.seed(block))
     }
 
     /// The same sum, of bytes that come in pieces.
-    pub(crate) fn summing(self, block: u64) -> Xxh3 {
+    pub fn summing(self, block: u64) -> Xxh3 {
         Xxh3::with_seed(self.seed(block))
     }
 
@@ -107,12 +117,7 @@ impl Layout {
 
 /// The head of a file, in `room` bytes or in as many pages as it takes. None if it does not fit, and of a response of
 /// which only parts are there.
-pub(crate) fn encode(
-    known: Known<'_>,
-    name: u64,
-    length: u64,
-    room: Option<u32>,
-) -> Option<(Layout, Vec<u8>)> {
+pub fn encode(known: Known<'_>, name: u64, length: u64, room: Option<u32>) -> Option<(Layout, Vec<u8>)> {
     let mut body = Writing::default();
     body.text(known.key.as_str().as_bytes());
     body.text(known.reason);
@@ -142,13 +147,12 @@ pub(crate) fn encode(
     head.resize(PREFIX, 0);
     head.append(&mut body.0);
     head.resize(room, 0);
-    let sum = head_sum(&head);
-    head[PREFIX - 8..PREFIX].copy_from_slice(&sum.to_le_bytes());
+    seal(&mut head);
     Some((Layout { name, room: u32::try_from(room).ok()?, length }, head))
 }
 
 /// Bytes of a head that begins with `prefix`; none if it is no head.
-pub(crate) fn room(prefix: &[u8; PREFIX]) -> Option<usize> {
+pub fn room(prefix: &[u8; PREFIX]) -> Option<usize> {
     let mut numbers = Reading(prefix.strip_prefix(MAGIC)?);
     let (version, size, room) = (numbers.number()?, numbers.number()?, numbers.number()?);
     let (size, room) = (usize::try_from(size).ok()?, usize::try_from(room).ok()?);
@@ -156,21 +160,30 @@ pub(crate) fn room(prefix: &[u8; PREFIX]) -> Option<usize> {
     (version == VERSION && fits && numbers.number()? == BLOCK).then_some(room)
 }
 
-/// What [`encode`] has written for the file of that name; nothing if a byte of it has changed.
-pub(crate) fn decode(name: u64, head: &[u8]) -> Option<(Layout, Head)> {
+/// Writes the sum of a head into it.
+pub fn seal(head: &mut [u8]) {
+    let sum = head_sum(head);
+    head[PREFIX - 8..PREFIX].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// What [`encode`] has written for the file of that name, which has `size` bytes; nothing if a byte of it has changed, or
+/// the file is of another size than it says.
+pub fn decode(name: u64, head: &[u8], size: u64) -> Option<(Layout, Head)> {
     let prefix: &[u8; PREFIX] = head.first_chunk()?;
     if room(prefix)? != head.len() {
         return None;
     }
     let mut numbers = Reading(&prefix[MAGIC.len() + 8..]);
-    let (size, room, _) = (numbers.number()?, numbers.number()?, numbers.number()?);
+    let (known, room, _) = (numbers.number()?, numbers.number()?, numbers.number()?);
     let (length, named, sum) = (numbers.number()?, numbers.number()?, numbers.number()?);
     if named != name || head_sum(head) != sum {
         return None;
     }
     let layout = Layout { name, room: u32::try_from(room).ok()?, length };
-    layout.size()?;
-    let mut from = Reading(head[PREFIX..].get(..usize::try_from(size).ok()?)?);
+    if layout.size()? != size {
+        return None;
+    }
+    let mut from = Reading(head[PREFIX..].get(..usize::try_from(known).ok()?)?);
     let key = Key::of_url(std::str::from_utf8(from.text()?).ok()?);
     let reason = from.text()?.into();
     let count = from.number()?;

@@ -9,7 +9,7 @@ mod bringing;
 mod deadline;
 mod directory;
 mod filed;
-mod format;
+pub mod format;
 mod keeping;
 mod queue;
 mod reading;

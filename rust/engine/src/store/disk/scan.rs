@@ -73,6 +73,5 @@ fn read_head(name: u64, file: &File) -> Option<(Layout, Head)> {
     file.read_exact_at(&mut prefix, 0).ok()?;
     let mut head = vec![0; room(&prefix)?];
     file.read_exact_at(&mut head, 0).ok()?;
-    let (layout, head) = decode(name, &head)?;
-    (layout.size()? == file.metadata().ok()?.len()).then_some((layout, head))
+    decode(name, &head, file.metadata().ok()?.len())
 }

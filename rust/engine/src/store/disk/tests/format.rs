@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::format::{BLOCK, PREFIX, VERSION, decode, encode, room};
+use super::super::format::{BLOCK, PREFIX, VERSION, decode, encode, room, seal};
 use super::*;
 
 #[test]
@@ -9,7 +9,7 @@ fn what_is_written_comes_back() {
     let (layout, bytes) = head(&stored, 3 * BLOCK + 1);
     assert_eq!(bytes.len(), 4096);
     assert_eq!(room(bytes.first_chunk().unwrap()), Some(4096));
-    let (again, known) = decode(layout.name, &bytes).expect("it is whole");
+    let (again, known) = decode(layout.name, &bytes, layout.size().unwrap()).expect("it is whole");
     assert_eq!(again, layout);
     assert_eq!((again.blocks(), again.block_length(2), again.block_length(3)), (4, 65536, 1));
     assert_eq!(known.key, key());
@@ -30,17 +30,26 @@ fn no_byte_of_a_head_can_change() {
     for place in 0..bytes.len() {
         let mut changed = bytes.clone();
         changed[place] ^= 1 << (place % 8);
-        assert!(decode(layout.name, &changed).is_none(), "byte {place}");
+        assert!(decode(layout.name, &changed, layout.size().unwrap()).is_none(), "byte {place}");
     }
     for length in 0..bytes.len() {
-        assert!(decode(layout.name, &bytes[..length]).is_none(), "{length} bytes");
+        assert!(decode(layout.name, &bytes[..length], layout.size().unwrap()).is_none(), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_file_of_another_size_is_none() {
+    let (layout, bytes) = head(&segment(), 10);
+    let size = layout.size().unwrap();
+    for other in [0, size - 1, size + 1, u64::MAX] {
+        assert!(decode(layout.name, &bytes, other).is_none(), "{other} in place of {size}");
     }
 }
 
 #[test]
 fn a_file_under_another_name_is_none() {
     let (layout, bytes) = head(&segment(), 10);
-    assert!(decode(layout.name + 1, &bytes).is_none());
+    assert!(decode(layout.name + 1, &bytes, layout.size().unwrap()).is_none());
 }
 
 #[test]
@@ -72,7 +81,7 @@ fn a_block_in_another_place_does_not_have_its_sum() {
 proptest! {
     #[test]
     fn anything_is_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..512)) {
-        prop_assert!(decode(7, &bytes).is_none());
+        prop_assert!(decode(7, &bytes, bytes.len() as u64).is_none());
     }
 
     /// Also where the checksum is right, as if this version had written what it never would.
@@ -88,12 +97,12 @@ proptest! {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         bytes.extend_from_slice(&known);
-        let mut sum = xxhash_rust::xxh3::Xxh3::new();
-        sum.update(&bytes[..PREFIX - 8]);
-        sum.update(&bytes[PREFIX..]);
-        bytes[PREFIX - 8..PREFIX].copy_from_slice(&sum.digest().to_le_bytes());
+        seal(&mut bytes);
         // What it is does not matter.
-        drop(decode(7, &bytes));
+        let layout = Layout { name: 7, room: u32::try_from(room).unwrap(), length };
+        if let Some(size) = layout.size() {
+            drop(decode(7, &bytes, size));
+        }
     }
 
     #[test]
