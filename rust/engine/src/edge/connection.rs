@@ -225,7 +225,8 @@ async fn answer_by_route(
     let _guard = route.enter()?;
     let is_tunnel = asked.body == Body::Empty && offers_websocket(incoming);
     let task = Task { site, thread, client, incoming, progress, is_tunnel };
-    let mut outgoing = Outgoing::new(site.config.write_timeout);
+    // What an origin or the cache gives is as long as it says: both have checked it.
+    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
     if asked.body == Body::Empty && !is_tunnel {
         let begin = |context: &mut Context<'_>| native::begin_hit(context, &task, route, &mut outgoing);
@@ -340,7 +341,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) ->
     }
     // Relaxed: a count.
     site.refused.fetch_add(1, Ordering::Relaxed);
-    let mut outgoing = Outgoing::new(site.config.write_timeout);
+    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.push(Piece::Bytes(refusal(error, Date::now(), true, head_only)));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
     match timeout(site.config.linger, send).await {

@@ -73,7 +73,7 @@ pub(super) async fn answer(
         commands: VecDeque::new(),
         checker: Checker::new(incoming.method(), asks_to_switch(incoming.headers())),
         held: Vec::new(),
-        outgoing: Outgoing::new(site.config.write_timeout),
+        outgoing: Outgoing::new(site.config.write_timeout, Code::BadResponse),
         owed: 0,
         sending: Sending::Nothing,
         done: false,
@@ -104,17 +104,6 @@ pub(super) async fn answer(
         return Ok(());
     }
     result
-}
-
-/// As [`fault`], of a response that is the application's: that it has another length than was said is no fault of what
-/// it was taken from.
-fn fault_of_app(reason: SendFault) -> Error {
-    let error = fault(reason);
-    if error.code() == Code::UploadFailed {
-        Code::BadResponse.error(error.detail().to_owned())
-    } else {
-        error
-    }
 }
 
 /// Whether there may be something between the head and the end.
@@ -253,7 +242,7 @@ impl Lane<'_> {
             self.note_written();
             let sent = sent.map_err(|error| {
                 self.source_failed = matches!(error, SendFault::Source(_));
-                fault_of_app(error)
+                fault(error)
             })?;
             if self.checker.has_switched() && !self.tunnels {
                 return Poll::Ready(Ok(()));
@@ -300,7 +289,7 @@ impl Lane<'_> {
         self.obey()?;
         let sent = self.outgoing.poll_send(context, &self.client.connection);
         self.note_written();
-        let sent = sent.map_err(fault_of_app)?;
+        let sent = sent.map_err(fault)?;
         let is_whole = self.checker.is_complete() || self.checker.has_switched();
         let is_nothing = self.progress.status().is_none();
         if is_nothing || (is_whole && sent.is_ready() && matches!(self.sending, Sending::Nothing)) {

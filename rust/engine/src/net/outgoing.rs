@@ -124,13 +124,16 @@ pub(crate) struct Outgoing {
     begun: bool,
     /// Bytes that the kernel took since somebody asked.
     written: usize,
+    /// What it is when a body has another length than was announced: that depends on who has announced it.
+    wrong_length: Code,
 }
 
 impl Outgoing {
-    /// Nothing to send yet. `limit` is how long the socket may take no byte.
-    pub(crate) fn new(limit: Option<Duration>) -> Self {
-        let outbox = Outbox::new(limit);
-        Self { outbox, body: Body::Ended, kept: None, payload: 0, failure: None, begun: false, written: 0 }
+    /// Nothing to send yet. `limit` is how long the socket may take no byte; `wrong_length` is what it is when a body has
+    /// another length than was announced.
+    pub(crate) fn new(limit: Option<Duration>, wrong_length: Code) -> Self {
+        let (outbox, body) = (Outbox::new(limit), Body::Ended);
+        Self { outbox, body, kept: None, payload: 0, failure: None, begun: false, written: 0, wrong_length }
     }
 
     /// Gives signs of `life` from now on.
@@ -259,14 +262,14 @@ impl Outgoing {
     fn enqueue(&mut self, payload: Payload) -> Result<()> {
         let Some(length) = NonZeroUsize::new(payload.len()) else { return Ok(()) };
         self.payload += length.get() as u64;
+        let too_long = wrong_length(self.wrong_length, "longer");
         match &mut self.body {
             Body::Counted(_, announced) => {
-                *announced =
-                    announced.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
+                *announced = announced.checked_sub(length.get() as u64).ok_or_else(too_long)?;
                 self.outbox.push(Piece::Payload(payload));
             }
             Body::Part(Part { most: Some(most), .. }) => {
-                *most = most.checked_sub(length.get() as u64).ok_or_else(|| wrong_length("longer"))?;
+                *most = most.checked_sub(length.get() as u64).ok_or_else(too_long)?;
                 self.outbox.push(Piece::Payload(payload));
             }
             Body::Chunked(_) | Body::Part(Part { chunked: true, .. }) => {
@@ -279,7 +282,7 @@ impl Outgoing {
 
     fn end(&mut self) -> Result<()> {
         match &self.body {
-            Body::Counted(_, 1..) => return Err(wrong_length("shorter")),
+            Body::Counted(_, 1..) => return Err(wrong_length(self.wrong_length, "shorter")()),
             Body::Chunked(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
             Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
         }
@@ -297,6 +300,6 @@ impl Outgoing {
     }
 }
 
-fn wrong_length(how: &str) -> Error {
-    Code::UploadFailed.error(format!("the body is {how} than the length it was announced with"))
+fn wrong_length(code: Code, how: &str) -> impl Fn() -> Error {
+    move || code.error(format!("the body is {how} than the length it was announced with"))
 }

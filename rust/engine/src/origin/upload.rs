@@ -57,7 +57,7 @@ pub(super) struct Upload {
 impl Upload {
     /// `limit` is how long the socket may take no byte.
     pub(super) fn new(head: Vec<u8>, body: Payload, limit: Option<Duration>) -> Self {
-        let mut message = Box::new(Outgoing::new(limit));
+        let mut message = Box::new(Outgoing::new(limit, Code::UploadFailed));
         message.push(Piece::Bytes(head));
         let mut tunnel = None;
         match body {
@@ -82,7 +82,7 @@ impl Upload {
         if let Some(stream) = self.tunnel.take() {
             let mut message = match std::mem::replace(&mut self.state, State::Complete) {
                 State::Running(message) => message,
-                State::Complete | State::Abandoned => Box::new(Outgoing::new(self.limit)),
+                State::Complete | State::Abandoned => Box::new(Outgoing::new(self.limit, Code::UploadFailed)),
             };
             message.attach(Body::Raw(stream.into()));
             self.state = State::Running(message);
