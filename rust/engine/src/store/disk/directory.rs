@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Code, Error, Result};
 use crate::sync::{Mutex, lock};
 use crate::sys::descriptor::lock_file;
+use crate::sys::fork::Own;
 
 /// Where files are that are not whole.
 const UNFINISHED: &str = "unfinished";
@@ -20,7 +21,14 @@ const UNFINISHED: &str = "unfinished";
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
-    lock: Mutex<Option<File>>,
+    lock: Mutex<Option<Lock>>,
+}
+
+/// In this order: else a child could get the file between.
+#[derive(Debug)]
+struct Lock {
+    _own: Own,
+    _file: File,
 }
 
 impl Directory {
@@ -40,7 +48,8 @@ impl Directory {
             ErrorKind::WouldBlock => taken(root),
             _ => failed(error),
         })?;
-        let directory = Self { root: root.to_owned(), lock: Mutex::new(Some(locked)) };
+        let held = Lock { _own: Own::new(&locked).map_err(failed)?, _file: locked };
+        let directory = Self { root: root.to_owned(), lock: Mutex::new(Some(held)) };
         for number in 0..=u8::MAX {
             make(&directory.folder(number)).map_err(failed)?;
         }
