@@ -281,7 +281,9 @@ class Engine:
 
     def _save(self) -> None:
         if self.cache is not None and not self.cache.native.close(self._disk_save):
-            _log.warning("the cache's disk hangs: its directory stays taken until it answers or this process ends")
+            _log.warning(
+                "the cache's disk hangs: its directory stays taken until it answers or this process ends"
+            )
 
     async def __aenter__(self) -> Self:
         return self

@@ -8,7 +8,7 @@ from conftest import until
 from edge.serving import Edges, in_time
 from gateway.client import answer
 from penstock.config import Caching
-from penstock.testing import ScriptedOrigin, RecordedRequest
+from penstock.testing import RecordedRequest, ScriptedOrigin
 
 from .origins import FRESH, Origin, numbered
 

@@ -231,7 +231,13 @@ async def test_a_directory_that_cannot_be_used_is_an_error_at_the_start(tmp_path
 
 @pytest.mark.parametrize(
     "settings",
-    [{"disk": "/tmp"}, {"disk_budget": "1GiB"}, {"disk": "/tmp", "disk_budget": 1}, {"disk_save": -1}, {"disk_timeout": 0}],
+    [
+        {"disk": "/tmp"},
+        {"disk_budget": "1GiB"},
+        {"disk": "/tmp", "disk_budget": 1},
+        {"disk_save": -1},
+        {"disk_timeout": 0},
+    ],
     ids=str,
 )
 def test_settings_of_the_disk_are_checked(settings: dict[str, object]) -> None:

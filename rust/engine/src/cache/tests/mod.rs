@@ -150,8 +150,8 @@ impl Cache {
                 (if fields.is_empty() { Asked::Nothing } else { Asked::Validity }, Some(*stored))
             }
             Decision::Select { among, .. } => {
-                let states = among.iter().map(|place| &held[*place].validators);
-                let confirmed = confirmed(states, &lines, self.now).filter(|_| status == 304);
+                let variants = among.iter().map(|place| &held[*place].validators);
+                let confirmed = confirmed(variants, &lines, self.now).filter(|_| status == 304);
                 (Asked::Validity, confirmed.map(|chosen| among[chosen]))
             }
             Decision::Complete { stored, .. } => (Asked::Rest, Some(*stored)),

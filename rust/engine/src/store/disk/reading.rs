@@ -89,13 +89,11 @@ pub(crate) async fn open(
     let (directory, filed) = (Arc::clone(directory), Arc::clone(filed));
     let (of_reader, pool) = (Arc::clone(queue), pool.clone());
     let answer = queue.ask(move || open_now(&directory, filed, writer, of_reader, pool));
-    match timeout(queue.deadline.limit(), answer).await {
-        Ok(opened) => opened.unwrap_or(Err(Unread::Failed)),
-        Err(_) => {
-            queue.miss();
-            Err(Unread::Late)
-        }
-    }
+    let Ok(opened) = timeout(queue.deadline.limit(), answer).await else {
+        queue.miss();
+        return Err(Unread::Late);
+    };
+    opened.unwrap_or(Err(Unread::Failed))
 }
 
 fn open_now(

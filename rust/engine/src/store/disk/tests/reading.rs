@@ -50,7 +50,7 @@ impl Disk {
 }
 
 fn sum(layout: Layout, block: u64) -> u64 {
-    layout.sum(block, &[7; BLOCK as usize])
+    layout.sum(block, &vec![7; layout.block_length(block)])
 }
 
 async fn next(reader: &mut FileReader) -> Option<crate::error::Result<usize>> {
