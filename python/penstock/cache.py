@@ -32,8 +32,8 @@ class CacheStats:
     hits: int
     """Requests answered with a fresh stored response: the origin was not asked, and nobody was waited for."""
     stale: int
-    """Requests answered with a stale one: while it was fetched anew, in place of an error, or because the client does not
-    mind."""
+    """Requests answered with a stale one: while it was fetched anew, in place of an error, or because the client does
+    not mind."""
     revalidated: int
     """Requests answered with a stored one that the origin had just confirmed."""
     collapsed: int

@@ -299,9 +299,9 @@ class Cache:
     """Seconds that closing the engine may take to write what is in memory alone: 4 GB to a disk that takes 400 MB a
     second, and less than process managers wait. 0: that is lost."""
     disk_timeout: float = 5.0
-    """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from the
-    origin then, what it has is broken off, and the disk is left alone until it answers. A disk that is merely busy takes
-    tenths of a second, and a player has some seconds in its buffer."""
+    """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from
+    the origin then, what it has is broken off, and the disk is left alone until it answers. A disk that is merely busy
+    takes tenths of a second, and a player has some seconds in its buffer."""
 
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)

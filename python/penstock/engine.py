@@ -262,8 +262,8 @@ class Engine:
     def close(self) -> None:
         """Cancel everything and wait for the threads to end, which takes milliseconds. Idempotent.
 
-        A cache with a disk writes what it has in memory alone before, for up to `config.Cache.disk_save`. A disk that hangs
-        is waited for no longer than `config.Cache.disk_timeout` more.
+        A cache with a disk writes what it has in memory alone before, for up to `config.Cache.disk_save`. A disk that
+        hangs is waited for no longer than `config.Cache.disk_timeout` more.
         """
         self.native.close()
         self._save()
