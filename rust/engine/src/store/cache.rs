@@ -180,9 +180,11 @@ impl Cache {
     /// has room of its own until it is written.
     pub(super) fn make_room(&self, wanted: usize) -> bool {
         loop {
+            // In this order: what has left between the two is counted, and not taken off twice.
+            let used = self.budget.used();
             let leaving = self.disk.as_ref().map_or(0, Disk::leaving);
             let limit = self.budget.limit() - self.disk.as_ref().map_or(0, Disk::leaving_limit);
-            let used = self.budget.used().saturating_sub(leaving).saturating_add(wanted);
+            let used = used.saturating_sub(leaving).saturating_add(wanted);
             if used <= limit {
                 return true;
             }

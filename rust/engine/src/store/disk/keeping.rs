@@ -96,8 +96,9 @@ impl Cache {
             Chore::Keep(leaving) => {
                 let cost = leaving.cost;
                 self.write(disk, &leaving);
-                drop(leaving);
+                // First: bytes that are gone and count as leaving still would make it seem that there is room.
                 disk.queue.has_left(cost);
+                drop(leaving);
             }
         }
     }
