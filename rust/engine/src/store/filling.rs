@@ -1,5 +1,7 @@
 //! A fetch on behalf of all who ask for a key: a task of its own, which goes on whoever leaves.
 
+mod parts;
+
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -13,10 +15,11 @@ use super::fetch::Access;
 use super::fill::Leader;
 use super::index::Settled;
 use super::object::Object;
+use super::order::Order;
 use super::policy::Unread;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span, State,
-    Stored, Time, Timing, Why, answer, answered, refill, stands_in,
+    Answer, Asked, CacheStatus, Content, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, State,
+    Stored, Time, Timing, answer, answered, fill, refill, stands_in,
 };
 use crate::error::{Code, Error};
 use crate::origin;
@@ -52,49 +55,6 @@ pub(super) struct Fetched {
     pub(super) held: Option<Arc<Follower>>,
 }
 
-/// What the origin is to be asked, and about what.
-pub(super) struct Order {
-    pub(super) why: Why,
-    pub(super) status: CacheStatus,
-    /// What is stored and no longer fresh, or not all that is wanted.
-    pub(super) stored: Option<Arc<Object>>,
-    pub(super) conditions: Fields,
-    pub(super) asked: Asked,
-    pub(super) is_partial: bool,
-}
-
-impl Order {
-    pub(super) fn new(why: Why, status: CacheStatus) -> Self {
-        let (conditions, asked) = (Fields::default(), Asked::Nothing);
-        Self { why, status, stored: None, conditions, asked, is_partial: false }
-    }
-
-    /// For these bytes alone.
-    pub(super) fn range(&mut self, span: Span) {
-        let last = span.end() - 1;
-        self.conditions.push(b"Range", format!("bytes={}-{last}", span.start()).as_bytes());
-        self.is_partial = true;
-    }
-
-    /// For so much.
-    pub(super) fn fill(&mut self, wanted: Wanted, request: &Request<'_>) {
-        match wanted {
-            Wanted::Whole => {}
-            Wanted::Span(span) => self.range(span),
-            Wanted::Asked => self.range_of(request),
-        }
-    }
-
-    /// For what the client asks for.
-    fn range_of(&mut self, request: &Request<'_>) {
-        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
-        {
-            self.conditions.push(name, value);
-        }
-        self.is_partial = true;
-    }
-}
-
 /// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
 #[derive(Debug)]
 pub(super) struct Duty {
@@ -118,9 +78,7 @@ impl Duty {
     fn release(&mut self) -> Option<Leader<Settled>> {
         let leader = self.leader.take()?;
         self.cache.index.with(&self.asking.key, |entry| {
-            if entry.fill.as_ref().is_some_and(|other| Arc::ptr_eq(other, leader.fill())) {
-                entry.fill = None;
-            }
+            entry.fills.retain(|(_, other)| !Arc::ptr_eq(other, leader.fill()));
         });
         Some(leader)
     }
@@ -173,10 +131,10 @@ impl Filling {
         }
     }
 
-    /// Once: where nothing was asked about what is stored, nothing leads here.
+    /// Twice at most: where nothing was asked about what is stored, nothing but a Range of the cache's own leads here, and
+    /// that is not sent again.
     fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
-        self.order.asked = Asked::Nothing;
-        self.order.conditions = Fields::default();
+        self.order.forget_conditions();
         self.order.fill(wanted, request);
         Next::Again
     }
@@ -211,29 +169,40 @@ impl Filling {
         let reply = Reply { status: head.status, lines: &lines, timing: Timing { requested, received } };
         self.order.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);
-        match answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received) {
-            Outcome::Store { stored, span: None } if self.has_room(&stored) => {
+        let outcome =
+            answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received);
+        if let Some(next) = self.without_part(&outcome, head.status, &request) {
+            return next;
+        }
+        match outcome {
+            Outcome::Store { stored, span }
+                if matches!(stored.content, Content::Whole(_)) && self.has_room(&stored) =>
+            {
                 let (body, filler) = Body::new(&self.access.cache.budget);
-                let object = Object::whole(*stored, head.reason(), self.item(), body);
+                let length = stored.length();
+                // What is all of it, and came as a part, is served as what it is.
+                let reason = if span.is_some() { b"OK" } else { head.reason() };
+                let object = Object::whole(*stored, reason, self.item(0), body);
                 let object = Arc::new(object.tagged(self.tags()));
                 self.order.status.stored = true;
                 self.put(&object, old.as_deref());
                 // Nobody follows it yet, and it is not abandoned.
                 let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
-                let sent: Fields =
-                    lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
-                let fetched =
-                    Fetched { sent: Some(sent), held: held.clone(), ..self.fetched(Arc::clone(&object)) };
-                self.tell(Settled::Look(held), Own::Serve(fetched));
-                if self.copy(&stream, filler, &object).await {
-                    self.access.cache.admit(&asking.key, &object);
+                let sent = || lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
+                let fetched = Fetched {
+                    sent: span.is_none().then(sent),
+                    held: held.clone(),
+                    ..self.fetched(Arc::clone(&object))
+                };
+                self.tell(self.look(old, Some(&object), held), Own::Serve(fetched));
+                if self.copy(&stream, filler, &object.item, length).await {
+                    self.access.cache.admit(&asking.key, &object.item);
                 }
             }
-            Outcome::Store { stored, span: Some(span) } if span.len() <= self.access.policy.max_object => {
-                self.add(stream, *stored, None, span, old.as_deref()).await;
-            }
-            Outcome::Extend { stored, span } if span.len() <= self.access.policy.max_object => {
-                self.add(stream, *stored, old.as_deref(), span, old.as_deref()).await;
+            Outcome::Store { stored, span: Some(span) } | Outcome::Extend { stored, span }
+                if span.len() <= self.access.policy.max_object =>
+            {
+                self.add(stream, *stored, span, old).await;
             }
             Outcome::Store { .. } | Outcome::Extend { .. } => {
                 self.pass(stream, old.as_ref(), Held::Dropped, Some(false));
@@ -257,7 +226,7 @@ impl Filling {
                     let fetched = self.fetched(object);
                     self.tell(Settled::Look(None), Own::Serve(fetched));
                 }
-                None => return self.ask_again(Wanted::Whole, &request),
+                None => return self.ask_again(fill(&request, &self.access.policy.clone().rules), &request),
             },
             Outcome::ServeStale => match old {
                 Some(old) => self.serve_stale(old),
@@ -301,38 +270,19 @@ impl Filling {
         }
     }
 
-    /// Keeps a part, beside those of `other`, once it has come. Until then it is for who has asked for it alone: for
-    /// others it cannot be told how much of what they want there will be.
-    async fn add(
-        &mut self,
-        stream: Stream,
-        stored: Stored,
-        other: Option<&Object>,
-        span: Span,
-        old: Option<&Object>,
-    ) {
-        let (body, filler) = Body::new(&self.access.cache.budget);
-        let object = Object::part(stored, other, self.item(), span, body);
-        let object = Arc::new(object.tagged(self.tags()));
-        self.order.status.stored = true;
-        let fetched = Fetched {
-            otherwise: Answer::Partial(vec![span]),
-            held: Some(Arc::new(Body::follow(filler.body(), 0..0))),
-            ..self.fetched(Arc::clone(&object))
-        };
-        self.tell(Settled::Look(None), Own::Serve(fetched));
-        if self.copy(&stream, filler, &object).await {
-            match other {
-                None => self.put(&object, old),
-                Some(other) => self.renew(other, &object),
-            }
-            self.access.cache.admit(&self.asking.key, &object);
+    /// What others are told where `new` is there now, if anything is, and there was `old`.
+    fn look(&self, old: Option<Arc<Object>>, new: Option<&Object>, held: Option<Arc<Follower>>) -> Settled {
+        let is_over = |old: &Arc<Object>| !new.is_some_and(|new| new.is_same_state(old));
+        match old.filter(is_over) {
+            Some(old) if self.order.asked == Asked::Rest => Settled::Over(old, held),
+            _ => Settled::Look(held),
         }
     }
 
-    fn item(&self) -> Arc<Item<Key>> {
+    /// That of the bytes from `start` on: each part has a past of its own.
+    fn item(&self, start: u64) -> Arc<Item<Key>> {
         let key = &self.asking.key;
-        Item::new(self.access.cache.index.hash(key), key.clone())
+        Item::new(self.access.cache.index.hash(key).wrapping_add(start), key.clone())
     }
 
     /// What is stored can be purged by these, besides what the origin says.
@@ -388,7 +338,7 @@ impl Filling {
     fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<bool>) {
         match (old, held) {
             (None, _) | (_, Held::Kept) => {}
-            (Some(old), Held::Dropped) => self.forget(old),
+            (Some(old), Held::Dropped) => self.forget_state(old),
             (Some(old), Held::Stale) => {
                 let stored = Stored { is_invalid: true, ..old.stored.clone() };
                 self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.began);
@@ -398,12 +348,19 @@ impl Filling {
             self.keep_apart(credentials);
         }
         let status = self.order.status.clone();
-        self.tell(Settled::Look(None), Own::Pass(stream, status));
+        self.tell(self.look(old.cloned(), None, None), Own::Pass(stream, status));
     }
 
-    /// Takes the body into the object, until it is whole or nobody wants it; and says which.
-    async fn copy(&self, stream: &Stream, filler: Filler, object: &Arc<Object>) -> bool {
-        let length = object.stored.length();
+    /// Takes the body, which has `length` bytes if that is known, into what leaves by way of `item`, until it is whole or
+    /// nobody wants it; and says which.
+    async fn copy(
+        &self,
+        stream: &Stream,
+        filler: Filler,
+        item: &Arc<Item<Key>>,
+        length: Option<u64>,
+    ) -> bool {
+        let forget = || self.access.cache.forget_part(&self.asking.key, item);
         let mut is_kept = true;
         loop {
             let next = poll_fn(|context| {
@@ -418,38 +375,59 @@ impl Filling {
                 }
                 Poll::Pending
             });
-            match next.await {
+            let come = match next.await {
                 Some(Some(Ok(piece))) => {
-                    let length = filler.body().length() + piece.len() as u64;
-                    filler.push(piece.slice().clone());
-                    if is_kept && (length > self.access.policy.max_object || !self.access.cache.make_room(0))
-                    {
-                        // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
-                        is_kept = false;
-                        self.forget(object);
-                        filler.thin_out(THIN);
+                    let come = filler.body().length() + piece.len() as u64;
+                    if length.is_none_or(|length| come <= length) {
+                        filler.push(piece.slice().clone());
+                        if is_kept
+                            && (come > self.access.policy.max_object || !self.access.cache.make_room(0))
+                        {
+                            // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
+                            is_kept = false;
+                            forget();
+                            filler.thin_out(THIN);
+                        }
+                        continue;
                     }
+                    come
                 }
                 Some(Some(Err(error))) => {
-                    self.forget(object);
+                    forget();
                     filler.fail(error);
                     return false;
                 }
                 Some(None) => {
-                    filler.finish(stream.ending().unwrap_or_default());
-                    return is_kept;
+                    let come = filler.body().length();
+                    if length.is_none_or(|length| come == length) {
+                        filler.finish(stream.ending().unwrap_or_default());
+                        return is_kept;
+                    }
+                    come
                 }
                 None => {
-                    self.forget(object);
+                    forget();
                     return false;
                 }
-            }
+            };
+            // Only a part can be of another length than its head says: what frames a whole is its length.
+            forget();
+            let told = length.unwrap_or_default();
+            filler.fail(Code::BadPart.error(format!("a part of {told} bytes, as its head says, has {come}")));
+            return false;
         }
     }
 
     fn forget(&self, object: &Arc<Object>) {
         // By its bytes: what is known of them may have been renewed meanwhile.
         self.access.cache.forget(&self.asking.key, |other| other.is_of(object));
+    }
+
+    /// Whatever there is of the state of `object`, however it has come.
+    fn forget_state(&self, object: &Object) {
+        self.access
+            .cache
+            .forget(&self.asking.key, |other| other.is_of(object) || other.is_same_state(object));
     }
 
     /// Whether the fetch goes on though nobody reads.

@@ -10,7 +10,7 @@ use super::fill::Fill;
 use super::object::Object;
 use super::purge::Meant;
 use super::voids::Voids;
-use crate::cache::{Key, Stored, Time};
+use crate::cache::{Key, Span, Stored, Time};
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -25,6 +25,8 @@ const REMEMBERED: usize = 64;
 pub(super) enum Settled {
     /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
     Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
+    Over(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
     /// The origin fails, and this may stand in for it.
     Stale(Arc<Object>),
     /// The origin has failed.
@@ -36,8 +38,8 @@ pub(super) enum Settled {
 pub(super) struct Entry {
     /// Responses, each for other requests.
     pub(super) objects: Vec<Arc<Object>>,
-    /// What is being fetched, until its head is there.
-    pub(super) fill: Option<Arc<Fill<Settled>>>,
+    /// What is being fetched, until its head is there: each with the bytes that are asked for.
+    pub(super) fills: Vec<(Span, Arc<Fill<Settled>>)>,
 }
 
 /// All entries.
@@ -156,6 +158,30 @@ impl Index {
         Some(entries.entry(key.clone()).or_default().replace(old, Arc::clone(object)))
     }
 
+    /// Adds the parts of `object` to what is there of the same state, or puts it as [`Index::put`] does where there is none:
+    /// parts of two states never stand beside each other.
+    pub(super) fn add(
+        &self,
+        key: &Key,
+        old: Option<&Object>,
+        object: &Arc<Object>,
+        began: u64,
+    ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
+        let hash = self.hash(key);
+        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        if voids.has(hash, key, object, began) {
+            return None;
+        }
+        let entry = entries.entry(key.clone()).or_default();
+        let placed = match entry.same_state(object) {
+            // It has all that there is.
+            Some(current) if !current.is_in_parts() => return Some((Vec::new(), Arc::clone(current))),
+            Some(current) => Arc::new(current.joined(object)),
+            None => Arc::clone(object),
+        };
+        Some((entry.replace(old, Arc::clone(&placed)), placed))
+    }
+
     /// Puts `object`, which was found on disk, where nothing that came later answers the same requests, and gives what was
     /// there; unless any purge has been of it.
     pub(super) fn offer(&self, key: &Key, object: &Arc<Object>) -> Option<Vec<Arc<Object>>> {
@@ -227,7 +253,7 @@ impl Index {
         let number = self.next_purge();
         let mut visit = |key: &Key, entry: &mut Entry| {
             if meant.has_key(key) || entry.objects.iter().any(|object| meant.has(key, object)) {
-                entry.fill = None;
+                entry.fills.clear();
                 work(key, entry);
             }
             !entry.is_empty()
@@ -273,7 +299,12 @@ impl Index {
 
 impl Entry {
     fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.fill.is_none()
+        self.objects.is_empty() && self.fills.is_empty()
+    }
+
+    /// What is being fetched that has all of `span`.
+    pub(super) fn fill_of(&self, span: Span) -> Option<&Arc<Fill<Settled>>> {
+        self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| fill)
     }
 
     /// What is stored, without the bodies.
@@ -298,6 +329,20 @@ impl Entry {
             *place = Arc::clone(new);
         }
         is_there
+    }
+
+    /// What is of the same state, and answers the same requests.
+    pub(super) fn same_state(&self, object: &Object) -> Option<&Arc<Object>> {
+        self.objects.iter().find(|other| other.is_same_state(object))
+    }
+
+    /// Removes what leaves by way of `item`, and gives it as it was: a part, or all of it where there is no other.
+    pub(super) fn remove_part(&mut self, item: &Arc<Item<Key>>) -> Option<Arc<Object>> {
+        let place = self.objects.iter().position(|object| object.has_item(item))?;
+        Some(match self.objects[place].without_part(item) {
+            Some(rest) => std::mem::replace(&mut self.objects[place], Arc::new(rest)),
+            None => self.objects.remove(place),
+        })
     }
 
     /// What has that item, however it has been confirmed or moved since.

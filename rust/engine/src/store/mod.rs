@@ -28,9 +28,13 @@ mod listing;
 #[cfg(not(loom))]
 mod object;
 #[cfg(not(loom))]
+mod order;
+#[cfg(not(loom))]
 mod policy;
 #[cfg(not(loom))]
 mod purge;
+#[cfg(not(loom))]
+mod slices;
 #[cfg(not(loom))]
 mod voids;
 
