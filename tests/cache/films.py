@@ -137,12 +137,12 @@ def parts_of(head: Head, body: bytes, whole: bytes) -> list[bytes]:
 async def broken_off(client: RawClient, head: Head) -> bytes:
     """What came of a body that is broken off."""
     length, body = int(head.one("Content-Length") or 0), b""
-    try:
-        while len(body) < length:
+    while len(body) < length:
+        try:
             data = await client.reader.read(length - len(body))
-            if not data:
-                raise EOFError
-            body += data
-    except (EOFError, ConnectionError):
-        return body
+        except ConnectionError:
+            return body
+        if not data:
+            return body
+        body += data
     raise AssertionError("it ended as if it were whole")

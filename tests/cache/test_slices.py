@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from cache.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, parts_of, slices
 from conftest import until
 from edge.serving import Edges, in_time
-from cache.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, parts_of, slices
 from gateway.client import RawClient, Reply
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin

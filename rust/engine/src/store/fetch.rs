@@ -182,7 +182,7 @@ impl Access {
                             let status =
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             let fetched =
-                                Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
+                                Fetched { object, status, sent: None, as_it_came: None, held: None };
                             if let Some(served) = self.prepare(fetched, &request, &asking, feed).await? {
                                 return Ok(served);
                             }
@@ -321,13 +321,12 @@ impl Access {
         asking: &Arc<Asking>,
         feed: &Feed,
     ) -> Result<Option<Served>> {
-        let Fetched { object, status, sent, otherwise, held } = fetched;
+        let Fetched { object, status, sent, as_it_came, held } = fetched;
         let rules = &self.policy.rules;
-        let answer = answer(request, &object.stored, rules).or_else(|gap| {
+        let answer = answer(request, &object.stored, rules).unwrap_or_else(|gap| {
             let is_sliced = Slicing::of(&object.stored, rules).is_some();
-            gap.answer.filter(|_| is_sliced).ok_or(otherwise)
+            as_it_came.or(gap.answer.filter(|_| is_sliced)).unwrap_or(Answer::Full)
         });
-        let answer = answer.unwrap_or_else(|otherwise| otherwise);
         let object = match self.at_hand(object, &answer, request, asking).await {
             Brought::Here(object) => object,
             Brought::Again => return Ok(None),

@@ -49,8 +49,8 @@ pub(super) struct Fetched {
     pub(super) status: CacheStatus,
     /// The fields that the origin has just sent, if they are more than what is stored.
     pub(super) sent: Option<Fields>,
-    /// What there is of it where it does not have all that was asked for.
-    pub(super) otherwise: Answer,
+    /// What there is of it, where that has come as it was asked for and need not be all of that.
+    pub(super) as_it_came: Option<Answer>,
     /// Holds what comes until it is followed.
     pub(super) held: Option<Arc<Follower>>,
 }
@@ -318,7 +318,7 @@ impl Filling {
     /// All of `object`, as it is stored.
     fn fetched(&self, object: Arc<Object>) -> Fetched {
         let status = self.order.status.clone();
-        Fetched { object, status, sent: None, otherwise: Answer::Full, held: None }
+        Fetched { object, status, sent: None, as_it_came: None, held: None }
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {

@@ -64,8 +64,8 @@ impl Filling {
             }
             // That the origin has another one by now is no reason to fetch it in one piece.
             Outcome::Store { stored, span: None } => self.order.asked != Asked::Rest || self.has_room(stored),
-            // The client has not asked for this part.
-            Outcome::Pass { .. } => !matches!(status, 206 | 416),
+            // The client has not asked for this part, nor under this condition.
+            Outcome::Pass { .. } => !matches!(status, 206 | 412 | 416),
             Outcome::Refetch => false,
             Outcome::Update { .. } | Outcome::ServeStale => true,
         }
@@ -88,8 +88,9 @@ impl Filling {
             _ => Arc::clone(&object),
         };
         let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
-        let otherwise = Answer::Partial(vec![span]);
-        let fetched = Fetched { otherwise, held: held.clone(), ..self.fetched(own) };
+        // An origin may answer with other bytes than its client has asked for.
+        let as_it_came = matches!(self.order.extent, Extent::Asked(_)).then(|| Answer::Partial(vec![span]));
+        let fetched = Fetched { as_it_came, held: held.clone(), ..self.fetched(own) };
         let settled = self.look(old, Some(&object), held);
         self.tell(settled, Own::Serve(fetched));
         if self.copy(&stream, filler, &item, Some(span.len())).await {
