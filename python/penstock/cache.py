@@ -18,7 +18,7 @@ class CacheStats:
     keys: int
     """URLs under which something is stored or being fetched."""
     objects: int
-    """Responses that have come whole; variants of one URL count each."""
+    """Responses that have come whole; variants of one URL count each, and so do the parts of what is stored in parts."""
     used: int
     """Bytes that are taken, whole slabs: what is stored, what is being fetched, and what has left and is still read."""
     limit: int

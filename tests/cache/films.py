@@ -49,7 +49,14 @@ class Film:
             start = start_of(request)
             if start in self.held:
                 await self.held[start].wait()
-            await peer.send(self.instead.get(start, self.says)(request))
+            response = self.instead.get(start, self.says)(request)
+            if not await self.send(peer, start, response):
+                return
+
+    async def send(self, peer: Peer, _start: int, response: bytes) -> bool:
+        """Whether the connection goes on."""
+        await peer.send(response)
+        return True
 
     async def has_been_asked(self, count: int) -> None:
         async with asyncio.timeout(10), self.asked:

@@ -231,7 +231,12 @@ async def test_a_part_that_is_not_as_long_as_it_says_is_broken_off_and_not_kept(
         for fields in ((), (f"Range: bytes={number * SLICE}-",)):
             client = await caching.connect(served)
             await client.get("/film", *fields)
-            body = await in_time(broken_off(client, await in_time(client.head())))
+            head = await in_time(client.head())
+            if head.status == 502:
+                # It was seen before anything was sent.
+                await in_time(client.body(head))
+                continue
+            body = await in_time(broken_off(client, head))
             assert BODY.startswith(body, number * SLICE if fields else 0)
         # What is not chunked is as long as it says.
         script.instead.clear()

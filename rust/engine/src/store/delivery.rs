@@ -57,7 +57,7 @@ impl Delivery {
         now: Time,
     ) -> Self {
         let read = |span| match slices {
-            Some(slices) => Part::Slices(slices.read(span)),
+            Some(slices) => Part::Slices(slices.read(span, &object)),
             None => Part::Bytes(object.read(span)),
         };
         let stored = &object.stored;

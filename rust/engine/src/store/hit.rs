@@ -94,11 +94,8 @@ impl Serving {
         now: Time,
     ) -> Delivery {
         let Self { object, answer, status } = self;
-        match slices {
-            // Whoever reads them one by one says which.
-            Some(_) => object.item.hit(seconds(now)),
-            None => object.hit(&answer, seconds(now)),
-        }
+        // Slices behind the first ones are looked for one by one, and counted then.
+        object.hit(&answer, slices.is_some(), seconds(now));
         Delivery::new(object, slices, None, &answer, &status, method, name, now)
     }
 }

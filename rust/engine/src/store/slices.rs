@@ -59,8 +59,16 @@ pub(super) struct SliceReader {
 
 /// What is done for the next bytes, found out under the lock of the entry.
 enum Way {
-    There(Arc<Object>, u64),
+    There(Arc<Object>),
     Step(Step),
+}
+
+impl Found {
+    /// What `object` has from `place` on, in one part, and up to `end` at most.
+    fn of(object: &Object, place: u64, end: u64) -> Option<Self> {
+        let end = object.reaches_from(place)?.min(end);
+        Some(Self { reader: object.read(Some(Span::new(place, end)?)), end })
+    }
 }
 
 impl Slices {
@@ -69,10 +77,12 @@ impl Slices {
         Arc::new(Self { access: access.clone(), asking: Arc::clone(asking), state, slicing })
     }
 
-    /// Reads `span`, or all of it.
-    pub(super) fn read(self: &Arc<Self>, span: Option<Span>) -> SliceReader {
+    /// Reads `span`, or all of it. What `object` has of its beginning is not looked for again.
+    pub(super) fn read(self: &Arc<Self>, span: Option<Span>, object: &Object) -> SliceReader {
         let (place, end) = span.map_or((0, self.slicing.length), |span| (span.start(), span.end()));
-        SliceReader { slices: Arc::clone(self), place, end, current: None, next: Next::Wanted }
+        let slice = self.slicing.at(place).map_or(end, |slice| slice.end().min(end));
+        let current = Found::of(object, place, slice);
+        SliceReader { slices: Arc::clone(self), place, end, current, next: Next::Wanted }
     }
 
     /// The bytes from `place` on, to the end of its slice at most.
@@ -90,17 +100,16 @@ impl Slices {
             let now = Cache::now();
             let way = self.access.cache.index.with_memory(&self.asking.key, |entry, memory| {
                 let there = entry.same_state(&self.state);
-                let there = there.and_then(|object| Some((Arc::clone(object), object.reaches_from(place)?)));
-                if let Some((object, reached)) = there {
-                    return Way::There(object, end.min(reached));
+                if let Some(object) = there.filter(|object| object.reaches_from(place).is_some()) {
+                    return Way::There(Arc::clone(object));
                 }
                 let is_apart = memory.is_apart(self.asking.is_authorized(), now);
                 Way::Step(self.access.ask(entry, &self.asking, self.order(slice), is_apart))
             });
             match way {
-                Way::There(object, end) => {
-                    object.hit_parts(Span::new(place, end), seconds(now));
-                    return Ok(Found { reader: object.read(Span::new(place, end)), end });
+                Way::There(object) => {
+                    object.hit_part(place, seconds(now));
+                    return Found::of(&object, place, end).ok_or_else(changed);
                 }
                 Way::Step(Step::Ask(filling, mut own)) => {
                     tokio::spawn(filling.run());
@@ -110,11 +119,9 @@ impl Slices {
                             Some(Own::Interim(_)) => {}
                             Some(Own::Serve(fetched)) => {
                                 let object = fetched.object;
-                                let reached = object.reaches_from(place);
-                                let reached = reached.filter(|_| object.is_same_state(&self.state));
-                                let Some(reached) = reached else { break Err(changed()) };
-                                let end = end.min(reached);
-                                break Ok(Found { reader: object.read(Span::new(place, end)), end });
+                                let found = Found::of(&object, place, end);
+                                let found = found.filter(|_| object.is_same_state(&self.state));
+                                break found.ok_or_else(changed);
                             }
                             Some(Own::Pass(..)) => break Err(changed()),
                             Some(Own::Failed(error)) => break Err(error),

@@ -86,20 +86,31 @@ impl Object {
         self.items().any(|other| Arc::ptr_eq(other, item))
     }
 
-    /// It has been asked for, in the second `now`, and of its parts those that lie in `answer`.
-    pub(in super::super) fn hit(&self, answer: &Answer, now: u32) {
+    /// It has been asked for, in the second `now`, and of its parts those that lie in `answer`; or where each span of that
+    /// begins, and no more.
+    pub(in super::super) fn hit(&self, answer: &Answer, only_first: bool, now: u32) {
         self.item.hit(now);
-        let Answer::Partial(spans) = answer else { return self.hit_parts(Span::new(0, u64::MAX), now) };
+        let spans = match answer {
+            Answer::Full => &[Span::ALL],
+            Answer::Partial(spans) => spans.as_slice(),
+            Answer::NotModified | Answer::Unsatisfiable => return,
+        };
         for span in spans {
-            self.hit_parts(Some(*span), now);
+            if only_first {
+                self.hit_part(span.start(), now);
+            } else {
+                self.hit_parts(now, |part| part.start < span.end() && span.start() < part.end);
+            }
         }
     }
 
-    /// The parts with bytes of `span` have been asked for.
-    pub(in super::super) fn hit_parts(&self, span: Option<Span>, now: u32) {
-        let is_meant =
-            |part: &&Part| span.is_some_and(|span| part.start < span.end() && span.start() < part.end);
-        for part in self.parts.iter().filter(is_meant) {
+    /// The part with the byte at `place` has been asked for.
+    pub(in super::super) fn hit_part(&self, place: u64, now: u32) {
+        self.hit_parts(now, |part| part.start <= place && place < part.end);
+    }
+
+    fn hit_parts(&self, now: u32, is_meant: impl Fn(&Part) -> bool) {
+        for part in self.parts.iter().filter(|part| is_meant(part)) {
             // That of a whole one is its own, and counted already.
             if !Arc::ptr_eq(&part.item, &self.item) {
                 part.item.hit(now);
