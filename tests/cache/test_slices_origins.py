@@ -25,6 +25,7 @@ from cache.films import (
     span_of,
     spans_of,
 )
+from conftest import until
 from edge.serving import Edges, in_time
 from gateway.client import Head, answer
 from penstock.config import Caching
@@ -89,9 +90,13 @@ async def test_what_cannot_be_had_in_slices_is_fetched_as_it_was_asked_for(
             reply = await in_time(asker.ask("/film"))
             assert reply.head.status == 200
             assert (reply.body == BODY) is True
-        # A second request at most, and the first of them alone.
-        assert script.ranges[:2] in ([first_slice(0)], [first_slice(0), None])
-        assert set(script.ranges[2:]) <= {None}
+        if what == "it knows no ranges":
+            # What it sends is the whole, whatever it is asked for.
+            assert len(script.requests) <= 3
+        else:
+            # A second request for the first of them alone.
+            assert script.ranges[:2] in ([first_slice(0)], [first_slice(0), None])
+            assert set(script.ranges[2:]) <= {None}
         # Nor does a range get what it has not asked for, but where the origin itself sends that.
         reply = await in_time(client.ask("/another", f"Range: bytes={SLICE + 5}-{SLICE + 9}"))
         if reply.head.status == 206 and what != "it does not tell the length":
@@ -285,3 +290,24 @@ async def test_a_new_version_that_may_not_be_kept_is_served_as_it_was_asked_for(
             reply = await in_time(client.ask("/film", f"Range: bytes={first}-{SLICE * 2 + 99}"))
             assert reply.head.status == 206
             assert parts_of(reply.head, reply.body, BODY) == [BODY[first : SLICE * 2 + 100]]
+
+
+async def test_a_crowd_for_what_has_no_slices_waits_for_the_whole(caching: Edges) -> None:
+    """The slice that was asked for first comes under a weak entity tag; all of it is fetched for all who wait."""
+    script = Film(BODY, 'W/"1"')
+    script.held = {0: asyncio.Event(), -1: asyncio.Event()}
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=SLICED)
+        clients = [await caching.connect(served) for _ in range(20)]
+        for client in clients[:10]:
+            await client.get("/film")
+        await until(lambda: served.requests == 10, "the first have asked")
+        script.held[0].set()
+        await script.has_been_asked(2)
+        for client in clients[10:]:
+            await client.get("/film")
+        await until(lambda: served.requests == 20, "all have asked")
+        script.held[-1].set()
+        for client in clients:
+            assert (await in_time(client.body(await in_time(client.head()))) == BODY) is True
+        assert script.ranges == [first_slice(0), None]

@@ -61,11 +61,6 @@ impl Asking {
         self.headers.iter().chain(socket(&self.endpoint)).collect()
     }
 
-    /// Whether it has credentials in Authorization.
-    pub(super) fn is_authorized(&self) -> bool {
-        self.headers.iter().any(|(name, _)| is_one_of(name, &["authorization"]))
-    }
-
     /// As the cache reads it.
     pub(super) fn read<'a>(&'a self, lines: &'a Lines<'a>, now: Time) -> Request<'a> {
         Request::read(&self.method, self.target(), lines, now)

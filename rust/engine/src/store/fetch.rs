@@ -12,7 +12,7 @@ use super::disk::Brought;
 use super::fill::{Fill, Joiner};
 use super::filling::{Duty, Fetched, Filling, Own};
 use super::hit::Serving;
-use super::index::{Entry, Memory, Settled};
+use super::index::{Entry, Memory, Note, Settled};
 use super::object::Object;
 use super::order::Order;
 use super::policy::{CachePolicy, Overrides};
@@ -261,11 +261,10 @@ impl Access {
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };
-                let is_apart = is_apart();
-                // It may have turned out that there are no slices of it.
-                let fill = if is_apart { unsliced(request, &self.policy.rules) } else { *fill };
+                let is_unsliced = memory.has(Note::Unsliced, now);
+                let fill = if is_unsliced { unsliced(request, &self.policy.rules) } else { *fill };
                 order.fill(fill, request);
-                self.ask(entry, asking, order, is_apart)
+                self.ask(entry, asking, order, is_apart())
             }
         }
     }

@@ -13,13 +13,13 @@ use super::cache::Cache;
 use super::eviction::Item;
 use super::fetch::Access;
 use super::fill::Leader;
-use super::index::Settled;
+use super::index::{Note, Settled};
 use super::object::Object;
 use super::order::Order;
 use super::policy::Unread;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Content, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, State,
-    Stored, Time, Timing, answer, answered, fill, refill, stands_in,
+    Answer, Asked, CacheStatus, Content, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span,
+    State, Stored, Time, Timing, answer, answered, fill, refill, stands_in,
 };
 use crate::error::{Code, Error};
 use crate::origin;
@@ -72,6 +72,16 @@ impl Duty {
         if let Some(leader) = self.release() {
             leader.settle(settled);
         }
+    }
+
+    /// From now on those wait who want any of `span`.
+    fn widen(&self, span: Span) {
+        let Some(leader) = &self.leader else { return };
+        self.cache.index.with(&self.asking.key, |entry| {
+            for (awaited, _) in entry.fills.iter_mut().filter(|(_, fill)| Arc::ptr_eq(fill, leader.fill())) {
+                *awaited = span;
+            }
+        });
     }
 
     /// From now on nobody joins.
@@ -205,7 +215,7 @@ impl Filling {
                 self.add(stream, *stored, span, old).await;
             }
             Outcome::Store { .. } | Outcome::Extend { .. } => {
-                self.pass(stream, old.as_ref(), Held::Dropped, Some(false));
+                self.pass(stream, old.as_ref(), Held::Dropped, Some(Note::Apart));
             }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
@@ -234,7 +244,7 @@ impl Filling {
             },
             Outcome::Refetch => return self.ask_again(Wanted::Whole, &request),
             Outcome::Pass { held, hit_for_miss, refusal } => {
-                let apart = Some(refusal == Refusal::Authorization).filter(|_| hit_for_miss);
+                let apart = hit_for_miss.then(|| apart(refusal));
                 self.pass(stream, old.as_ref(), held, apart);
             }
         }
@@ -266,7 +276,7 @@ impl Filling {
     /// Where `object` is stale from the beginning, whoever comes next does not wait for anybody either.
     fn see_whether_stale(&self, object: &Object) {
         if matches!(object.stored.freshness.state(Cache::now()), State::Stale(_)) {
-            self.keep_apart(false);
+            self.note(Note::Apart);
         }
     }
 
@@ -290,14 +300,10 @@ impl Filling {
         self.access.policy.tags.iter().chain(&self.access.overrides.tags)
     }
 
-    fn keep_apart(&self, credentials: bool) {
+    /// What has turned out is believed for a while.
+    fn note(&self, note: Note) {
         let now = Cache::now();
-        self.access.cache.index.keep_apart(
-            &self.asking.key,
-            credentials,
-            now.plus(self.access.policy.apart),
-            now,
-        );
+        self.access.cache.index.note(&self.asking.key, note, now.plus(self.access.policy.apart), now);
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
@@ -334,8 +340,8 @@ impl Filling {
         self.tell(Settled::Failed(error.clone()), Own::Failed(error));
     }
 
-    /// `apart`: whether others do not wait there from now on; and whether that is for those with credentials alone.
-    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<bool>) {
+    /// `apart`: who does not wait there from now on, if anybody.
+    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<Note>) {
         match (old, held) {
             (None, _) | (_, Held::Kept) => {}
             (Some(old), Held::Dropped) => self.forget_state(old),
@@ -344,8 +350,8 @@ impl Filling {
                 self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.began);
             }
         }
-        if let Some(credentials) = apart {
-            self.keep_apart(credentials);
+        if let Some(apart) = apart {
+            self.note(apart);
         }
         let status = self.order.status.clone();
         self.tell(self.look(old.cloned(), None, None), Own::Pass(stream, status));
@@ -440,4 +446,9 @@ impl Filling {
             }
         }
     }
+}
+
+/// Who does not wait for others where an answer is not stored for that reason.
+fn apart(refusal: Refusal) -> Note {
+    if refusal == Refusal::Authorization { Note::ApartWithCredentials } else { Note::Apart }
 }

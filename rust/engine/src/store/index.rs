@@ -54,23 +54,36 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Key, Entry>,
-    /// Hashes of keys, and until when nobody waits there for anybody, because the answers are not shared; or nobody with
-    /// credentials.
-    apart: HashMap<(u64, bool), Time>,
+    /// Hashes of keys, what has turned out there, and until when that is believed.
+    notes: HashMap<(u64, Note), Time>,
     voids: Voids,
 }
 
-/// What is remembered of a key though nothing is stored there.
+/// What has turned out of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Note {
+    /// Nobody waits there for anybody, because the answers are not shared.
+    Apart,
+    /// Nobody with credentials does.
+    ApartWithCredentials,
+    /// It cannot be had in slices.
+    Unsliced,
+}
+
+/// What is remembered of a key though nothing is stored there. Two keys of one hash share it, at worst.
 pub(super) struct Memory<'a> {
     hash: u64,
-    apart: &'a HashMap<(u64, bool), Time>,
+    notes: &'a HashMap<(u64, Note), Time>,
 }
 
 impl Memory<'_> {
-    /// Whether a request does not wait for others. Two keys of one hash only do not wait, at worst.
+    /// Whether a request does not wait for others.
     pub(super) fn is_apart(&self, credentials: bool, now: Time) -> bool {
-        let kept = |credentials| self.apart.get(&(self.hash, credentials)).is_some_and(|end| *end > now);
-        kept(false) || (credentials && kept(true))
+        self.has(Note::Apart, now) || (credentials && self.has(Note::ApartWithCredentials, now))
+    }
+
+    pub(super) fn has(&self, note: Note, now: Time) -> bool {
+        self.notes.get(&(self.hash, note)).is_some_and(|end| *end > now)
     }
 }
 
@@ -88,8 +101,8 @@ impl Index {
     /// As [`Index::with`], where it may matter what is remembered of the key.
     pub(super) fn with_memory<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &Memory<'_>) -> T) -> T {
         let hash = self.hash(key);
-        let Shard { entries, apart, .. } = &mut *lock(self.shard(hash));
-        let memory = Memory { hash, apart };
+        let Shard { entries, notes, .. } = &mut *lock(self.shard(hash));
+        let memory = Memory { hash, notes };
         if let Some(entry) = entries.get_mut(key) {
             let found = work(entry, &memory);
             if entry.is_empty() {
@@ -115,18 +128,17 @@ impl Index {
         self.hasher.hash_one(key)
     }
 
-    /// From now on and until then, nobody waits there for what another fetches; or nobody with credentials, where it is
-    /// those that keep the answers from being shared.
-    pub(super) fn keep_apart(&self, key: &Key, credentials: bool, until: Time, now: Time) {
+    /// From now on and until then, this is known of a key.
+    pub(super) fn note(&self, key: &Key, note: Note, until: Time, now: Time) {
         let hash = self.hash(key);
-        let apart = &mut lock(self.shard(hash)).apart;
-        if apart.len() >= REMEMBERED {
-            apart.retain(|_, end| *end > now);
+        let notes = &mut lock(self.shard(hash)).notes;
+        if notes.len() >= REMEMBERED {
+            notes.retain(|_, end| *end > now);
         }
-        if apart.len() >= REMEMBERED {
-            apart.clear();
+        if notes.len() >= REMEMBERED {
+            notes.clear();
         }
-        apart.insert((hash, credentials), until);
+        notes.insert((hash, note), until);
     }
 
     /// The number of the last purge. What is asked of an origin after this came is newer than what that purge was of.

@@ -98,13 +98,13 @@ impl Slices {
         let mut waited = None;
         loop {
             let now = Cache::now();
-            let way = self.access.cache.index.with_memory(&self.asking.key, |entry, memory| {
+            let way = self.access.cache.index.with(&self.asking.key, |entry| {
                 let there = entry.same_state(&self.state);
                 if let Some(object) = there.filter(|object| object.reaches_from(place).is_some()) {
                     return Way::There(Arc::clone(object));
                 }
-                let is_apart = memory.is_apart(self.asking.is_authorized(), now);
-                Way::Step(self.access.ask(entry, &self.asking, self.order(slice), is_apart))
+                // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
+                Way::Step(self.access.ask(entry, &self.asking, self.order(slice), false))
             });
             match way {
                 Way::There(object) => {

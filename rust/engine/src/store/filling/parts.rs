@@ -5,7 +5,7 @@
 use super::{Fetched, Filling, Next, Own};
 use crate::cache::{Answer, Asked, Content, Outcome, Request, Slicing, Span, Stored, fill, unsliced};
 use crate::store::body::Body;
-use crate::store::index::Settled;
+use crate::store::index::{Note, Settled};
 use crate::store::object::Object;
 use crate::store::order::Extent;
 use crate::store::slices::changed;
@@ -38,10 +38,13 @@ impl Filling {
                 self.tell_others(Settled::Over(old, None));
             }
             None if !is_unclear => {
-                // Else each would wait for a slice in turn, to learn that there is none.
-                self.keep_apart(false);
-                self.tell_others(Settled::Look(None));
-                return Some(self.ask_again(unsliced(request, &policy.rules), request));
+                // Else each would ask for a slice in turn, to learn that there is none.
+                self.note(Note::Unsliced);
+                let next = self.ask_again(unsliced(request, &policy.rules), request);
+                if let (Some(duty), Some(span)) = (&self.duty, self.order.awaited()) {
+                    duty.widen(span);
+                }
+                return Some(next);
             }
             // It says nothing about what is stored.
             Some(old) => self.order.stored = Some(old),
