@@ -22,7 +22,8 @@ class CacheStats:
     keys: int
     """URLs under which something is stored or being fetched."""
     objects: int
-    """Responses in memory that have come whole; variants of one URL count each."""
+    """Responses in memory that have come whole; variants of one URL count each, and so do the parts of what is stored in
+    parts."""
     disk_objects: int
     """Responses on disk. One that is in memory as well counts there, too."""
     used: int

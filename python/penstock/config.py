@@ -349,13 +349,14 @@ class Caching:
     languages: Literal["ordered", "weighted", "preferred"] = "preferred"
     """How Accept-Language is compared where a response varies by it."""
     range_fill: Literal["whole", "asked", "slices"] = "whole"
-    """What is fetched where a range is asked for and is not there: the whole object, the range, or `slice`s of it."""
+    """What is fetched where a range is asked for and is not there: the whole object, the range, or `slice`s of it. With
+    slices a response without a range is fetched, stored and served in slices too, so that it may be of any length."""
     slice: Size = "1MiB"
-    """Bytes of a slice."""
+    """Bytes of a slice: some seconds of video. No larger than `max_object`."""
     max_ranges: int = 8
     """Ranges that one request gets; more are answered with the whole."""
     max_object: Size = "16MiB"
-    """Bytes of the largest body that is stored: a segment of ten seconds at 12 Mbit/s."""
+    """Bytes of the largest body that is stored: a segment of ten seconds at 12 Mbit/s. Each slice is one."""
     keep_parameters: tuple[str, ...] | None = None
     """Query parameters in the key; a name that ends in * stands for all that begin so. None: all of them."""
     drop_parameters: tuple[str, ...] = ("CMCD",)
@@ -392,6 +393,8 @@ class Caching:
         ):
             if getattr(self, name) not in known:
                 raise _bad(self, name, f"must be one of {', '.join(known)}")
+        if self.range_fill == "slices" and int(self.slice) > int(self.max_object):
+            raise _bad(self, "slice", "must be no larger than max_object: no slice would be stored")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

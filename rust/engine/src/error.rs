@@ -149,6 +149,8 @@ table! {
     0x20C ExcessBytes "EXCESS_BYTES" Protocol Origin false "Bytes follow the end of the response.";
     0x20D UnexpectedUpgrade "UNEXPECTED_UPGRADE" Protocol Origin false "The origin switched protocols without being asked.";
     0x20E TooManyInterim "TOO_MANY_INTERIM" Protocol Origin false "More interim (1xx) responses than the limit.";
+    0x20F BadPart "BAD_PART" Protocol Origin false "A part of a response is not as long as its Content-Range says.";
+    0x210 ObjectChanged "OBJECT_CHANGED" Protocol Origin true "The origin no longer has the version of which a client was being sent slice after slice.";
 
     0x301 FrameTooLarge "FRAME_TOO_LARGE" Frame Origin false "A frame exceeds the maximum of its framing.";
     0x302 FrameTruncated "FRAME_TRUNCATED" Frame Origin false "The body ended within a frame.";

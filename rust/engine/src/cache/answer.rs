@@ -1,7 +1,7 @@
 //! What is sent of a stored response, and what is fetched where it does not do (RFC 9110, sections 13.2.2 and 14.2).
 
 use super::policy::{Policy, RangeFill};
-use super::range::{Selected, Spec};
+use super::range::{Ranges, Selected, Spec};
 use super::request::Request;
 use super::spans::Span;
 use super::stored::{Content, Stored};
@@ -26,15 +26,38 @@ pub enum Fill {
     Whole,
     /// What the client asks for: Range and If-Range are sent as they are.
     Asked,
-    /// These bytes, in a Range of the cache's own.
+    /// These bytes, in a Range of the cache's own: a slice.
     Span(Span),
+}
+
+/// What a stored response lacks of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// What the answer is once it has all; none if that is not known.
+    pub answer: Option<Answer>,
+    /// The bytes that it does not have; none, if it is not known which they are.
+    pub missing: Vec<Span>,
+}
+
+impl Gap {
+    const UNKNOWN: Self = Self { answer: None, missing: Vec::new() };
+
+    /// Whether the first of the bytes that are wanted is there.
+    pub(super) fn is_behind_the_first(&self) -> bool {
+        let first = match &self.answer {
+            Some(Answer::Full) => Some(0),
+            Some(Answer::Partial(spans)) => spans.first().map(|span| span.start()),
+            _ => None,
+        };
+        first.is_some() && first != self.missing.first().map(|span| span.start())
+    }
 }
 
 /// What a stored response answers to a request (RFC 9110, sections 13.2.2 and 14.2).
 ///
 /// # Errors
-/// The bytes that it does not have; none, if it is not known which they are.
-pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result<Answer, Vec<Span>> {
+/// What it lacks.
+pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result<Answer, Gap> {
     // Conditions mean something only where the answer would be a success (section 13.2.1).
     if (200..300).contains(&stored.status) && request.conditions.has(&stored.validators) {
         return Ok(Answer::NotModified);
@@ -48,7 +71,7 @@ pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result
             ([Spec::From(first, Some(last))], Content::Parts(..)) => {
                 Selected::Parts(Span::new(*first, last.saturating_add(1)).into_iter().collect())
             }
-            (_, Content::Parts(..)) => return Err(Vec::new()),
+            (_, Content::Parts(..)) => return Err(Gap::UNKNOWN),
             // The whole will do, always.
             (_, Content::Whole(_)) => Selected::Whole,
         },
@@ -60,11 +83,12 @@ pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result
         Selected::Whole => match length {
             Some(_) if request.method == "HEAD" => Vec::new(),
             Some(length) => Span::new(0, *length).into_iter().collect(),
-            None => return Err(Vec::new()),
+            None => return Err(Gap::UNKNOWN),
         },
     };
     let missing: Vec<_> = wanted.into_iter().flat_map(|span| present.missing(span)).collect();
-    if missing.is_empty() { Ok(Answer::from(selected)) } else { Err(missing) }
+    let answer = Answer::from(selected);
+    if missing.is_empty() { Ok(answer) } else { Err(Gap { answer: Some(answer), missing }) }
 }
 
 impl From<Selected> for Answer {
@@ -77,21 +101,52 @@ impl From<Selected> for Answer {
     }
 }
 
-/// What is fetched where nothing is there.
-pub(super) fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
-    let Some(ranges) = &request.ranges else { return Fill::Whole };
-    match policy.range_fill {
-        RangeFill::Whole => Fill::Whole,
-        RangeFill::Asked => Fill::Asked,
-        // What cannot be turned into slices without knowing the length or the state is left to the origin.
-        RangeFill::Slices(size) => match ranges.specs() {
-            [Spec::From(first, last)] if request.if_range.is_none() => {
-                let end = last.unwrap_or(*first).saturating_add(1);
-                Span::new(*first, end).map_or(Fill::Asked, |span| Fill::Span(span.aligned(size, None)))
+/// The slices that a response is fetched in, and read in where not all of it is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slicing {
+    /// Bytes of a slice.
+    pub size: u64,
+    /// Bytes of the whole.
+    pub length: u64,
+}
+
+impl Slicing {
+    /// Those of a stored response; none if it is not in slices: by the policy, because it is there in one piece, or because
+    /// nothing can be added to it.
+    pub fn of(stored: &Stored, policy: &Policy) -> Option<Self> {
+        match (policy.range_fill, &stored.content) {
+            (RangeFill::Slices(size), Content::Parts(_, Some(length))) => {
+                stored.validators.strong().map(|_| Self { size, length: *length })
             }
-            _ => Fill::Asked,
-        },
+            _ => None,
+        }
     }
+
+    /// The slice that has the byte at `place`; none behind the end.
+    pub fn at(self, place: u64) -> Option<Span> {
+        let span = Span::new(place, place.saturating_add(1).min(self.length))?;
+        Some(span.aligned(self.size, Some(self.length)))
+    }
+}
+
+/// What is fetched where nothing is there: of what is fetched in slices, the one that a request begins in. Where that is
+/// cannot be told of a range that is counted from the end, and the first slice has the length.
+pub fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
+    let RangeFill::Slices(size) = policy.range_fill else { return unsliced(request, policy) };
+    let first = match request.ranges.as_ref().map(Ranges::specs) {
+        Some([Spec::From(first, _), ..]) => *first,
+        _ => 0,
+    };
+    let slice = Span::new(first, first.saturating_add(1)).map(|span| span.aligned(size, None));
+    match slice {
+        Some(slice) if request.method == "GET" => Fill::Span(slice),
+        _ => unsliced(request, policy),
+    }
+}
+
+/// The same, of what cannot be fetched in slices.
+pub fn unsliced(request: &Request<'_>, policy: &Policy) -> Fill {
+    if request.ranges.is_none() || policy.range_fill == RangeFill::Whole { Fill::Whole } else { Fill::Asked }
 }
 
 /// What is fetched where a stored response is fetched anew, or is asked about and may prove to have changed: no less

@@ -3,13 +3,13 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
-use super::answer::{Answer, Fill, answer, fill};
+use super::answer::{Answer, Fill, Gap, Slicing, answer, fill, unsliced};
 use super::control::{MaxStale, Scope};
 use super::freshness::State;
-use super::policy::{Languages, Policy, RangeFill};
+use super::policy::{Languages, Policy};
 use super::request::Request;
-use super::spans::{Span, Spans};
-use super::stored::{Content, Stored};
+use super::spans::Span;
+use super::stored::Stored;
 use super::time::Time;
 use super::validate::which_of;
 use super::vary::accepts_coding;
@@ -77,11 +77,19 @@ pub enum Decision {
         /// How much of it where none is.
         fill: Fill,
     },
+    /// A stored response that is in slices, of which the first byte that is wanted is there: what is missing behind it is
+    /// fetched while it is read.
+    Begin {
+        /// Which.
+        stored: usize,
+        /// How much of it.
+        answer: Answer,
+    },
     /// The rest of a stored response is fetched.
     Complete {
         /// Which.
         stored: usize,
-        /// What is missing, in order.
+        /// What is missing, in order; of one that is in slices, the slice in which that begins.
         missing: Vec<Span>,
         /// The value of If-Range: it must be of the same state.
         if_range: Vec<u8>,
@@ -243,22 +251,17 @@ fn ask(request: &Request<'_>, place: usize, stored: &Stored, policy: &Policy, wh
 }
 
 /// Fetches what is missing, if it can be told that it is of the same state; else the response is fetched anew.
-fn complete(
-    request: &Request<'_>,
-    place: usize,
-    stored: &Stored,
-    policy: &Policy,
-    gap: Vec<Span>,
-) -> Decision {
-    let Some(tag) = stored.validators.strong().filter(|_| !gap.is_empty()) else {
-        return Decision::Miss { fill: fill(request, policy), why: Why::Partial, stored: None };
+fn complete(request: &Request<'_>, place: usize, stored: &Stored, policy: &Policy, gap: Gap) -> Decision {
+    let slicing = Slicing::of(stored, policy);
+    let (Some(tag), Some(first)) = (stored.validators.strong(), gap.missing.first()) else {
+        return Decision::Miss { fill: unsliced(request, policy), why: Why::Partial, stored: None };
     };
-    let missing = match (&stored.content, policy.range_fill) {
-        (Content::Parts(present, length), RangeFill::Slices(size)) => {
-            let wanted: Spans = gap.iter().map(|span| span.aligned(size, *length)).collect();
-            wanted.iter().flat_map(|span| present.missing(span)).collect()
+    let slice = slicing.and_then(|slicing| slicing.at(first.start()));
+    if let (Some(_), true) = (slicing, gap.is_behind_the_first()) {
+        if let Some(answer) = gap.answer {
+            return Decision::Begin { stored: place, answer };
         }
-        _ => gap,
-    };
+    }
+    let missing = slice.map_or(gap.missing, |slice| vec![slice]);
     Decision::Complete { stored: place, missing, if_range: tag.to_bytes() }
 }

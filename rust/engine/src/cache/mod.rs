@@ -26,7 +26,7 @@ mod time;
 mod validate;
 mod vary;
 
-pub use answer::{Answer, Fill, answer, refill};
+pub use answer::{Answer, Fill, Gap, Slicing, answer, fill, refill, unsliced};
 pub use answered::{Asked, Held, Outcome, Reply, answered, stands_in};
 pub use control::{MaxStale, RequestControl, ResponseControl, Scope};
 pub use decide::{Decision, Why, decide, select};

@@ -22,14 +22,14 @@ pub enum Languages {
     Preferred,
 }
 
-/// What is fetched when a range is asked for and is not there.
+/// What is fetched when something is asked for and is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeFill {
     /// The whole object.
     Whole,
     /// The range, as it was asked for.
     Asked,
-    /// The slices of that many bytes that the range lies in.
+    /// Slices of that many bytes, one after the other: those that the range lies in, and all of them where there is none.
     Slices(u64),
 }
 

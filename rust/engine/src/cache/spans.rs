@@ -10,6 +10,9 @@ pub struct Span {
 }
 
 impl Span {
+    /// Every byte that there can be.
+    pub const ALL: Self = Self { start: 0, end: u64::MAX };
+
     /// None if it would be empty.
     pub fn new(start: u64, end: u64) -> Option<Self> {
         (start < end).then_some(Self { start, end })

@@ -51,7 +51,7 @@ impl CacheStatus {
             Decision::Revalidate { why, .. } | Decision::Miss { why, .. } | Decision::Bypass(why) => {
                 forwarded(*why)
             }
-            Decision::Complete { .. } => forwarded(Why::Partial),
+            Decision::Begin { .. } | Decision::Complete { .. } => forwarded(Why::Partial),
             Decision::Select { .. } => forwarded(Why::VaryMiss),
             Decision::OnlyIfCached => Self { detail: Some("only-if-cached"), ..Self::default() },
         }

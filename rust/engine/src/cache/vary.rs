@@ -134,6 +134,11 @@ impl Selection {
         (!left.is_empty()).then_some(Self(left))
     }
 
+    /// Whether there are requests that select both.
+    pub fn meets(&self, other: &Self) -> bool {
+        self.0.iter().any(|kind| other.0.contains(kind))
+    }
+
     /// Whether it is of the same fields, if not of the same values.
     pub fn has_fields_of(&self, vary: &Vary) -> bool {
         let is_of = |kind: &Kind, names: &[Box<[u8]>]| names.iter().eq(kind.iter().map(|(name, _)| name));

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::budget::Budget;
 use super::disk::{Disk, DiskConfig};
-use super::eviction::Eviction;
+use super::eviction::{Eviction, Item};
 use super::index::Index;
 use super::object::Object;
 use super::requests::{RequestStats, Requests};
@@ -39,7 +39,7 @@ pub struct Cache {
 pub struct CacheStats {
     /// Keys under which something is stored or being fetched.
     pub keys: usize,
-    /// Responses in memory that have come whole, variants of one key each for itself.
+    /// Responses in memory that have come whole, variants of one key each for itself; of those in parts, the parts.
     pub objects: usize,
     /// Responses on disk. One that is in memory as well counts there, too.
     pub disk_objects: usize,
@@ -113,6 +113,14 @@ impl Cache {
         gone.map(|gone| self.let_go(gone, Some(object))).is_some()
     }
 
+    /// Adds the parts of `object` to what is there of its state, and puts it in the place of `old` and of whatever else
+    /// answered the same requests; unless it has been purged since the purge of number `began`. Whether it is stored.
+    pub(super) fn add(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, began: u64) -> bool {
+        let Some((gone, placed)) = self.index.add(key, old, object, began) else { return false };
+        self.let_go(gone, Some(&placed));
+        true
+    }
+
     /// Puts `object`, which has the bytes of `old`, in its place, wherever those are by now. What has left meanwhile stays
     /// away.
     pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, began: u64) -> bool {
@@ -128,7 +136,9 @@ impl Cache {
         for some in expired.chunks(AT_ONCE) {
             let mut eviction = lock(&self.eviction);
             for object in some {
-                eviction.renew(&object.item, until(object, now));
+                for item in object.items() {
+                    eviction.renew(item, until(object, now));
+                }
             }
         }
         for object in expired {
@@ -147,8 +157,8 @@ impl Cache {
         for some in gone.chunks(AT_ONCE) {
             let mut eviction = lock(&self.eviction);
             for object in some {
-                if !heir.is_some_and(|heir| heir.is_of(object)) {
-                    eviction.remove(&object.item);
+                for item in object.items().filter(|item| !heir.is_some_and(|heir| heir.has_item(item))) {
+                    eviction.remove(item);
                 }
             }
         }
@@ -161,17 +171,29 @@ impl Cache {
         drop(gone);
     }
 
-    /// `object` is whole: it counts from now on, and what is missed least leaves for it. One that has been forgotten
-    /// meanwhile does not.
-    pub(super) fn admit(&self, key: &Key, object: &Arc<Object>) {
-        let is_object = |other: &Arc<Object>| other.is_of(object);
-        if !self.index.with(key, |entry| entry.objects.iter().any(is_object)) {
-            return;
+    /// Forgets what leaves by way of `item`.
+    pub(super) fn forget_part(&self, key: &Key, item: &Arc<Item<Key>>) {
+        let was = self.index.with(key, |entry| entry.remove_part(item));
+        if let Some(was) = was {
+            lock(&self.eviction).remove(item);
+            // Parts have no file, and what is whole is gone.
+            if let Some(filed) = was.filed() {
+                self.remove_file(filed);
+            }
         }
+    }
+
+    /// What leaves by way of `item` is whole: it counts from now on, and what is missed least leaves for it. What has been
+    /// forgotten meanwhile does not.
+    pub(super) fn admit(&self, key: &Key, item: &Arc<Item<Key>>) {
         let now = Self::now();
-        let cost = object.cost() as u64;
-        if !lock(&self.eviction).insert(&object.item, cost, until(object, now), seconds(now)) {
-            self.forget(key, is_object);
+        let known = self.index.look(key, |entry| {
+            let object = entry.objects.iter().find(|object| object.has_item(item))?;
+            Some((object.cost(item) as u64, until(object, now)))
+        });
+        let Some((cost, until)) = known.flatten() else { return };
+        if !lock(&self.eviction).insert(item, cost, until, seconds(now)) {
+            self.forget_part(key, item);
         }
         self.make_room(0);
     }

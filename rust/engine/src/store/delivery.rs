@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::task::{Context, Poll};
 
 use super::object::{Object, Reader};
+use super::slices::{SliceReader, Slices};
 use crate::cache::{Answer, CacheStatus, ContentRange, Multipart, Span, Time, is_in_not_modified};
 use crate::error::Result;
 use crate::net::{Payload, Source};
@@ -35,13 +36,19 @@ pub(crate) struct Delivery {
 enum Part {
     Text(Vec<u8>),
     Bytes(Reader),
+    Slices(SliceReader),
 }
 
 impl Delivery {
-    /// `answer` to a request by `method`, out of `object`, with what the origin has just `sent` in the place of the fields
-    /// that are stored. Whoever reads it holds the bytes from now on. `name` is that of the cache.
+    /// `answer` to a request by `method`, out of `object` or the `slices` of it, with what the origin has just `sent` in the
+    /// place of the fields that are stored. Whoever reads it holds the bytes from now on. `name` is that of the cache.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "there are two callers, and all of it is told in one line each"
+    )]
     pub(super) fn new(
         object: Arc<Object>,
+        slices: Option<&Arc<Slices>>,
         sent: Option<Fields>,
         answer: &Answer,
         status: &CacheStatus,
@@ -49,6 +56,10 @@ impl Delivery {
         name: &str,
         now: Time,
     ) -> Self {
+        let read = |span| match slices {
+            Some(slices) => Part::Slices(slices.read(span, &object)),
+            None => Part::Bytes(object.read(span)),
+        };
         let stored = &object.stored;
         let length = stored.length().or_else(|| object.length());
         let all = sent.as_ref().unwrap_or(&stored.fields);
@@ -62,7 +73,7 @@ impl Delivery {
                 if let Some(length) = length.filter(|_| !is_said && stored.status != 204) {
                     added.write(b"Content-Length", length);
                 }
-                parts.push_back(Part::Bytes(object.read(None)));
+                parts.push_back(read(None));
                 (stored.status, None, sent, length.map_or(Body::UntilClose, Body::Length))
             }
             Answer::NotModified => {
@@ -72,7 +83,7 @@ impl Delivery {
             Answer::Partial(spans) => {
                 let mut fields = without(all, &["content-length"]);
                 let total;
-                (parts, total) = ranges(&object, spans, length, &mut fields);
+                (parts, total) = ranges(&read, spans, length, &mut fields);
                 (206, Some(b"Partial Content".as_slice()), Some(fields), Body::Length(total))
             }
             Answer::Unsatisfiable => {
@@ -89,6 +100,8 @@ impl Delivery {
             parts.clear();
         }
         let body = if is_empty { Body::Empty } else { body };
+        // Of many parts it would hold those that it does not read.
+        let object = if object.is_in_parts() { Arc::new(object.without_parts()) } else { object };
         Self { object, status: status_code, reason, fields, added, body, parts, ending: Ending::default() }
     }
 
@@ -143,6 +156,10 @@ impl Source for Delivery {
                     }
                     other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
                 },
+                Part::Slices(reader) => match reader.poll_next(context) {
+                    Poll::Ready(None) => drop(self.parts.pop_front()),
+                    other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
+                },
             }
         }
         Poll::Ready(None)
@@ -151,7 +168,7 @@ impl Source for Delivery {
 
 /// The parts of a 206, the fields that tell them (RFC 9110, section 15.3.7), and how long all of it is.
 fn ranges(
-    object: &Object,
+    read: &dyn Fn(Option<Span>) -> Part,
     spans: &[Span],
     length: Option<u64>,
     fields: &mut Fields,
@@ -159,7 +176,7 @@ fn ranges(
     if let ([span], _) | ([span, ..], None) = (spans, length) {
         fields.push(b"Content-Range", ContentRange { span: Some(*span), length }.to_text().as_bytes());
         fields.write(b"Content-Length", span.len());
-        return ([Part::Bytes(object.read(Some(*span)))].into(), span.len());
+        return ([read(Some(*span))].into(), span.len());
     }
     let length = length.unwrap_or_default();
     let is_type = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-type"]);
@@ -171,7 +188,7 @@ fn ranges(
     fields.write(b"Content-Length", multipart.length);
     let mut parts = VecDeque::new();
     for (head, span) in multipart.heads.into_iter().zip(spans) {
-        parts.extend([Part::Text(head), Part::Bytes(object.read(Some(*span)))]);
+        parts.extend([Part::Text(head), read(Some(*span))]);
     }
     parts.push_back(Part::Text(multipart.tail));
     (parts, multipart.length)

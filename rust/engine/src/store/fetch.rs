@@ -11,17 +11,19 @@ use super::delivery::Delivery;
 use super::disk::Brought;
 use super::eviction::Item;
 use super::fill::{Fill, Joiner};
-use super::filling::{Duty, Fetched, Filling, Order, Own};
+use super::filling::{Duty, Fetched, Filling, Own};
 use super::hit::Serving;
-use super::index::{Entry, Memory, Settled};
+use super::index::{Entry, Memory, Note, Settled};
 use super::object::{Object, candidates};
+use super::order::Order;
 use super::policy::{CachePolicy, Overrides};
 use super::posted::{Posted, Since};
 use super::purge::Meant;
 use super::requests::Went;
+use super::slices::Slices;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Key, Request, Stored, Time, Why, answer, decide, invalidated,
-    refill, stands_in,
+    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Key, Request, Slicing, Span, Stored, Time, Why,
+    answer, decide, invalidated, refill, stands_in, unsliced,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
@@ -106,7 +108,7 @@ enum Served {
 }
 
 /// What to do next, found out under the lock of the entry.
-enum Step {
+pub(super) enum Step {
     Serve(Serving, Option<Box<Filling>>),
     Pass(CacheStatus),
     Ask(Box<Filling>, mpsc::UnboundedReceiver<Own>),
@@ -140,9 +142,10 @@ impl Access {
                         Brought::Failed => return self.unread(&asking, feed).await,
                     };
                     status.collapsed = waited.is_some();
+                    let slices = self.slices(&object, &answer, &asking);
                     let serving = Serving { object, answer, status };
-                    let delivery =
-                        serving.deliver(&self.cache.requests, request.method, &self.policy.rules.name, now);
+                    let (requests, name) = (&self.cache.requests, &self.policy.rules.name);
+                    let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
                     drop(waited);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
@@ -185,13 +188,13 @@ impl Access {
                             let status =
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             let fetched =
-                                Fetched { object, status, sent: None, otherwise: Answer::Full, held: None };
+                                Fetched { object, status, sent: None, as_it_came: None, held: None };
                             if let Some(served) = self.prepare(fetched, &request, &asking, feed).await? {
                                 return Ok(served);
                             }
                         }
                         // The index knows, or nobody does: look again.
-                        Some(Settled::Look(_) | Settled::Stale(_)) | None => {}
+                        Some(Settled::Look(_) | Settled::Over(..) | Settled::Stale(_)) | None => {}
                     }
                 }
             }
@@ -213,21 +216,26 @@ impl Access {
         let status =
             |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &objects[place].stored), now);
         match &decision {
-            Decision::Hit { stored, answer } => Step::Serve(
+            Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => Step::Serve(
                 Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
                 None,
             ),
             Decision::HitStale { stored, answer, refresh } => {
                 let (object, status) = (object(*stored), status(Some(*stored)));
-                let filling = refresh.as_ref().filter(|_| entry.fill.is_none()).map(|conditions| {
-                    let order = Order {
+                let filling = refresh.as_ref().filter(|_| entry.fills.is_empty()).map(|conditions| {
+                    let mut order = Order {
                         stored: Some(Arc::clone(&object)),
                         conditions: conditions.clone(),
                         asked: if conditions.is_empty() { Asked::Nothing } else { Asked::Validity },
                         ..Order::new(Why::Stale, CacheStatus::default())
                     };
-                    let duty = self.lead(entry, asking);
-                    Box::new(self.filling(asking, Some(duty), None, order))
+                    match refill(request, &object.stored, &self.policy.rules) {
+                        // What one client asks for is nothing to fetch behind its back.
+                        Wanted::Asked => {}
+                        wanted => order.fill(wanted, request),
+                    }
+                    let duty = order.awaited().map(|span| self.lead(entry, asking, span));
+                    Box::new(self.filling(asking, duty, None, order))
                 });
                 Step::Serve(Serving { object, answer: answer.clone(), status }, filling)
             }
@@ -235,13 +243,15 @@ impl Access {
             Decision::OnlyIfCached => Step::Refuse,
             Decision::Complete { stored, missing, if_range } => {
                 let (object, status) = (object(*stored), status(None));
-                let mut order = Order { stored: Some(object), ..Order::new(Why::Partial, status) };
                 // Several ranges would come in several parts; then all of it is fetched.
-                if let [span] = missing.as_slice() {
-                    order.range(*span);
-                    order.conditions.push(b"If-Range", if_range);
-                    order.asked = Asked::Rest;
-                }
+                let order = if let [span] = missing.as_slice() {
+                    // Of slices, those that are there are found again when they are read.
+                    let is_sliced = Slicing::of(&object.stored, &self.policy.rules).is_some();
+                    let object = if is_sliced { Arc::new(object.without_parts()) } else { object };
+                    Order::rest(Why::Partial, status, object, *span, if_range)
+                } else {
+                    Order { stored: Some(object), ..Order::new(Why::Partial, status) }
+                };
                 self.ask(entry, asking, order, is_apart())
             }
             Decision::Revalidate { stored, conditions, why } => {
@@ -266,29 +276,39 @@ impl Access {
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };
-                order.fill(*fill, request);
+                let is_unsliced = memory.has(Note::Unsliced, now);
+                let fill = if is_unsliced { unsliced(request, &self.policy.rules) } else { *fill };
+                order.fill(fill, request);
                 self.ask(entry, asking, order, is_apart())
             }
         }
     }
 
-    fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, is_apart: bool) -> Step {
-        // Who wants the origin asked is not served with what another had it asked before; and what is not fetched whole
-        // is of use to nobody else.
-        let alone = is_apart || order.why == Why::Request || order.is_partial || asking.method == "HEAD";
-        let duty = match &entry.fill {
-            _ if alone => None,
-            Some(fill) => return Step::Join(Fill::join(fill)),
-            None => Some(self.lead(entry, asking)),
+    /// Has the origin asked, or waits for what another has had it asked.
+    pub(super) fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, is_apart: bool) -> Step {
+        // Who wants the origin asked is not served with what another had it asked before.
+        let alone = is_apart || order.why == Why::Request || asking.method == "HEAD";
+        let duty = match order.awaited().filter(|_| !alone) {
+            None => None,
+            Some(span) => match entry.fill_of(span) {
+                Some(fill) => return Step::Join(Fill::join(fill)),
+                None => Some(self.lead(entry, asking, span)),
+            },
         };
         let (sender, receiver) = mpsc::unbounded_channel();
         Step::Ask(Box::new(self.filling(asking, duty, Some(sender), order)), receiver)
     }
 
-    fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>) -> Duty {
+    fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>, span: Span) -> Duty {
         let (fill, leader) = Fill::new();
-        entry.fill = Some(fill);
+        entry.fills.push((span, fill));
         Duty::new(&self.cache, asking, leader)
+    }
+
+    /// What is there of `object` slice by slice, if that is how `answer` is read.
+    fn slices(&self, object: &Object, answer: &Answer, asking: &Arc<Asking>) -> Option<Arc<Slices>> {
+        let slicing = Slicing::of(&object.stored, &self.policy.rules)?;
+        (!object.is_in_one(answer)).then(|| Slices::new(self, asking, object, slicing))
     }
 
     fn filling(
@@ -309,8 +329,9 @@ impl Access {
             && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
     }
 
-    pub(super) fn item(&self, key: &Key) -> Arc<Item<Key>> {
-        Item::new(self.cache.index.hash(key), key.clone())
+    /// That of the bytes from `start` on: each part has a past of its own.
+    pub(super) fn item(&self, key: &Key, start: u64) -> Arc<Item<Key>> {
+        Item::new(self.cache.index.hash(key).wrapping_add(start), key.clone())
     }
 
     /// What is stored can be purged by these, besides what the origin says.
@@ -329,20 +350,24 @@ impl Access {
         &self,
         fetched: Fetched,
         request: &Request<'_>,
-        asking: &Asking,
+        asking: &Arc<Asking>,
         feed: &Feed,
     ) -> Result<Option<Served>> {
-        let Fetched { object, status, sent, otherwise, held } = fetched;
+        let Fetched { object, status, sent, as_it_came, held } = fetched;
         let rules = &self.policy.rules;
-        let answer = answer(request, &object.stored, rules).unwrap_or(otherwise);
+        let answer = answer(request, &object.stored, rules).unwrap_or_else(|gap| {
+            let is_sliced = Slicing::of(&object.stored, rules).is_some();
+            as_it_came.or(gap.answer.filter(|_| is_sliced)).unwrap_or(Answer::Full)
+        });
         let object = match self.at_hand(object, &answer, request, asking).await {
             Brought::Here(object) => object,
             Brought::Again => return Ok(None),
             Brought::Failed => return self.unread(asking, feed).await.map(Some),
         };
         self.cache.requests.count(Went::of(&status));
-        let delivery =
-            Delivery::new(object, sent, &answer, &status, request.method, &rules.name, Cache::now());
+        let slices = self.slices(&object, &answer, asking);
+        let (method, name, now) = (request.method, &rules.name, Cache::now());
+        let delivery = Delivery::new(object, slices.as_ref(), sent, &answer, &status, method, name, now);
         // It holds itself from now on.
         drop(held);
         Ok(Some(Served::Stored(Box::new(delivery))))
@@ -452,6 +477,6 @@ fn forwarded(why: Why) -> CacheStatus {
     CacheStatus { forwarded: Some(why), ..CacheStatus::default() }
 }
 
-fn closed() -> Error {
+pub(super) fn closed() -> Error {
     Code::EngineClosed.error("whoever fetched this for all who asked was torn down")
 }

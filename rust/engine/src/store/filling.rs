@@ -1,5 +1,7 @@
 //! A fetch on behalf of all who ask for a key: a task of its own, which goes on whoever leaves.
 
+mod parts;
+
 use std::future::poll_fn;
 use std::task::Poll;
 
@@ -8,16 +10,18 @@ use tokio::sync::mpsc;
 use super::asking::Asking;
 use super::body::{Body, Filler, Follower, THIN};
 use super::cache::Cache;
+use super::eviction::Item;
 use super::fetch::Access;
 use super::fill::Leader;
-use super::index::Settled;
+use super::index::{Note, Settled};
 use super::object::Object;
+use super::order::Order;
 use super::policy::Unread;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Fill as Wanted, Held, Lines, Outcome, Refusal, Reply, Request, Span, State,
-    Stored, Time, Timing, Why, answer, answered, confirmed, refill, stands_in,
+    Answer, Asked, CacheStatus, Content, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span,
+    State, Stored, Time, Timing, answer, answered, fill, refill, stands_in,
 };
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use crate::origin;
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
@@ -45,61 +49,10 @@ pub(super) struct Fetched {
     pub(super) status: CacheStatus,
     /// The fields that the origin has just sent, if they are more than what is stored.
     pub(super) sent: Option<Fields>,
-    /// What there is of it where it does not have all that was asked for.
-    pub(super) otherwise: Answer,
+    /// What there is of it, where that has come as it was asked for and need not be all of that.
+    pub(super) as_it_came: Option<Answer>,
     /// Holds what comes until it is followed.
     pub(super) held: Option<Arc<Follower>>,
-}
-
-/// What the origin is to be asked, and about what.
-pub(super) struct Order {
-    pub(super) why: Why,
-    pub(super) status: CacheStatus,
-    /// What is stored and no longer fresh, or not all that is wanted.
-    pub(super) stored: Option<Arc<Object>>,
-    /// What other requests have selected, the newest first: any of it may be good for this one.
-    pub(super) variants: Vec<Arc<Object>>,
-    pub(super) conditions: Fields,
-    pub(super) asked: Asked,
-    pub(super) is_partial: bool,
-}
-
-impl Order {
-    pub(super) fn new(why: Why, status: CacheStatus) -> Self {
-        let (conditions, asked) = (Fields::default(), Asked::Nothing);
-        Self { why, status, stored: None, variants: Vec::new(), conditions, asked, is_partial: false }
-    }
-
-    /// What a 304 with the fields `lines` is about.
-    fn confirmed(&self, lines: &Lines<'_>, received: Time) -> Option<Arc<Object>> {
-        let states = self.variants.iter().map(|object| &object.stored.validators);
-        confirmed(states, lines, received).map(|place| Arc::clone(&self.variants[place]))
-    }
-
-    /// For these bytes alone.
-    pub(super) fn range(&mut self, span: Span) {
-        let last = span.end() - 1;
-        self.conditions.push(b"Range", format!("bytes={}-{last}", span.start()).as_bytes());
-        self.is_partial = true;
-    }
-
-    /// For so much.
-    pub(super) fn fill(&mut self, wanted: Wanted, request: &Request<'_>) {
-        match wanted {
-            Wanted::Whole => {}
-            Wanted::Span(span) => self.range(span),
-            Wanted::Asked => self.range_of(request),
-        }
-    }
-
-    /// For what the client asks for.
-    fn range_of(&mut self, request: &Request<'_>) {
-        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
-        {
-            self.conditions.push(name, value);
-        }
-        self.is_partial = true;
-    }
 }
 
 /// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
@@ -121,13 +74,21 @@ impl Duty {
         }
     }
 
+    /// From now on those wait who want any of `span`.
+    fn widen(&self, span: Span) {
+        let Some(leader) = &self.leader else { return };
+        self.cache.index.with(&self.asking.key, |entry| {
+            for (awaited, _) in entry.fills.iter_mut().filter(|(_, fill)| Arc::ptr_eq(fill, leader.fill())) {
+                *awaited = span;
+            }
+        });
+    }
+
     /// From now on nobody joins.
     fn release(&mut self) -> Option<Leader<Settled>> {
         let leader = self.leader.take()?;
         self.cache.index.with(&self.asking.key, |entry| {
-            if entry.fill.as_ref().is_some_and(|other| Arc::ptr_eq(other, leader.fill())) {
-                entry.fill = None;
-            }
+            entry.fills.retain(|(_, other)| !Arc::ptr_eq(other, leader.fill()));
         });
         Some(leader)
     }
@@ -180,17 +141,17 @@ impl Filling {
         }
     }
 
-    /// Once: where nothing was asked about what is stored, nothing leads here.
+    /// Twice at most: where nothing was asked about what is stored, nothing but a Range of the cache's own leads here, and
+    /// that is not sent again.
     fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
-        self.order.asked = Asked::Nothing;
-        self.order.variants.clear();
-        self.order.conditions = Fields::default();
+        self.order.forget_conditions();
         self.order.fill(wanted, request);
         Next::Again
     }
 
-    async fn receive(&mut self, stream: Stream, requested: Time) -> Next {
-        let arrived = poll_fn(|context| {
+    /// Ready with the head; what comes before it is for the client who has had it asked for.
+    async fn pass_interim(&self, stream: &Stream) -> Result<()> {
+        poll_fn(|context| {
             let head = stream.poll_head(context).map_ok(|_| ());
             for interim in stream.take_interim() {
                 if let Some(waiting) = &self.own {
@@ -199,8 +160,12 @@ impl Filling {
                 }
             }
             head
-        });
-        let arrived = arrived.await;
+        })
+        .await
+    }
+
+    async fn receive(&mut self, stream: Stream, requested: Time) -> Next {
+        let arrived = self.pass_interim(&stream).await;
         let received = Cache::now();
         let asking = Arc::clone(&self.asking);
         let own_lines = asking.lines();
@@ -223,32 +188,43 @@ impl Filling {
         let reply = Reply { status: head.status, lines: &lines, timing: Timing { requested, received } };
         self.order.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);
-        match answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received) {
-            Outcome::Store { stored, span: None } if self.access.has_room(&stored) => {
+        let outcome =
+            answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received);
+        if let Some(next) = self.without_part(&outcome, head.status, &request) {
+            return next;
+        }
+        match outcome {
+            Outcome::Store { stored, span }
+                if matches!(stored.content, Content::Whole(_)) && self.access.has_room(&stored) =>
+            {
                 let (body, filler) = Body::new(&self.access.cache.budget);
-                let object = Object::whole(*stored, head.reason(), self.access.item(&asking.key), body);
+                let length = stored.length();
+                // What is all of it, and came as a part, is served as what it is.
+                let reason = if span.is_some() { b"OK" } else { head.reason() };
+                let object = Object::whole(*stored, reason, self.access.item(&asking.key, 0), body);
                 let object = Arc::new(object.tagged(self.access.tags()));
                 self.order.status.stored = true;
                 self.put(&object, old.as_deref());
                 // Nobody follows it yet, and it is not abandoned.
                 let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
-                let sent: Fields =
-                    lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
-                let fetched =
-                    Fetched { sent: Some(sent), held: held.clone(), ..self.fetched(Arc::clone(&object)) };
-                self.tell(Settled::Look(held), Own::Serve(fetched));
-                if self.copy(&stream, filler, &object).await {
-                    self.access.cache.admit(&asking.key, &object);
+                let sent = || lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
+                let fetched = Fetched {
+                    sent: span.is_none().then(sent),
+                    held: held.clone(),
+                    ..self.fetched(Arc::clone(&object))
+                };
+                self.tell(self.look(old, Some(&object), held), Own::Serve(fetched));
+                if self.copy(&stream, filler, &object.item, length).await {
+                    self.access.cache.admit(&asking.key, &object.item);
                 }
             }
-            Outcome::Store { stored, span: Some(span) } if span.len() <= self.access.policy.max_object => {
-                self.add(stream, *stored, None, span, old.as_deref()).await;
-            }
-            Outcome::Extend { stored, span } if span.len() <= self.access.policy.max_object => {
-                self.add(stream, *stored, old.as_deref(), span, old.as_deref()).await;
+            Outcome::Store { stored, span: Some(span) } | Outcome::Extend { stored, span }
+                if span.len() <= self.access.policy.max_object =>
+            {
+                self.add(stream, *stored, span, old).await;
             }
             Outcome::Store { .. } | Outcome::Extend { .. } => {
-                self.pass(stream, old.as_ref(), Held::Dropped, Some(false));
+                self.pass(stream, old.as_ref(), Held::Dropped, Some(Note::Apart));
             }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
@@ -269,7 +245,7 @@ impl Filling {
                     let fetched = self.fetched(object);
                     self.tell(Settled::Look(None), Own::Serve(fetched));
                 }
-                None => return self.ask_again(Wanted::Whole, &request),
+                None => return self.ask_again(fill(&request, &self.access.policy.clone().rules), &request),
             },
             Outcome::ServeStale => match old {
                 Some(old) => self.serve_stale(old),
@@ -277,7 +253,7 @@ impl Filling {
             },
             Outcome::Refetch => return self.ask_again(Wanted::Whole, &request),
             Outcome::Pass { held, hit_for_miss, refusal } => {
-                let apart = Some(refusal == Refusal::Authorization).filter(|_| hit_for_miss);
+                let apart = hit_for_miss.then(|| apart(refusal));
                 self.pass(stream, old.as_ref(), held, apart);
             }
         }
@@ -301,47 +277,23 @@ impl Filling {
     /// Where `object` is stale from the beginning, whoever comes next does not wait for anybody either.
     fn see_whether_stale(&self, object: &Object) {
         if matches!(object.stored.freshness.state(Cache::now()), State::Stale(_)) {
-            self.keep_apart(false);
+            self.note(Note::Apart);
         }
     }
 
-    /// Keeps a part, beside those of `other`, once it has come. Until then it is for who has asked for it alone: for
-    /// others it cannot be told how much of what they want there will be.
-    async fn add(
-        &mut self,
-        stream: Stream,
-        stored: Stored,
-        other: Option<&Object>,
-        span: Span,
-        old: Option<&Object>,
-    ) {
-        let (body, filler) = Body::new(&self.access.cache.budget);
-        let object = Object::part(stored, other, self.access.item(&self.asking.key), span, body);
-        let object = Arc::new(object.tagged(self.access.tags()));
-        self.order.status.stored = true;
-        let fetched = Fetched {
-            otherwise: Answer::Partial(vec![span]),
-            held: Some(Arc::new(Body::follow(filler.body(), 0..0))),
-            ..self.fetched(Arc::clone(&object))
-        };
-        self.tell(Settled::Look(None), Own::Serve(fetched));
-        if self.copy(&stream, filler, &object).await {
-            match other {
-                None => self.put(&object, old),
-                Some(other) => self.renew(other, &object),
-            }
-            self.access.cache.admit(&self.asking.key, &object);
+    /// What others are told where `new` is there now, if anything is, and there was `old`.
+    fn look(&self, old: Option<Arc<Object>>, new: Option<&Object>, held: Option<Arc<Follower>>) -> Settled {
+        let is_over = |old: &Arc<Object>| !new.is_some_and(|new| new.is_same_state(old));
+        match old.filter(is_over) {
+            Some(old) if self.order.asked == Asked::Rest => Settled::Over(old, held),
+            _ => Settled::Look(held),
         }
     }
 
-    fn keep_apart(&self, credentials: bool) {
+    /// What has turned out is believed for a while.
+    fn note(&self, note: Note) {
         let now = Cache::now();
-        self.access.cache.index.keep_apart(
-            &self.asking.key,
-            credentials,
-            now.plus(self.access.policy.apart),
-            now,
-        );
+        self.access.cache.index.note(&self.asking.key, note, now.plus(self.access.policy.apart), now);
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
@@ -362,7 +314,7 @@ impl Filling {
     /// All of `object`, as it is stored.
     fn fetched(&self, object: Arc<Object>) -> Fetched {
         let status = self.order.status.clone();
-        Fetched { object, status, sent: None, otherwise: Answer::Full, held: None }
+        Fetched { object, status, sent: None, as_it_came: None, held: None }
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {
@@ -378,26 +330,33 @@ impl Filling {
         self.tell(Settled::Failed(error.clone()), Own::Failed(error));
     }
 
-    /// `apart`: whether others do not wait there from now on; and whether that is for those with credentials alone.
-    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<bool>) {
+    /// `apart`: who does not wait there from now on, if anybody.
+    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<Note>) {
         match (old, held) {
             (None, _) | (_, Held::Kept) => {}
-            (Some(old), Held::Dropped) => self.forget(old),
+            (Some(old), Held::Dropped) => self.forget_state(old),
             (Some(old), Held::Stale) => {
                 let stored = Stored { is_invalid: true, ..old.stored.clone() };
                 self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.began);
             }
         }
-        if let Some(credentials) = apart {
-            self.keep_apart(credentials);
+        if let Some(apart) = apart {
+            self.note(apart);
         }
         let status = self.order.status.clone();
-        self.tell(Settled::Look(None), Own::Pass(stream, status));
+        self.tell(self.look(old.cloned(), None, None), Own::Pass(stream, status));
     }
 
-    /// Takes the body into the object, until it is whole or nobody wants it; and says which.
-    async fn copy(&self, stream: &Stream, filler: Filler, object: &Arc<Object>) -> bool {
-        let length = object.stored.length();
+    /// Takes the body, which has `length` bytes if that is known, into what leaves by way of `item`, until it is whole or
+    /// nobody wants it; and says which.
+    async fn copy(
+        &self,
+        stream: &Stream,
+        filler: Filler,
+        item: &Arc<Item<Key>>,
+        length: Option<u64>,
+    ) -> bool {
+        let forget = || self.access.cache.forget_part(&self.asking.key, item);
         let mut is_kept = true;
         loop {
             let next = poll_fn(|context| {
@@ -412,38 +371,59 @@ impl Filling {
                 }
                 Poll::Pending
             });
-            match next.await {
+            let come = match next.await {
                 Some(Some(Ok(piece))) => {
-                    let length = filler.body().length() + piece.len() as u64;
-                    filler.push(piece.slice().clone());
-                    if is_kept && (length > self.access.policy.max_object || !self.access.cache.make_room(0))
-                    {
-                        // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
-                        is_kept = false;
-                        self.forget(object);
-                        filler.thin_out(THIN);
+                    let come = filler.body().length() + piece.len() as u64;
+                    if length.is_none_or(|length| come <= length) {
+                        filler.push(piece.slice().clone());
+                        if is_kept
+                            && (come > self.access.policy.max_object || !self.access.cache.make_room(0))
+                        {
+                            // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
+                            is_kept = false;
+                            forget();
+                            filler.thin_out(THIN);
+                        }
+                        continue;
                     }
+                    come
                 }
                 Some(Some(Err(error))) => {
-                    self.forget(object);
+                    forget();
                     filler.fail(error);
                     return false;
                 }
                 Some(None) => {
-                    filler.finish(stream.ending().unwrap_or_default());
-                    return is_kept;
+                    let come = filler.body().length();
+                    if length.is_none_or(|length| come == length) {
+                        filler.finish(stream.ending().unwrap_or_default());
+                        return is_kept;
+                    }
+                    come
                 }
                 None => {
-                    self.forget(object);
+                    forget();
                     return false;
                 }
-            }
+            };
+            // Only a part can be of another length than its head says: what frames a whole is its length.
+            forget();
+            let told = length.unwrap_or_default();
+            filler.fail(Code::BadPart.error(format!("a part of {told} bytes, as its head says, has {come}")));
+            return false;
         }
     }
 
     fn forget(&self, object: &Arc<Object>) {
         // By its bytes: what is known of them may have been renewed meanwhile.
         self.access.cache.forget(&self.asking.key, |other| other.is_of(object));
+    }
+
+    /// Whatever there is of the state of `object`, however it has come.
+    fn forget_state(&self, object: &Object) {
+        self.access
+            .cache
+            .forget(&self.asking.key, |other| other.is_of(object) || other.is_same_state(object));
     }
 
     /// Whether the fetch goes on though nobody reads.
@@ -456,4 +436,9 @@ impl Filling {
             }
         }
     }
+}
+
+/// Who does not wait for others where an answer is not stored for that reason.
+fn apart(refusal: Refusal) -> Note {
+    if refusal == Refusal::Authorization { Note::ApartWithCredentials } else { Note::Apart }
 }

@@ -8,7 +8,8 @@ use super::index::Entry;
 use super::object::{Object, candidates};
 use super::policy::Caching;
 use super::requests::{Requests, Went};
-use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Target, Time, decide};
+use super::slices::Slices;
+use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Slicing, Target, Time, decide};
 use crate::error::Result;
 use crate::origin::Endpoint;
 use crate::sync::Arc;
@@ -47,12 +48,13 @@ impl Caching {
             let decision = decide(&request, &candidates(&entry.objects), &policy.rules, now);
             match &decision {
                 // Whoever is the first to get it has it fetched anew.
-                Decision::HitStale { refresh: Some(_), .. } if entry.fill.is_none() => None,
+                Decision::HitStale { refresh: Some(_), .. } if entry.fills.is_empty() => None,
                 Decision::Hit { stored, answer } | Decision::HitStale { stored, answer, .. } => {
                     let object = Arc::clone(&entry.objects[*stored]);
                     let status = CacheStatus::of(&decision, Some(&object.stored), now);
-                    // What is on disk has to be waited for.
-                    let is_here = object.wanted_of_disk(answer, asked.method).is_none();
+                    // What is on disk has to be waited for, and what is in slices is read one after the other.
+                    let is_here = object.wanted_of_disk(answer, asked.method).is_none()
+                        && (Slicing::of(&object.stored, &policy.rules).is_none() || object.is_in_one(answer));
                     is_here.then(|| Serving { object, answer: answer.clone(), status })
                 }
                 _ => None,
@@ -72,7 +74,8 @@ impl Caching {
                 cache.index.look(&key, |entry| serve(entry, &lines)).flatten()
             }
         };
-        Ok(serving.map(|serving| serving.deliver(&cache.requests, asked.method, &policy.rules.name, now)))
+        let name = &policy.rules.name;
+        Ok(serving.map(|serving| serving.deliver(&cache.requests, None, asked.method, name, now)))
     }
 }
 
@@ -84,10 +87,19 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// On its way to who has asked. `name` is that of the cache.
-    pub(super) fn deliver(self, requests: &Requests, method: &str, name: &str, now: Time) -> Delivery {
-        requests.count(Went::of(&self.status));
-        self.object.item.hit(seconds(now));
-        Delivery::new(self.object, None, &self.answer, &self.status, method, name, now)
+    /// On its way to who has asked, `slices` one after the other where it is in slices. `name` is that of the cache.
+    pub(super) fn deliver(
+        self,
+        requests: &Requests,
+        slices: Option<&Arc<Slices>>,
+        method: &str,
+        name: &str,
+        now: Time,
+    ) -> Delivery {
+        let Self { object, answer, status } = self;
+        requests.count(Went::of(&status));
+        // Slices behind the first ones are looked for one by one, and counted then.
+        object.hit(&answer, slices.is_some(), seconds(now));
+        Delivery::new(object, slices, None, &answer, &status, method, name, now)
     }
 }

@@ -11,7 +11,7 @@ use super::fill::Fill;
 use super::object::Object;
 use super::purge::Meant;
 use super::voids::{Began, Voids};
-use crate::cache::{Key, Stored, Time};
+use crate::cache::{Key, Span, Stored, Time};
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -26,6 +26,8 @@ const REMEMBERED: usize = 64;
 pub(super) enum Settled {
     /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
     Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
+    Over(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
     /// The origin fails, and this may stand in for it.
     Stale(Arc<Object>),
     /// The origin has failed.
@@ -37,8 +39,8 @@ pub(super) enum Settled {
 pub(super) struct Entry {
     /// Responses, each for other requests.
     pub(super) objects: Vec<Arc<Object>>,
-    /// What is being fetched, until its head is there.
-    pub(super) fill: Option<Arc<Fill<Settled>>>,
+    /// What is being fetched, until its head is there: each with the bytes that are asked for.
+    pub(super) fills: Vec<(Span, Arc<Fill<Settled>>)>,
 }
 
 /// All entries.
@@ -53,23 +55,36 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct Shard {
     entries: HashMap<Key, Entry>,
-    /// Hashes of keys, and until when nobody waits there for anybody, because the answers are not shared; or nobody with
-    /// credentials.
-    apart: HashMap<(u64, bool), Time>,
+    /// Hashes of keys, what has turned out there, and until when that is believed.
+    notes: HashMap<(u64, Note), Time>,
     voids: Voids,
 }
 
-/// What is remembered of a key though nothing is stored there.
+/// What has turned out of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Note {
+    /// Nobody waits there for anybody, because the answers are not shared.
+    Apart,
+    /// Nobody with credentials does.
+    ApartWithCredentials,
+    /// It cannot be had in slices.
+    Unsliced,
+}
+
+/// What is remembered of a key though nothing is stored there. Two keys of one hash share it, at worst.
 pub(super) struct Memory<'a> {
     hash: u64,
-    apart: &'a HashMap<(u64, bool), Time>,
+    notes: &'a HashMap<(u64, Note), Time>,
 }
 
 impl Memory<'_> {
-    /// Whether a request does not wait for others. Two keys of one hash only do not wait, at worst.
+    /// Whether a request does not wait for others.
     pub(super) fn is_apart(&self, credentials: bool, now: Time) -> bool {
-        let kept = |credentials| self.apart.get(&(self.hash, credentials)).is_some_and(|end| *end > now);
-        kept(false) || (credentials && kept(true))
+        self.has(Note::Apart, now) || (credentials && self.has(Note::ApartWithCredentials, now))
+    }
+
+    pub(super) fn has(&self, note: Note, now: Time) -> bool {
+        self.notes.get(&(self.hash, note)).is_some_and(|end| *end > now)
     }
 }
 
@@ -87,8 +102,8 @@ impl Index {
     /// As [`Index::with`], where it may matter what is remembered of the key.
     pub(super) fn with_memory<T>(&self, key: &Key, work: impl FnOnce(&mut Entry, &Memory<'_>) -> T) -> T {
         let hash = self.hash(key);
-        let Shard { entries, apart, .. } = &mut *lock(self.shard(hash));
-        let memory = Memory { hash, apart };
+        let Shard { entries, notes, .. } = &mut *lock(self.shard(hash));
+        let memory = Memory { hash, notes };
         if let Some(entry) = entries.get_mut(key) {
             let found = work(entry, &memory);
             if entry.is_empty() {
@@ -114,18 +129,17 @@ impl Index {
         self.hasher.hash_one(key)
     }
 
-    /// From now on and until then, nobody waits there for what another fetches; or nobody with credentials, where it is
-    /// those that keep the answers from being shared.
-    pub(super) fn keep_apart(&self, key: &Key, credentials: bool, until: Time, now: Time) {
+    /// From now on and until then, this is known of a key.
+    pub(super) fn note(&self, key: &Key, note: Note, until: Time, now: Time) {
         let hash = self.hash(key);
-        let apart = &mut lock(self.shard(hash)).apart;
-        if apart.len() >= REMEMBERED {
-            apart.retain(|_, end| *end > now);
+        let notes = &mut lock(self.shard(hash)).notes;
+        if notes.len() >= REMEMBERED {
+            notes.retain(|_, end| *end > now);
         }
-        if apart.len() >= REMEMBERED {
-            apart.clear();
+        if notes.len() >= REMEMBERED {
+            notes.clear();
         }
-        apart.insert((hash, credentials), until);
+        notes.insert((hash, note), until);
     }
 
     /// The number of the last purge. What is asked of an origin after this came is newer than what that purge was of.
@@ -155,6 +169,30 @@ impl Index {
             return None;
         }
         Some(entries.entry(key.clone()).or_default().replace(old, Arc::clone(object)))
+    }
+
+    /// Adds the parts of `object` to what is there of the same state, or puts it as [`Index::put`] does where there is none:
+    /// parts of two states never stand beside each other.
+    pub(super) fn add(
+        &self,
+        key: &Key,
+        old: Option<&Object>,
+        object: &Arc<Object>,
+        began: u64,
+    ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
+        let hash = self.hash(key);
+        let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
+        if voids.has(hash, key, object, began) {
+            return None;
+        }
+        let entry = entries.entry(key.clone()).or_default();
+        let placed = match entry.same_state(object) {
+            // It has all that there is.
+            Some(current) if !current.is_in_parts() => return Some((Vec::new(), Arc::clone(current))),
+            Some(current) => Arc::new(current.joined(object)),
+            None => Arc::clone(object),
+        };
+        Some((entry.replace(old, Arc::clone(&placed)), placed))
     }
 
     /// Puts `object`, which has come a while ago, where nothing that came later answers the same requests, and gives what was
@@ -251,7 +289,7 @@ impl Index {
     fn change(&self, meant: &Meant, mut work: impl FnMut(&Key, &mut Entry)) {
         let mut visit = |key: &Key, entry: &mut Entry| {
             if meant.has_key(key) || entry.objects.iter().any(|object| meant.has(key, object)) {
-                entry.fill = None;
+                entry.fills.clear();
                 work(key, entry);
             }
             !entry.is_empty()
@@ -298,7 +336,12 @@ impl Index {
 
 impl Entry {
     fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.fill.is_none()
+        self.objects.is_empty() && self.fills.is_empty()
+    }
+
+    /// What is being fetched that has all of `span`.
+    pub(super) fn fill_of(&self, span: Span) -> Option<&Arc<Fill<Settled>>> {
+        self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| fill)
     }
 
     /// What is stored and can be read: all of it, where the disk `answers` if it is needed.
@@ -334,6 +377,20 @@ impl Entry {
             *place = Arc::clone(new);
         }
         is_there
+    }
+
+    /// What is of the same state, and answers some of the same requests.
+    pub(super) fn same_state(&self, object: &Object) -> Option<&Arc<Object>> {
+        self.objects.iter().find(|other| other.is_same_state(object))
+    }
+
+    /// Removes what leaves by way of `item`, and gives it as it was: a part, or all of it where there is no other.
+    pub(super) fn remove_part(&mut self, item: &Arc<Item<Key>>) -> Option<Arc<Object>> {
+        let place = self.objects.iter().position(|object| object.has_item(item))?;
+        Some(match self.objects[place].without_part(item) {
+            Some(rest) => std::mem::replace(&mut self.objects[place], Arc::new(rest)),
+            None => self.objects.remove(place),
+        })
     }
 
     /// What has that item, however it has been confirmed or moved since.

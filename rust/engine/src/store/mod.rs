@@ -28,6 +28,8 @@ mod listing;
 #[cfg(not(loom))]
 mod object;
 #[cfg(not(loom))]
+mod order;
+#[cfg(not(loom))]
 mod policy;
 #[cfg(not(loom))]
 mod posted;
@@ -35,6 +37,8 @@ mod posted;
 mod purge;
 #[cfg(not(loom))]
 mod requests;
+#[cfg(not(loom))]
+mod slices;
 #[cfg(not(loom))]
 mod voids;
 

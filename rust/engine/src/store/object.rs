@@ -1,13 +1,15 @@
 //! One stored response: what is known of it, the bodies in memory that hold its bytes, and the file that does. None of
 //! it changes: what replaces, confirms or moves a response makes another object, which shares the bodies and the file.
 
+mod parts;
+
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
 
 use super::body::{Body, Follower};
 use super::disk::{FileReader, Filed, Opened};
 use super::eviction::Item;
-use crate::cache::{Answer, Content, Key, Selection, Span, Stored, Time};
+use crate::cache::{Answer, Key, Selection, Span, Stored, Time};
 use crate::error::Result;
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -20,7 +22,7 @@ pub(super) struct Object {
     pub(super) stored: Stored,
     /// As the origin wrote it.
     pub(super) reason: Box<[u8]>,
-    /// Its place in the order of leaving, which is that of its bytes.
+    /// What it is known by, whatever is known of it. Of one that is whole it is its place in the order of leaving as well.
     pub(super) item: Arc<Item<Key>>,
     /// What the route, or who asked, wants it to be purged by.
     own_tags: Box<[Box<str>]>,
@@ -38,6 +40,8 @@ struct Part {
     start: u64,
     end: u64,
     bytes: Bytes,
+    /// Its place in the order of leaving.
+    item: Arc<Item<Key>>,
 }
 
 #[derive(Debug, Clone)]
@@ -60,7 +64,8 @@ impl Object {
 
     /// A response whose body is all of it.
     pub(super) fn whole(stored: Stored, reason: &[u8], item: Arc<Item<Key>>, body: Arc<Body>) -> Self {
-        let parts = [Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) }].into();
+        let whole = Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body), item: Arc::clone(&item) };
+        let parts = [whole].into();
         Self::new(stored, reason.into(), item, Box::default(), parts)
     }
 
@@ -75,24 +80,19 @@ impl Object {
         Self { filed: Some(filed), ..Self::new(stored, reason, item, own_tags, Box::default()) }
     }
 
-    /// A response of which only `span` is there, or will be; and what is there of `other`, which is of the same state.
+    /// A response of which only `span` is there, or will be: a part, which leaves by itself by way of `leaving`.
     pub(super) fn part(
-        mut stored: Stored,
-        other: Option<&Self>,
+        stored: Stored,
         item: Arc<Item<Key>>,
+        leaving: Arc<Item<Key>>,
         span: Span,
         body: Arc<Body>,
     ) -> Self {
-        if let Content::Parts(spans, _) = &mut stored.content {
-            spans.insert(span);
-        }
-        let there = other.into_iter().flat_map(|other| other.parts.iter().cloned());
-        let parts =
-            there.chain([Part { start: span.start(), end: span.end(), bytes: Bytes::Body(body) }]).collect();
+        let (start, end, bytes) = (span.start(), span.end(), Bytes::Body(body));
         // What is served of it is a part, whose reason is its own.
-        let reason = other.map_or(b"OK".as_slice().into(), |other| other.reason.clone());
-        let own_tags = other.map(|other| other.own_tags.clone()).unwrap_or_default();
-        Self::new(stored, reason, item, own_tags, parts)
+        let reason = b"OK".as_slice().into();
+        let none = Self::new(stored, reason, item, Box::default(), Box::default());
+        none.with_parts([Part { start, end, bytes, item: leaving }].into())
     }
 
     /// The same bytes, about which something newer is known.
@@ -109,12 +109,12 @@ impl Object {
 
     /// What is known of it, and the bytes where `other` has them.
     pub(super) fn placed_as(&self, other: &Self) -> Self {
-        Self { parts: other.parts.clone(), filed: other.filed.clone(), ..self.clone() }
+        Self { filed: other.filed.clone(), ..self.clone() }.with_parts(other.parts.clone())
     }
 
     /// The same, in another place. Where it is neither in memory nor on disk, nothing can be read of it.
     fn moved(&self, bytes: Option<Bytes>, filed: Option<Arc<Filed>>) -> Arc<Self> {
-        let part = bytes.map(|bytes| Part { start: 0, end: u64::MAX, bytes });
+        let part = bytes.map(|bytes| Part { start: 0, end: u64::MAX, bytes, item: Arc::clone(&self.item) });
         Arc::new(Self { parts: part.into_iter().collect(), filed, ..self.clone() })
     }
 
@@ -161,7 +161,7 @@ impl Object {
     /// The body, where all of it is there, and nothing else.
     pub(super) fn whole_body(&self) -> Option<&Arc<Body>> {
         match &*self.parts {
-            [Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body) }] if body.ending().is_some() => {
+            [Part { start: 0, end: u64::MAX, bytes: Bytes::Body(body), .. }] if body.ending().is_some() => {
                 Some(body)
             }
             _ => None,
@@ -211,16 +211,22 @@ impl Object {
         filed.map_or_else(|| self.parts.iter().map(length).sum(), |filed| filed.layout.length)
     }
 
-    /// What keeping it costs.
-    pub(super) fn cost(&self) -> usize {
+    /// What keeping those of its bytes costs that leave by way of `item`.
+    pub(super) fn cost(&self, item: &Arc<Item<Key>>) -> usize {
         let cost = |part: &Part| if let Bytes::Body(body) = &part.bytes { body.cost() } else { 0 };
-        self.parts.iter().map(cost).sum()
+        self.parts.iter().filter(|part| Arc::ptr_eq(&part.item, item)).map(cost).sum()
     }
 
     /// Bytes of the body once all have come, where it is one whole.
     pub(super) fn length(&self) -> Option<u64> {
         let filed = || self.filed.as_ref().map(|filed| filed.layout.length);
         self.whole_body().map(|body| body.length()).or_else(filed)
+    }
+
+    /// Of the parts with the byte at `place` the one that goes on for longest.
+    fn part_at(&self, place: u64) -> Option<&Part> {
+        let there = self.parts.iter().filter(|part| part.start <= place && place < part.end);
+        there.max_by_key(|part| part.end)
     }
 
     /// Reads these bytes of the representation, which must be there or on their way; all where it is not said which.
@@ -230,8 +236,7 @@ impl Object {
         let mut readers = VecDeque::new();
         let mut last = None;
         while place < end {
-            let there = self.parts.iter().filter(|part| part.start <= place && place < part.end);
-            let Some(part) = there.max_by_key(|part| part.end) else { break };
+            let Some(part) = self.part_at(place) else { break };
             let until = part.end.min(end);
             readers.push_back(match &part.bytes {
                 Bytes::Body(body) => One::Body(Body::follow(body, place - part.start..until - part.start)),

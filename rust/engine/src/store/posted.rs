@@ -59,7 +59,7 @@ impl<'a> Posted<'a> {
             return None;
         }
         let (body, filler) = Body::new(&access.cache.budget);
-        let object = Object::whole(stored, head.reason(), access.item(&asking.key), body);
+        let object = Object::whole(stored, head.reason(), access.item(&asking.key, 0), body);
         let object = Arc::new(object.tagged(access.tags()));
         let (gone, began) = access.cache.index.supersede(&asking.key, &object, since.began);
         access.cache.let_go(gone, None);
@@ -79,7 +79,7 @@ impl<'a> Posted<'a> {
         let cache = &self.access.cache;
         if let Some(older) = cache.index.offer(&self.asking.key, &self.object, self.began) {
             cache.let_go(older, None);
-            cache.admit(&self.asking.key, &self.object);
+            cache.admit(&self.asking.key, &self.object.item);
         }
     }
 }

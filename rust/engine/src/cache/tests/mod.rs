@@ -220,7 +220,7 @@ pub(super) fn is_hit(decision: &Decision) -> bool {
 pub(super) fn why(decision: &Decision) -> &'static str {
     match decision {
         Decision::Revalidate { why, .. } | Decision::Miss { why, .. } | Decision::Bypass(why) => why.token(),
-        Decision::Complete { .. } => "partial",
+        Decision::Begin { .. } | Decision::Complete { .. } => "partial",
         Decision::Select { .. } => "vary-miss",
         Decision::OnlyIfCached => "504",
         Decision::Hit { .. } => "hit",

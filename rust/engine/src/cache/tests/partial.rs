@@ -286,28 +286,69 @@ fn what_is_fetched_for_a_range() {
         (RangeFill::Asked, "Range: bytes=5-9", Fill::Asked),
         (RangeFill::Asked, "", Fill::Whole),
         (RangeFill::Asked, "Range: items=1", Fill::Whole),
-        (RangeFill::Slices(4), "Range: bytes=5-9", Fill::Span(span(4, 12))),
+        // Slices are fetched one by one: first the one in which it begins.
+        (RangeFill::Slices(4), "Range: bytes=5-9", Fill::Span(span(4, 8))),
         (RangeFill::Slices(4), "Range: bytes=5-", Fill::Span(span(4, 8))),
-        (RangeFill::Slices(4), "Range: bytes=-5", Fill::Asked),
-        (RangeFill::Slices(4), "Range: bytes=0-1, 5-6", Fill::Asked),
-        (RangeFill::Slices(4), "Range: bytes=0-1\nIf-Range: \"a\"", Fill::Asked),
-        (RangeFill::Slices(4), "", Fill::Whole),
+        (RangeFill::Slices(4), "Range: bytes=5-6, 0-1", Fill::Span(span(4, 8))),
+        (RangeFill::Slices(4), "Range: bytes=5-9\nIf-Range: \"a\"", Fill::Span(span(4, 8))),
+        // The length must be known first.
+        (RangeFill::Slices(4), "Range: bytes=-5", Fill::Span(span(0, 4))),
+        (RangeFill::Slices(4), "", Fill::Span(span(0, 4))),
+        // There is no such byte.
+        (RangeFill::Slices(4), "Range: bytes=18446744073709551615-", Fill::Asked),
     ] {
         assert_eq!(fill(policy, request), expected, "{policy:?} {request}");
     }
 }
 
 #[test]
-fn slices_that_are_there_are_not_fetched_again() {
+fn of_slices_the_first_that_is_missing_is_fetched_and_the_others_while_they_are_read() {
     let mut cache = Cache::with(|policy| policy.range_fill = RangeFill::Slices(4));
     assert_eq!(cache.fetch("Range: bytes=4-7", 206, &part("4-7/10", 4, "ETag: \"a\"")), Became::Stored);
-    let missing = |request: &str| match cache.get(request) {
-        Decision::Complete { missing, .. } => missing,
-        other => panic!("{other:?}"),
+    let complete = |start, end| Decision::Complete {
+        stored: 0,
+        missing: vec![span(start, end)],
+        if_range: b"\"a\"".to_vec(),
     };
-    assert_eq!(missing("Range: bytes=3-4"), [span(0, 4)]);
-    assert_eq!(missing("Range: bytes=6-8"), [span(8, 10)]);
-    assert_eq!(missing("Range: bytes=1-9"), [span(0, 4), span(8, 10)]);
+    let begin = |answer| Decision::Begin { stored: 0, answer };
+    for (request, expected) in [
+        ("Range: bytes=3-4", complete(0, 4)),
+        ("Range: bytes=1-9", complete(0, 4)),
+        ("Range: bytes=-1", complete(8, 10)),
+        ("Range: bytes=9-9, 5-5", complete(8, 10)),
+        ("", complete(0, 4)),
+        ("Range: bytes=5-9\nIf-Range: \"b\"", complete(0, 4)),
+        ("Range: bytes=6-8", begin(parts(&[(6, 9)]))),
+        ("Range: bytes=-5", begin(parts(&[(5, 10)]))),
+        ("Range: bytes=5-5, 9-9", begin(parts(&[(5, 6), (9, 10)]))),
+        ("Range: bytes=6-7", Decision::Hit { stored: 0, answer: parts(&[(6, 8)]) }),
+        ("Range: bytes=10-", Decision::Hit { stored: 0, answer: Answer::Unsatisfiable }),
+    ] {
+        assert_eq!(cache.get(request), expected, "{request}");
+    }
+    assert_eq!(cache.decide("HEAD", ""), Decision::Hit { stored: 0, answer: Answer::Full });
+    assert_eq!(why(&cache.get("Range: bytes=6-8\nCache-Control: only-if-cached")), "504");
+    assert_eq!(why(&cache.after(100).get("Range: bytes=6-8")), "stale");
+}
+
+#[test]
+fn what_cannot_be_put_together_of_slices_is_fetched_as_it_was_asked_for() {
+    for (more, length) in [("", "10"), ("ETag: W/\"a\"", "10"), ("ETag: \"a\"", "*")] {
+        let mut cache = Cache::with(|policy| policy.range_fill = RangeFill::Slices(4));
+        let response = part(&format!("4-7/{length}"), 4, more);
+        assert_eq!(cache.fetch("Range: bytes=4-7", 206, &response), Became::Stored);
+        let miss = Decision::Miss { fill: Fill::Whole, why: Why::Partial, stored: None };
+        assert_eq!(cache.get(""), miss, "{more} {length}");
+    }
+}
+
+#[test]
+fn slices_end_with_what_they_are_of() {
+    let slicing = Slicing { size: 4, length: 10 };
+    assert_eq!(slicing.at(0), Some(span(0, 4)));
+    assert_eq!(slicing.at(3), Some(span(0, 4)));
+    assert_eq!(slicing.at(9), Some(span(8, 10)));
+    assert_eq!(slicing.at(10), None);
 }
 
 /// RFC 9110, section 14.6.

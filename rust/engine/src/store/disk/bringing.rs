@@ -133,7 +133,7 @@ impl Filling {
         filler.finish(filed.ending.clone());
         if self.is_kept {
             self.is_kept = false;
-            self.cache.admit(&self.key, &self.object);
+            self.cache.admit(&self.key, &self.object.item);
         }
     }
 

@@ -36,13 +36,13 @@ impl Cache {
     pub(in super::super) fn leave_memory(&self, item: &Arc<Item<Key>>) {
         let key = item.value();
         let gone = self.index.with(key, |entry| {
-            let object = Arc::clone(entry.with_item(item)?);
+            let object = Arc::clone(entry.objects.iter().find(|object| object.has_item(item))?);
             match object.filed() {
                 Some(filed) => {
                     entry.exchange(&object, &object.moved_to(filed));
                 }
                 None if self.keep(key, &object) => {}
-                None => drop(entry.remove(|other| Arc::ptr_eq(other, &object))),
+                None => drop(entry.remove_part(item)),
             }
             Some(object)
         });
@@ -56,7 +56,8 @@ impl Cache {
         if object.whole_body().is_none() || !is_of_use(object, Self::now()) {
             return false;
         }
-        let leaving = Leaving { key: key.clone(), object: Arc::clone(object), cost: object.cost() };
+        let leaving =
+            Leaving { key: key.clone(), object: Arc::clone(object), cost: object.cost(&object.item) };
         let is_taken = !disk.is_paused() && disk.queue.keep(leaving, disk.leaving_limit);
         if !is_taken {
             count(&disk.counts.skipped);

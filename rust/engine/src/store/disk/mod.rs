@@ -295,7 +295,7 @@ impl Cache {
                 last.extend(objects.iter().filter(is_meant).map(|object| Leaving {
                     key: key.clone(),
                     object: Arc::clone(object),
-                    cost: object.cost(),
+                    cost: object.cost(&object.item),
                 }));
             });
         }

@@ -1,0 +1,228 @@
+//! Reading a response slice by slice: each is looked for when it is wanted, and fetched if it is not there, while the one
+//! before it is read.
+//!
+//! All of them are of one state: the one whose head the client has been sent. A reader holds the slice that it reads and
+//! the next, and no other, whatever is stored of the rest. Where the origin has another state by now its reading fails.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use super::asking::Asking;
+use super::cache::{Cache, seconds};
+use super::fetch::{Access, Step, closed};
+use super::filling::Own;
+use super::index::Settled;
+use super::object::{Object, Reader};
+use super::order::Order;
+use crate::cache::{CacheStatus, EntityTag, Slicing, Span, Why};
+use crate::error::{Code, Error, Result};
+use crate::pool::Slice;
+use crate::sync::Arc;
+
+/// A response that is read slice by slice on behalf of one request.
+#[derive(Debug)]
+pub(super) struct Slices {
+    access: Access,
+    asking: Arc<Asking>,
+    /// What all of it must be of, without the bytes: else all that there were when it was asked for would be held.
+    state: Arc<Object>,
+    slicing: Slicing,
+}
+
+/// Bytes that are there or on their way.
+struct Found {
+    reader: Reader,
+    /// How far they reach.
+    end: u64,
+}
+
+type Finding = Pin<Box<dyn Future<Output = Result<Found>> + Send>>;
+
+/// What comes behind the slice that is read.
+enum Next {
+    Wanted,
+    Finding(Finding),
+    Found(Result<Found>),
+}
+
+/// Reads some bytes of it, in order.
+pub(super) struct SliceReader {
+    slices: Arc<Slices>,
+    place: u64,
+    end: u64,
+    /// What is read, and how far that goes.
+    current: Option<Found>,
+    next: Next,
+}
+
+/// What is done for the next bytes, found out under the lock of the entry.
+enum Way {
+    There(Arc<Object>),
+    Step(Step),
+}
+
+impl Found {
+    /// What `object` has from `place` on, in one part, and up to `end` at most.
+    fn of(object: &Object, place: u64, end: u64) -> Option<Self> {
+        let end = object.reaches_from(place)?.min(end);
+        Some(Self { reader: object.read(Some(Span::new(place, end)?)), end })
+    }
+}
+
+impl Slices {
+    pub(super) fn new(access: &Access, asking: &Arc<Asking>, object: &Object, slicing: Slicing) -> Arc<Self> {
+        let state = Arc::new(object.without_parts());
+        Arc::new(Self { access: access.clone(), asking: Arc::clone(asking), state, slicing })
+    }
+
+    /// Reads `span`, or all of it. What `object` has of its beginning is not looked for again.
+    pub(super) fn read(self: &Arc<Self>, span: Option<Span>, object: &Object) -> SliceReader {
+        let (place, end) = span.map_or((0, self.slicing.length), |span| (span.start(), span.end()));
+        let slice = self.slicing.at(place).map_or(end, |slice| slice.end().min(end));
+        let current = Found::of(object, place, slice);
+        SliceReader { slices: Arc::clone(self), place, end, current, next: Next::Wanted }
+    }
+
+    /// The bytes from `place` on, to the end of its slice at most.
+    ///
+    /// # Cancellation
+    /// What is fetched goes on, or not, as the policy says.
+    async fn find(self: Arc<Self>, place: u64, end: u64) -> Result<Found> {
+        let Some(slice) = self.slicing.at(place) else {
+            return Err(Code::Internal.error("a byte behind the end of a response was to be read"));
+        };
+        let end = end.min(slice.end());
+        // Who has waited for a fill holds it until what came is followed.
+        let mut waited = None;
+        loop {
+            let now = Cache::now();
+            let way = self.access.cache.index.with(&self.asking.key, |entry| {
+                let there = entry.same_state(&self.state);
+                if let Some(object) = there.filter(|object| object.reaches_from(place).is_some()) {
+                    return Way::There(Arc::clone(object));
+                }
+                // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
+                Way::Step(self.access.ask(entry, &self.asking, self.order(slice), false))
+            });
+            match way {
+                Way::There(object) => {
+                    object.hit_part(place, seconds(now));
+                    return Found::of(&object, place, end).ok_or_else(changed);
+                }
+                Way::Step(Step::Ask(filling, mut own)) => {
+                    tokio::spawn(filling.run());
+                    return loop {
+                        match own.recv().await {
+                            // Its client has been sent a head already.
+                            Some(Own::Interim(_)) => {}
+                            Some(Own::Serve(fetched)) => {
+                                let object = fetched.object;
+                                let found = Found::of(&object, place, end);
+                                let found = found.filter(|_| object.is_same_state(&self.state));
+                                break found.ok_or_else(changed);
+                            }
+                            Some(Own::Pass(..)) => break Err(changed()),
+                            Some(Own::Failed(error)) => break Err(error),
+                            None => break Err(closed()),
+                        }
+                    };
+                }
+                Way::Step(Step::Join(joiner)) => {
+                    let joiner = waited.insert(joiner);
+                    match poll_fn(|context| joiner.poll(context)).await {
+                        Some(Settled::Failed(error)) => return Err(error),
+                        Some(Settled::Over(old, _)) if old.is_same_state(&self.state) => {
+                            return Err(changed());
+                        }
+                        // The index knows, or nobody does: look again.
+                        _ => {}
+                    }
+                }
+                Way::Step(_) => {
+                    return Err(Code::Internal.error("a slice was neither asked for nor waited for"));
+                }
+            }
+        }
+    }
+
+    fn order(&self, slice: Span) -> Order {
+        let tag = self.state.stored.validators.strong().map(EntityTag::to_bytes).unwrap_or_default();
+        let (stored, status) = (Arc::clone(&self.state), CacheStatus::default());
+        Order { continues: true, ..Order::rest(Why::Partial, status, stored, slice, &tag) }
+    }
+}
+
+/// What whoever is in the middle of a response is told when there is no more of it.
+pub(super) fn changed() -> Error {
+    Code::ObjectChanged.error("the origin no longer has what was being read slice by slice")
+}
+
+impl SliceReader {
+    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+        loop {
+            if self.place >= self.end {
+                return Poll::Ready(None);
+            }
+            if let Some(current) = &mut self.current {
+                if self.place < current.end {
+                    let next = current.reader.poll_next(context);
+                    let behind = current.end;
+                    match next {
+                        Poll::Ready(Some(Ok(piece))) => {
+                            self.place += piece.len() as u64;
+                            // Now, and not with the last piece: the next slice comes while this one is read.
+                            self.look_ahead(behind, context);
+                            return Poll::Ready(Some(Ok(piece)));
+                        }
+                        Poll::Ready(None) => {
+                            let ended = "a slice has ended before its end";
+                            return Poll::Ready(Some(Err(Code::BadPart.error(ended))));
+                        }
+                        Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+                        Poll::Pending => {
+                            self.look_ahead(behind, context);
+                            return Poll::Pending;
+                        }
+                    }
+                }
+            }
+            // What has been read is let go before more is waited for.
+            self.current = None;
+            self.look_ahead(self.place, context);
+            match std::mem::replace(&mut self.next, Next::Wanted) {
+                Next::Found(Ok(found)) => self.current = Some(found),
+                Next::Found(Err(error)) => return Poll::Ready(Some(Err(error))),
+                next => {
+                    self.next = next;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Has what begins at `place` looked for, or fetched, if it is wanted.
+    fn look_ahead(&mut self, place: u64, context: &mut Context<'_>) {
+        if place >= self.end {
+            return;
+        }
+        if let Next::Wanted = self.next {
+            self.next = Next::Finding(Box::pin(Arc::clone(&self.slices).find(place, self.end)));
+        }
+        if let Next::Finding(finding) = &mut self.next {
+            if let Poll::Ready(found) = finding.as_mut().poll(context) {
+                self.next = Next::Found(found);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SliceReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SliceReader")
+            .field("place", &self.place)
+            .field("end", &self.end)
+            .finish_non_exhaustive()
+    }
+}
