@@ -279,9 +279,15 @@ async def test_who_does_not_read_holds_two_slices_and_no_more(caching: Edges) ->
         stalled = await caching.connect(served, receive_buffer=16 * 1024)
         await stalled.get("/film")
         await in_time(stalled.head())
-        assert cache.purge(url=f"{origin.url}/film") == 1
-        # What the kernel has taken of it, and two slices.
-        await until(lambda: cache.stats().used <= 2 * (LARGE + 16 * 1024), "the others are let go")
+
+        def holds_two() -> bool:
+            # What it fetches itself, until the kernel takes no more for it, is stored as well.
+            cache.purge(url=f"{origin.url}/film")
+            # Slabs that short reads have filled in part count whole.
+            return cache.stats().used <= 2 * 2 * LARGE
+
+        await until(holds_two, "the others are let go")
+        assert stalled.reader.exception() is None
         assert (await in_time(reader.ask("/film"))).body[:9] == body[:9]
 
 

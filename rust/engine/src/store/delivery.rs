@@ -141,7 +141,7 @@ impl Delivery {
 }
 
 impl Source for Delivery {
-    fn poll_next(&mut self, context: &mut Context<'_>, _: usize) -> Poll<Option<Result<Payload>>> {
+    fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
         while let Some(part) = self.parts.front_mut() {
             match part {
                 Part::Text(text) => {
@@ -156,7 +156,7 @@ impl Source for Delivery {
                     }
                     other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
                 },
-                Part::Slices(reader) => match reader.poll_next(context) {
+                Part::Slices(reader) => match reader.poll_next(context, held) {
                     Poll::Ready(None) => drop(self.parts.pop_front()),
                     other => return other.map(|next| next.map(|slice| slice.map(Payload::Kept))),
                 },

@@ -160,7 +160,13 @@ pub(super) fn changed() -> Error {
 }
 
 impl SliceReader {
-    pub(super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+    /// The next bytes. `held` is what those before take that have not been sent: a slice is not begun before all of the
+    /// one before it has been, whatever room there is for small pieces.
+    pub(super) fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+        held: usize,
+    ) -> Poll<Option<Result<Slice>>> {
         loop {
             if self.place >= self.end {
                 return Poll::Ready(None);
@@ -187,6 +193,10 @@ impl SliceReader {
                         }
                     }
                 }
+            }
+            if self.current.is_some() && held > 0 {
+                let detail = "what was read of the slice before has to be sent first";
+                return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
             }
             // What has been read is let go before more is waited for.
             self.current = None;
