@@ -27,8 +27,8 @@ from urllib.request import urlopen
 from harness import results
 from harness.builds import BENCHMARKS, go
 from harness.burn import WAYS
-from harness.gateways import nginx_command
 from harness.processes import HOST, PINNED, Process, free_port
+from harness.segments import origin_command
 from harness.settings import FULL
 
 STREAMS = 200
@@ -64,8 +64,7 @@ def origins(runtime: Path) -> Iterator[tuple[str, str]]:
     (root / "segment").write_bytes(os.urandom(SEGMENT))
     events, segments = free_port(), free_port()
     command = [go("load/sse", "./origin"), "-listen", f"{HOST}:{events}", "-rate", str(EVENTS_PER_SECOND)]
-    template = BENCHMARKS / "load" / "origin.conf"
-    static = nginx_command(template, logs, LISTEN=f"{HOST}:{segments}", ROOT=str(root))
+    static = origin_command(logs, segments, root, expires="off")
     with (
         Process(command, core=FULL.load_core, runtime=runtime) as one,
         Process(static, core=FULL.load_core, runtime=logs) as other,
