@@ -38,11 +38,16 @@ def pipes(directory: Path, *holding: str) -> list[Pipe]:
     return [Pipe(path, directory / f"pipe-{number}") for number, path in enumerate(found)]
 
 
+async def store(origin: ScriptedOrigin, directory: Path, count: int) -> None:
+    """Have an engine, which has ended then, keep the first `count` objects on disk."""
+    async with gateway(origin, directory) as here:
+        await here.fill(count)
+
+
 async def test_the_origin_is_asked_in_place_of_a_disk_that_hangs(tmp_path: Path) -> None:
     library, count = Library(), 10
     async with ScriptedOrigin(library) as origin:
-        async with gateway(origin, tmp_path / "disk") as here:
-            await here.fill(count)
+        await store(origin, tmp_path / "disk", count)
         async with gateway(origin, tmp_path / "disk", timeout=LIMIT, save=0) as here:
             held = pipes(tmp_path / "disk")
             await here.check(count)
@@ -59,8 +64,7 @@ async def test_the_origin_is_asked_in_place_of_a_disk_that_hangs(tmp_path: Path)
 async def test_a_disk_that_answers_again_is_used_again(tmp_path: Path) -> None:
     library = Library()
     async with ScriptedOrigin(library) as origin:
-        async with gateway(origin, tmp_path / "disk") as here:
-            await here.fill(3)
+        await store(origin, tmp_path / "disk", 3)
         async with gateway(origin, tmp_path / "disk", timeout=LIMIT) as here:
             (pipe,) = pipes(tmp_path / "disk", f"{origin.url}/0")
             assert (await here.ask("/0")).body == body("/0")
@@ -75,8 +79,7 @@ async def test_a_disk_that_answers_again_is_used_again(tmp_path: Path) -> None:
 async def test_a_crowd_that_waits_for_the_disk_asks_the_origin_once(tmp_path: Path) -> None:
     library = Library()
     async with ScriptedOrigin(library) as origin:
-        async with gateway(origin, tmp_path / "disk") as here:
-            await here.fill(1)
+        await store(origin, tmp_path / "disk", 1)
         async with gateway(origin, tmp_path / "disk", timeout=LIMIT) as here:
             (pipe,) = pipes(tmp_path / "disk")
             clients = [await here.edges.connect(here.served) for _ in range(10)]
@@ -91,8 +94,7 @@ async def test_a_crowd_that_waits_for_the_disk_asks_the_origin_once(tmp_path: Pa
 async def test_an_engine_ends_while_its_disk_hangs_in_a_reading(tmp_path: Path) -> None:
     library = Library()
     async with ScriptedOrigin(library) as origin:
-        async with gateway(origin, tmp_path / "disk") as here:
-            await here.fill(1)
+        await store(origin, tmp_path / "disk", 1)
         async with gateway(origin, tmp_path / "disk", timeout=LIMIT) as here:
             (pipe,) = pipes(tmp_path / "disk")
             assert (await here.ask("/0")).body == body("/0")
@@ -110,8 +112,7 @@ async def test_an_engine_ends_while_its_disk_hangs_in_a_writing(
 ) -> None:
     library = Library()
     async with ScriptedOrigin(library) as origin:
-        async with gateway(origin, tmp_path / "disk") as here:
-            await here.fill(1)
+        await store(origin, tmp_path / "disk", 1)
         async with gateway(origin, tmp_path / "disk", timeout=LIMIT, save=LIMIT) as here:
             (pipe,) = pipes(tmp_path / "disk")
             assert here.engine.cache is not None
