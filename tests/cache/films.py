@@ -8,7 +8,8 @@ from gateway.client import Head, RawClient, answer
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest
 
-FRESH = "Cache-Control: max-age=60"
+from .origins import FRESH
+
 SLICE = 16 * 1024
 SLICES = 10
 SLICED = Caching(range_fill="slices", slice=SLICE)

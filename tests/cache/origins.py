@@ -3,10 +3,19 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from gateway.client import answer
 from penstock.testing import Peer, RecordedRequest
 
 FRESH = "Cache-Control: max-age=60"
+READERS = [
+    pytest.param(0, id="nobody reads"),
+    pytest.param(1, id="one follows"),
+    pytest.param(50, id="fifty follow"),
+]
+AMPLE = 30.0
+"""For limits that must not be met, also on a machine that is busy."""
 
 Says = Callable[[int, RecordedRequest], bytes]
 

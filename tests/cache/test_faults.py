@@ -16,14 +16,8 @@ from gateway.client import RawClient, answer
 from penstock.config import Caching, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 
-FRESH = "Cache-Control: max-age=60"
-READERS = [
-    pytest.param(0, id="nobody reads"),
-    pytest.param(1, id="one follows"),
-    pytest.param(50, id="fifty follow"),
-]
-AMPLE = 30.0
-"""For limits that must not be met, also on a machine that is busy."""
+from .origins import AMPLE, FRESH, READERS
+
 SHORT = 0.1
 """For the limit that must."""
 NUMBERS = count()

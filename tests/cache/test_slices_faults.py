@@ -18,13 +18,8 @@ from penstock.cache import Cache
 from penstock.config import Caching, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 
-READERS = [
-    pytest.param(0, id="nobody reads"),
-    pytest.param(1, id="one follows"),
-    pytest.param(50, id="fifty follow"),
-]
-AMPLE = 30.0
-"""For limits that must not be met, also on a machine that is busy."""
+from .origins import AMPLE, READERS
+
 SHORT = 0.5
 """For the limit that must. The honest slices come in one piece each."""
 
