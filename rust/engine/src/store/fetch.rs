@@ -136,7 +136,7 @@ impl Access {
                 |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
             match self.cache.index.with_memory(&asking.key, step) {
                 Step::Serve(Serving { object, answer, mut status }, refresh) => {
-                    let object = match self.at_hand(object, &answer, &request, &asking).await {
+                    let object = match self.at_hand(object, &answer, request.method).await {
                         Brought::Here(object) => object,
                         Brought::Again => continue,
                         Brought::Failed => return self.unread(&asking, feed).await,
@@ -144,8 +144,8 @@ impl Access {
                     status.collapsed = waited.is_some();
                     let slices = self.slices(&object, &answer, &asking);
                     let serving = Serving { object, answer, status };
-                    let (requests, name) = (&self.cache.requests, &self.policy.rules.name);
-                    let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
+                    let (cache, name) = (&self.cache, &self.policy.rules.name);
+                    let delivery = serving.deliver(cache, slices.as_ref(), request.method, name, now);
                     drop(waited);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
@@ -359,7 +359,7 @@ impl Access {
             let is_sliced = Slicing::of(&object.stored, rules).is_some();
             as_it_came.or(gap.answer.filter(|_| is_sliced)).unwrap_or(Answer::Full)
         });
-        let object = match self.at_hand(object, &answer, request, asking).await {
+        let object = match self.at_hand(object, &answer, request.method).await {
             Brought::Here(object) => object,
             Brought::Again => return Ok(None),
             Brought::Failed => return self.unread(asking, feed).await.map(Some),
@@ -367,23 +367,18 @@ impl Access {
         self.cache.requests.count(Went::of(&status));
         let slices = self.slices(&object, &answer, asking);
         let (method, name, now) = (request.method, &rules.name, Cache::now());
-        let delivery = Delivery::new(object, slices.as_ref(), sent, &answer, &status, method, name, now);
+        let (cache, slices) = (&self.cache, slices.as_ref());
+        let delivery = Delivery::new(cache, object, slices, sent, &answer, &status, method, name, now);
         // It holds itself from now on.
         drop(held);
         Ok(Some(Served::Stored(Box::new(delivery))))
     }
 
-    /// `object` such that what `answer` needs of it can be read.
-    async fn at_hand(
-        &self,
-        object: Arc<Object>,
-        answer: &Answer,
-        request: &Request<'_>,
-        asking: &Asking,
-    ) -> Brought {
-        match object.wanted_of_disk(answer, request.method) {
-            None => Brought::Here(object),
-            Some(place) => self.cache.bring(&asking.key, &object, place).await,
+    /// `object` such that what is sent first of `answer` can be read.
+    async fn at_hand(&self, object: Arc<Object>, answer: &Answer, method: &str) -> Brought {
+        match object.first_of_disk(answer, method) {
+            None => Brought::Here(Arc::clone(&object)),
+            Some((filed, place)) => self.cache.bring(&object, filed, place).await,
         }
     }
 

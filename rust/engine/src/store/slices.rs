@@ -3,6 +3,7 @@
 //!
 //! All of them are of one state: the one whose head the client has been sent. A reader holds the slice that it reads and
 //! the next, and no other, whatever is stored of the rest. Where the origin has another state by now its reading fails.
+//! What turns out damaged on disk, or is not given back in time, is fetched from the origin, in the middle of a slice too.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,6 +12,7 @@ use std::task::{Context, Poll};
 
 use super::asking::Asking;
 use super::cache::{Cache, seconds};
+use super::disk::{Filed, Unread};
 use super::fetch::{Access, Step, closed};
 use super::filling::Own;
 use super::index::Settled;
@@ -59,15 +61,18 @@ pub(super) struct SliceReader {
 
 /// What is done for the next bytes, found out under the lock of the entry.
 enum Way {
-    There(Arc<Object>),
+    /// They can be read.
+    There(Found),
+    /// They are in this file, from this place in it on, and up to there in the response.
+    OnDisk(Arc<Filed>, u64, u64),
     Step(Step),
 }
 
 impl Found {
     /// What `object` has from `place` on, in one part, and up to `end` at most.
-    fn of(object: &Object, place: u64, end: u64) -> Option<Self> {
+    fn of(object: &Object, place: u64, end: u64, cache: &Arc<Cache>) -> Option<Self> {
         let end = object.reaches_from(place)?.min(end);
-        Some(Self { reader: object.read(Some(Span::new(place, end)?)), end })
+        Some(Self { reader: object.read(Some(Span::new(place, end)?), cache), end })
     }
 }
 
@@ -81,11 +86,11 @@ impl Slices {
     pub(super) fn read(self: &Arc<Self>, span: Option<Span>, object: &Object) -> SliceReader {
         let (place, end) = span.map_or((0, self.slicing.length), |span| (span.start(), span.end()));
         let slice = self.slicing.at(place).map_or(end, |slice| slice.end().min(end));
-        let current = Found::of(object, place, slice);
+        let current = Found::of(object, place, slice, &self.access.cache);
         SliceReader { slices: Arc::clone(self), place, end, current, next: Next::Wanted }
     }
 
-    /// The bytes from `place` on, to the end of its slice at most.
+    /// The bytes from `place` on, to the end of its slice at most. What a disk has and does not give back is fetched.
     ///
     /// # Cancellation
     /// What is fetched goes on, or not, as the policy says.
@@ -94,23 +99,42 @@ impl Slices {
             return Err(Code::Internal.error("a byte behind the end of a response was to be read"));
         };
         let end = end.min(slice.end());
+        let cache = &self.access.cache;
         // Who has waited for a fill holds it until what came is followed.
         let mut waited = None;
+        let mut is_unreadable = false;
         loop {
-            let now = Cache::now();
-            let way = self.access.cache.index.with(&self.asking.key, |entry| {
-                let there = entry.same_state(&self.state);
-                if let Some(object) = there.filter(|object| object.reaches_from(place).is_some()) {
-                    return Way::There(Arc::clone(object));
+            let now = seconds(Cache::now());
+            let way = cache.index.with(&self.asking.key, |entry| {
+                if let Some(object) = entry.same_state(&self.state) {
+                    object.hit_part(place, now);
+                    match object.on_disk_at(place).zip(object.reaches_from(place)) {
+                        Some(((filed, start), reached)) if !is_unreadable && cache.may_read() => {
+                            return Way::OnDisk(Arc::clone(filed), start, reached.min(end));
+                        }
+                        // As if it were not there.
+                        Some(_) => {}
+                        None => {
+                            if let Some(found) = Found::of(object, place, end, cache) {
+                                return Way::There(found);
+                            }
+                        }
+                    }
                 }
                 // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
                 Way::Step(self.access.ask(entry, &self.asking, self.order(slice), false))
             });
             match way {
-                Way::There(object) => {
-                    object.hit_part(place, seconds(now));
-                    return Found::of(&object, place, end).ok_or_else(changed);
-                }
+                Way::There(found) => return Ok(found),
+                Way::OnDisk(filed, start, end) => match cache.open(&filed, start).await {
+                    Ok(bytes) => {
+                        let reader = Reader::of(&bytes, start..start + (end - place));
+                        return Ok(Found { reader, end });
+                    }
+                    Err(Unread::Failed) => is_unreadable = true,
+                    // As if it were not there: it is not any more, or the disk is not asked again.
+                    Err(Unread::Damaged | Unread::Late(_)) => {}
+                },
                 Way::Step(Step::Ask(filling, mut own)) => {
                     tokio::spawn(filling.run());
                     return loop {
@@ -119,7 +143,7 @@ impl Slices {
                             Some(Own::Interim(_)) => {}
                             Some(Own::Serve(fetched)) => {
                                 let object = fetched.object;
-                                let found = Found::of(&object, place, end);
+                                let found = Found::of(&object, place, end, cache);
                                 let found = found.filter(|_| object.is_same_state(&self.state));
                                 break found.ok_or_else(changed);
                             }
@@ -159,6 +183,11 @@ pub(super) fn changed() -> Error {
     Code::ObjectChanged.error("the origin no longer has what was being read slice by slice")
 }
 
+/// Whether that is how a disk has failed, which the origin stands in for.
+fn is_of_disk(error: &Error) -> bool {
+    matches!(error.code(), Code::CacheDamaged | Code::CacheDiskTimeout)
+}
+
 impl SliceReader {
     /// The next bytes. `held` is what those before take that have not been sent: a slice is not begun before all of the
     /// one before it has been, whatever room there is for small pieces.
@@ -185,6 +214,12 @@ impl SliceReader {
                         Poll::Ready(None) => {
                             let ended = "a slice has ended before its end";
                             return Poll::Ready(Some(Err(Code::BadPart.error(ended))));
+                        }
+                        Poll::Ready(Some(Err(error))) if is_of_disk(&error) => {
+                            // Nobody has seen anything of what is still wanted: it is looked for anew.
+                            current.end = self.place;
+                            self.next = Next::Wanted;
+                            continue;
                         }
                         Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                         Poll::Pending => {

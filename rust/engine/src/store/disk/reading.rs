@@ -9,9 +9,11 @@ use std::fmt;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep, timeout};
@@ -65,8 +67,8 @@ pub(crate) enum Unread {
     Damaged,
     /// Something else, such as a want of descriptors or of memory.
     Failed,
-    /// The disk has not answered in time.
-    Late,
+    /// The disk has not answered within this.
+    Late(Duration),
 }
 
 /// Opens the file of `filed` and reads the block with the byte at `place`, if there is one.
@@ -89,9 +91,10 @@ pub(crate) async fn open(
     let (directory, filed) = (Arc::clone(directory), Arc::clone(filed));
     let (of_reader, pool) = (Arc::clone(queue), pool.clone());
     let answer = queue.ask(move || open_now(&directory, filed, writer, of_reader, pool));
-    let Ok(opened) = timeout(queue.deadline.limit(), answer).await else {
+    let limit = queue.deadline.limit();
+    let Ok(opened) = timeout(limit, answer).await else {
         queue.miss();
-        return Err(Unread::Late);
+        return Err(Unread::Late(limit));
     };
     opened.unwrap_or(Err(Unread::Failed))
 }
@@ -138,8 +141,8 @@ impl Opened {
     }
 
     /// Reads these bytes; what lies behind the end of the body is not there.
-    pub(crate) fn follow(opened: &Arc<Self>, place: u64, end: u64) -> FileReader {
-        let end = end.min(opened.filed.layout.length);
+    pub(crate) fn follow(opened: &Arc<Self>, range: Range<u64>) -> FileReader {
+        let (place, end) = (range.start, range.end.min(opened.filed.layout.length));
         let next = place / BLOCK;
         let (opened, coming) = (Arc::clone(opened), VecDeque::new());
         FileReader { opened, place, end, next, coming, patience: None }
@@ -199,8 +202,7 @@ impl FileReader {
         }
         self.coming.clear();
         queue.miss();
-        let detail = format!("the cache's disk gave nothing back for {limit:?}");
-        Poll::Ready(Some(Err(Code::CacheDiskTimeout.error(detail))))
+        Poll::Ready(Some(Err(late(limit))))
     }
 
     /// Asks for blocks as far ahead as it may.
@@ -222,6 +224,11 @@ impl FileReader {
         }
         Ok(())
     }
+}
+
+/// What whoever has waited for so long is told.
+pub(super) fn late(limit: Duration) -> Error {
+    Code::CacheDiskTimeout.error(format!("the cache's disk gave nothing back for {limit:?}"))
 }
 
 fn closed() -> Error {

@@ -63,7 +63,7 @@ async fn a_body_is_broken_off_where_the_disk_hangs_in_the_middle_of_it() {
     // Opening reads the first block.
     let working = disk.work(2);
     let opened = disk.open().await.expect("a thread reads it");
-    let mut reader = Opened::follow(&opened, 0, u64::MAX);
+    let mut reader = Opened::follow(&opened, 0..u64::MAX);
     for _ in 0..2 {
         assert_eq!(next(&mut reader).await.unwrap().unwrap(), 65536);
     }
@@ -78,7 +78,7 @@ async fn a_body_is_broken_off_where_the_disk_hangs_in_the_middle_of_it() {
 #[tokio::test]
 async fn nobody_waits_for_a_file_that_cannot_be_opened_in_time() {
     let disk = Disk::new(Duration::from_millis(50), 1);
-    assert!(matches!(disk.open().await, Err(Unread::Late)));
+    assert!(matches!(disk.open().await, Err(Unread::Late(_))));
     assert!(!disk.queue.deadline.may_ask());
     assert_eq!(disk.pool.stats().live_bytes, 0, "what nobody waits for holds no memory");
     let working = disk.work(1);
