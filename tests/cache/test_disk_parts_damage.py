@@ -1,5 +1,5 @@
-"""Slices whose files are damaged, cut, gone, or of another version: no byte of them is served, and the origin is asked for
-those slices alone."""
+"""Slices whose files are damaged, cut, gone, or of another version: no byte of them is served, and the origin is asked
+for those slices alone."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from penstock.testing import ScriptedOrigin
 
 from .disk import BLOCK, HEAD, files, gateway
 from .disk_films import COUNT, PART, WHOLE, check, check_slice, file_of, honest, slicing, span, store
-from .films import film
+from .films import Film, film
 from .test_disk_damage import flip
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -113,9 +113,11 @@ async def test_a_crowd_that_reads_a_damaged_slice_has_it_fetched_once(tmp_path: 
             assert script.ranges[COUNT:] == [span(2)]
 
 
-async def test_a_damaged_range_is_broken_off_and_fetched_alone_by_the_next(tmp_path: Path) -> None:
-    """Ranges that were stored as they came are no slices: who is in the middle of them has nothing to go on with."""
+@pytest.mark.parametrize("what", BEFORE_THE_START)
+async def test_a_range_that_was_damaged_is_fetched_alone(tmp_path: Path, what: str) -> None:
+    """What was stored as it was asked for is read part by part as well."""
     script = honest()
+    wanted = f"Range: bytes=0-{3 * PART - 1}"
     async with ScriptedOrigin(script) as origin:
         async with gateway(origin, tmp_path / "kept", range_fill="asked") as here:
             for number in range(3):
@@ -123,22 +125,37 @@ async def test_a_damaged_range_is_broken_off_and_fetched_alone_by_the_next(tmp_p
         for number in range(3):
             directory = tmp_path / str(number)
             shutil.copytree(tmp_path / "kept", directory)
-            flip(file_of(directory, number), HEAD)
+            BEFORE_THE_START[what](file_of(directory, number))
             async with gateway(origin, directory, range_fill="asked") as here:
-                wanted = f"Range: bytes=0-{3 * PART - 1}"
-                await here.client.get("/film", wanted)
-                try:
-                    assert WHOLE.startswith(await in_time(here.client.body(await in_time(here.client.head()))))
-                except asyncio.IncompleteReadError as broken_off:
-                    assert number > 0, "nobody had seen anything"
-                    assert WHOLE.startswith(broken_off.partial)
-                except ConnectionResetError:
-                    assert number > 0, "nobody had seen anything"
-                await here.reconnect()
-                assert ((await here.ask("/film", wanted)).body == WHOLE[: 3 * PART]) is True
-                assert script.ranges[3:] == [span(number)]
-                assert here.disk.damaged == 1
+                for _ in range(2):
+                    assert ((await here.ask("/film", wanted)).body == WHOLE[: 3 * PART]) is True
+                assert here.disk.damaged == (what != "gone")
+            # What was sent before the damage was found is asked for when it is next wanted.
+            asked = sorted([int(place) for place in (text or "").split("-")] for text in script.ranges[3:])
+            assert sum(last + 1 - first for first, last in asked) == PART
+            assert (asked[0][0], asked[-1][1]) == (number * PART, (number + 1) * PART - 1)
+            assert {request.get("If-Range") for request in script.requests[3:]} == {'"1"'}
             del script.requests[3:]
+
+
+async def test_a_range_without_a_strong_entity_tag_is_broken_off_where_it_is_damaged(tmp_path: Path) -> None:
+    """Nothing that is fetched could be told to go with what was sent."""
+    script = Film(WHOLE, 'W/"1"')
+    wanted = f"Range: bytes=0-{3 * PART - 1}"
+    async with ScriptedOrigin(script) as origin:
+        async with gateway(origin, tmp_path / "disk", range_fill="asked") as here:
+            assert ((await here.ask("/film", wanted)).body == WHOLE[: 3 * PART]) is True
+        flip(files(tmp_path / "disk")[0], HEAD + 2 * PART)
+        async with gateway(origin, tmp_path / "disk", range_fill="asked") as here:
+            await here.client.get("/film", wanted)
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)) as caught:
+                await in_time(here.client.body(await in_time(here.client.head())))
+            if isinstance(caught.value, asyncio.IncompleteReadError):
+                assert WHOLE.startswith(caught.value.partial)
+            assert len(script.requests) == 1
+            await here.reconnect()
+            assert ((await here.ask("/film", wanted)).body == WHOLE[: 3 * PART]) is True
+            assert len(script.requests) == 2
 
 
 async def test_slices_of_two_versions_on_disk_are_never_one_film(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ use std::future::poll_fn;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::task::{Context, Poll};
 
-use super::cache::Cache;
 use super::object::{Object, Reader};
 use super::slices::{SliceReader, Slices};
 use crate::cache::{Answer, CacheStatus, ContentRange, Multipart, Span, Time, is_in_not_modified};
@@ -42,14 +41,12 @@ enum Part {
 
 impl Delivery {
     /// `answer` to a request by `method`, out of `object` or the `slices` of it, with what the origin has just `sent` in the
-    /// place of the fields that are stored. Whoever reads it holds the bytes from now on. `cache` is what it is stored in, by
-    /// the name of `name`.
+    /// place of the fields that are stored. Whoever reads it holds the bytes from now on. `name` is that of the cache.
     #[expect(
         clippy::too_many_arguments,
         reason = "there are two callers, and all of it is told in one line each"
     )]
     pub(super) fn new(
-        cache: &Arc<Cache>,
         object: Arc<Object>,
         slices: Option<&Arc<Slices>>,
         sent: Option<Fields>,
@@ -61,7 +58,7 @@ impl Delivery {
     ) -> Self {
         let read = |span| match slices {
             Some(slices) => Part::Slices(slices.read(span, &object)),
-            None => Part::Bytes(object.read(span, cache)),
+            None => Part::Bytes(object.read(span)),
         };
         let stored = &object.stored;
         let length = stored.length().or_else(|| object.length());

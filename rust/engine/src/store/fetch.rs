@@ -144,8 +144,8 @@ impl Access {
                     status.collapsed = waited.is_some();
                     let slices = self.slices(&object, &answer, &asking);
                     let serving = Serving { object, answer, status };
-                    let (cache, name) = (&self.cache, &self.policy.rules.name);
-                    let delivery = serving.deliver(cache, slices.as_ref(), request.method, name, now);
+                    let (requests, name) = (&self.cache.requests, &self.policy.rules.name);
+                    let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
                     drop(waited);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
@@ -305,10 +305,14 @@ impl Access {
         Duty::new(&self.cache, asking, leader)
     }
 
-    /// What is there of `object` slice by slice, if that is how `answer` is read.
+    /// What reads `object` piece by piece, if that is how `answer` is read: where it is in slices, or on a disk that may fail
+    /// on the way.
     fn slices(&self, object: &Object, answer: &Answer, asking: &Arc<Asking>) -> Option<Arc<Slices>> {
-        let slicing = Slicing::of(&object.stored, &self.policy.rules)?;
-        (!object.is_in_one(answer)).then(|| Slices::new(self, asking, object, slicing))
+        let slicing = Slicing::of(&object.stored, &self.policy.rules);
+        let may_be_added_to = object.is_in_parts() && object.stored.validators.strong().is_some();
+        let is_in_pieces = (slicing.is_some() && !object.is_in_one(answer))
+            || (may_be_added_to && !object.is_at_hand(answer, &asking.method));
+        is_in_pieces.then(|| Slices::new(self, asking, object, slicing))
     }
 
     fn filling(
@@ -367,8 +371,7 @@ impl Access {
         self.cache.requests.count(Went::of(&status));
         let slices = self.slices(&object, &answer, asking);
         let (method, name, now) = (request.method, &rules.name, Cache::now());
-        let (cache, slices) = (&self.cache, slices.as_ref());
-        let delivery = Delivery::new(cache, object, slices, sent, &answer, &status, method, name, now);
+        let delivery = Delivery::new(object, slices.as_ref(), sent, &answer, &status, method, name, now);
         // It holds itself from now on.
         drop(held);
         Ok(Some(Served::Stored(Box::new(delivery))))

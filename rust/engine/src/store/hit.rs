@@ -7,7 +7,7 @@ use super::delivery::Delivery;
 use super::index::Entry;
 use super::object::{Object, candidates};
 use super::policy::Caching;
-use super::requests::Went;
+use super::requests::{Requests, Went};
 use super::slices::Slices;
 use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Slicing, Target, Time, decide};
 use crate::error::Result;
@@ -53,7 +53,7 @@ impl Caching {
                     let object = Arc::clone(&entry.objects[*stored]);
                     let status = CacheStatus::of(&decision, Some(&object.stored), now);
                     // What is on disk has to be waited for, and what is in slices is read one after the other.
-                    let is_here = !object.needs_disk(answer, asked.method)
+                    let is_here = object.is_at_hand(answer, asked.method)
                         && (Slicing::of(&object.stored, &policy.rules).is_none() || object.is_in_one(answer));
                     is_here.then(|| Serving { object, answer: answer.clone(), status })
                 }
@@ -75,7 +75,7 @@ impl Caching {
             }
         };
         let name = &policy.rules.name;
-        Ok(serving.map(|serving| serving.deliver(cache, None, asked.method, name, now)))
+        Ok(serving.map(|serving| serving.deliver(&cache.requests, None, asked.method, name, now)))
     }
 }
 
@@ -87,20 +87,19 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// On its way to who has asked, `slices` one after the other where it is in slices. `cache` is what it is stored in, by
-    /// the name of `name`.
+    /// On its way to who has asked, `slices` one after the other where it is read so. `name` is that of the cache.
     pub(super) fn deliver(
         self,
-        cache: &Arc<Cache>,
+        requests: &Requests,
         slices: Option<&Arc<Slices>>,
         method: &str,
         name: &str,
         now: Time,
     ) -> Delivery {
         let Self { object, answer, status } = self;
-        cache.requests.count(Went::of(&status));
+        requests.count(Went::of(&status));
         // Slices behind the first ones are looked for one by one, and counted then.
         object.hit(&answer, slices.is_some(), seconds(now));
-        Delivery::new(cache, object, slices, None, &answer, &status, method, name, now)
+        Delivery::new(object, slices, None, &answer, &status, method, name, now)
     }
 }

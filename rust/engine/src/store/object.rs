@@ -188,8 +188,8 @@ impl Part {
 
     /// Bytes that have come.
     fn length(&self) -> u64 {
-        let filed = || self.filed.as_ref().map_or(0, |filed| filed.layout.length);
-        self.body().map_or_else(filed, |body| body.length())
+        let come = || self.body().map_or(0, |body| body.length());
+        self.filed.as_ref().map_or_else(come, |filed| filed.layout.length)
     }
 
     /// Its bytes, where all of them are in memory.

@@ -11,10 +11,9 @@ use super::super::body::{Body, Filler, THIN};
 use super::super::cache::{Cache, seconds};
 use super::super::eviction::Item;
 use super::super::object::{Bytes, Object, Part};
-use super::reading::{self, FileReader, Opened, Unread, late};
+use super::reading::{self, FileReader, Opened, Unread};
 use super::{Disk, Filed, count};
 use crate::cache::Key;
-use crate::error::{Code, Result};
 use crate::sync::Arc;
 
 /// What became of an object of which something was on disk.
@@ -40,26 +39,8 @@ impl Cache {
             Ok(bytes) => Brought::Here(Arc::new(object.readable(filed, bytes))),
             Err(Unread::Failed) => Brought::Failed,
             // As if it were not there: the disk is not asked again.
-            Err(Unread::Late(_) | Unread::Damaged) => Brought::Again,
+            Err(Unread::Late | Unread::Damaged) => Brought::Again,
         }
-    }
-
-    /// The same of a part that somebody has come to who is in the middle of a response.
-    ///
-    /// # Errors
-    /// `CACHE_DAMAGED`, `CACHE_DISK_TIMEOUT`, and `CACHE_DIRECTORY_FAILED` where it cannot be read now.
-    pub(in super::super) async fn read_file(
-        self: &Arc<Self>,
-        filed: &Arc<Filed>,
-        place: u64,
-    ) -> Result<Bytes> {
-        self.open(filed, place).await.map_err(|unread| match unread {
-            Unread::Damaged => Code::CacheDamaged.error("the file of a stored response is gone or damaged"),
-            Unread::Failed => {
-                Code::CacheDirectoryFailed.error("the file of a stored response cannot be opened")
-            }
-            Unread::Late(limit) => late(limit),
-        })
     }
 
     /// What is in `filed`, such that it can be read: the byte at `place` of it has been read, and is what was stored.
@@ -67,7 +48,7 @@ impl Cache {
         self: &Arc<Self>,
         filed: &Arc<Filed>,
         place: u64,
-    ) -> std::result::Result<Bytes, Unread> {
+    ) -> Result<Bytes, Unread> {
         let Some(disk) = &self.disk else { return Err(Unread::Failed) };
         let opened = if filed.is_damaged() {
             Err(Unread::Damaged)

@@ -13,7 +13,6 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, sleep, timeout};
@@ -67,8 +66,8 @@ pub(crate) enum Unread {
     Damaged,
     /// Something else, such as a want of descriptors or of memory.
     Failed,
-    /// The disk has not answered within this.
-    Late(Duration),
+    /// The disk has not answered in time.
+    Late,
 }
 
 /// Opens the file of `filed` and reads the block with the byte at `place`, if there is one.
@@ -91,10 +90,9 @@ pub(crate) async fn open(
     let (directory, filed) = (Arc::clone(directory), Arc::clone(filed));
     let (of_reader, pool) = (Arc::clone(queue), pool.clone());
     let answer = queue.ask(move || open_now(&directory, filed, writer, of_reader, pool));
-    let limit = queue.deadline.limit();
-    let Ok(opened) = timeout(limit, answer).await else {
+    let Ok(opened) = timeout(queue.deadline.limit(), answer).await else {
         queue.miss();
-        return Err(Unread::Late(limit));
+        return Err(Unread::Late);
     };
     opened.unwrap_or(Err(Unread::Failed))
 }
@@ -202,7 +200,8 @@ impl FileReader {
         }
         self.coming.clear();
         queue.miss();
-        Poll::Ready(Some(Err(late(limit))))
+        let detail = format!("the cache's disk gave nothing back for {limit:?}");
+        Poll::Ready(Some(Err(Code::CacheDiskTimeout.error(detail))))
     }
 
     /// Asks for blocks as far ahead as it may.
@@ -224,11 +223,6 @@ impl FileReader {
         }
         Ok(())
     }
-}
-
-/// What whoever has waited for so long is told.
-pub(super) fn late(limit: Duration) -> Error {
-    Code::CacheDiskTimeout.error(format!("the cache's disk gave nothing back for {limit:?}"))
 }
 
 fn closed() -> Error {

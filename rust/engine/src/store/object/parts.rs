@@ -168,15 +168,20 @@ impl Object {
         whole.into_iter().chain(spans.iter().copied())
     }
 
-    /// Whether all of what `answer` needs is, span by span, in one part each, and in memory; or on its way there from the
-    /// origin, and not from a disk that may fail.
+    /// Whether all of what `answer` needs is, span by span, in one part each.
     pub(in super::super) fn is_in_one(&self, answer: &Answer) -> bool {
-        self.spans_of(answer).all(|span| {
-            let part = self.part_at(span.start()).filter(|part| span.end() <= part.end);
-            part.is_some_and(|part| {
-                part.body().is_some_and(|body| part.filed.is_none() || !body.is_growing())
-            })
-        })
+        self.spans_of(answer)
+            .all(|span| self.reaches_from(span.start()).is_some_and(|reached| span.end() <= reached))
+    }
+
+    /// Which bytes the part has that has the byte at `place`.
+    pub(in super::super) fn span_at(&self, place: u64) -> Option<Span> {
+        self.part_at(place).and_then(|part| Span::new(part.start, part.end))
+    }
+
+    /// Where the first part begins that is behind `place`.
+    pub(in super::super) fn next_from(&self, place: u64) -> Option<u64> {
+        self.parts.get(self.begins_until(place)).map(|part| part.start)
     }
 
     /// The part that leaves by way of `item`.

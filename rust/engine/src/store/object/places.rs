@@ -22,10 +22,15 @@ impl Object {
         (!parts.is_empty()).then(|| self.with_parts(parts))
     }
 
-    /// Whether a disk must be asked for what `answer` to a request of `method` needs.
-    pub(in super::super) fn needs_disk(&self, answer: &Answer, method: &str) -> bool {
-        let is_in_memory = |span| self.pieces(span).all(|(part, _)| part.is_in_memory());
-        method != "HEAD" && !self.spans_of(answer).all(is_in_memory)
+    /// Whether `answer` to a request of `method` can be read at once; of what is in parts, without a disk that may fail on the
+    /// way, and that the origin stands in for then.
+    pub(in super::super) fn is_at_hand(&self, answer: &Answer, method: &str) -> bool {
+        let is_whole = !self.is_in_parts();
+        let has = |part: &Part| {
+            part.body().is_some_and(|body| is_whole || part.filed.is_none() || !body.is_growing())
+        };
+        let has_all = |span| self.pieces(span).all(|(part, _)| has(part));
+        method == "HEAD" || self.spans_of(answer).all(has_all)
     }
 
     /// The file that must be opened before anything can be sent of `answer` to a request of `method`, if one must; and the

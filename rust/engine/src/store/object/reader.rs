@@ -1,18 +1,14 @@
-//! Reading a response's bytes, part after part. What is in a file is opened when the reader comes to it.
+//! Reading a response's bytes, part after part, where all of them can be read at once.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::future::Future;
 use std::ops::Range;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use super::{Bytes, Object};
+use super::{Bytes, Object, Part};
 use crate::cache::Span;
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::pool::Slice;
 use crate::store::body::{Body, Follower};
-use crate::store::cache::Cache;
 use crate::store::disk::{FileReader, Filed, Opened};
 use crate::stream::Ending;
 use crate::sync::Arc;
@@ -28,14 +24,8 @@ pub(in super::super) struct Reader {
 enum One {
     Body(Follower),
     File(FileReader),
-    /// In a file that has not been opened.
-    Closed(Arc<Cache>, Arc<Filed>, Range<u64>),
-    Opening(Opening),
-}
-
-struct Opening {
-    bytes: Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>,
-    range: Range<u64>,
+    /// On a disk that was not asked: a bug, and no end of a body.
+    Missing,
 }
 
 /// What says how the last part has ended.
@@ -47,24 +37,19 @@ enum Last {
 
 impl Object {
     /// Reads these bytes of the representation, which must be there or on their way; all where it is not said which.
-    /// `cache` is that which it is stored in.
-    pub(in super::super) fn read(&self, span: Option<Span>, cache: &Arc<Cache>) -> Reader {
+    pub(in super::super) fn read(&self, span: Option<Span>) -> Reader {
         let all = || Span::new(0, self.stored.length().unwrap_or(u64::MAX));
         let mut read = Reader { readers: VecDeque::new(), last: None };
         for (part, piece) in span.or_else(all).into_iter().flat_map(|span| self.pieces(span)) {
             let range = piece.start - part.start..piece.end - part.start;
+            read.readers.push_back(part.bytes.as_ref().map_or(One::Missing, |bytes| One::of(bytes, range)));
             read.last = part.last();
-            read.readers.extend(match (&part.bytes, &part.filed) {
-                (Some(bytes), _) => Some(One::of(bytes, range)),
-                (None, Some(filed)) => Some(One::Closed(Arc::clone(cache), Arc::clone(filed), range)),
-                (None, None) => None,
-            });
         }
         read
     }
 }
 
-impl super::Part {
+impl Part {
     fn last(&self) -> Option<Last> {
         let of_file = || self.filed.as_ref().map(|filed| Last::File(Arc::clone(filed)));
         self.body().map(|body| Last::Body(Arc::clone(body))).or_else(of_file)
@@ -83,7 +68,7 @@ impl One {
 impl Reader {
     /// Reads what lies in `range` of the bytes of one part.
     pub(in super::super) fn of(bytes: &Bytes, range: Range<u64>) -> Self {
-        // What is read by itself is a slice, behind which nothing follows.
+        // What is read by itself is in the middle of a response.
         Self { readers: [One::of(bytes, range)].into(), last: None }
     }
 
@@ -96,21 +81,9 @@ impl Reader {
             let next = match one {
                 One::Body(follower) => follower.poll_next(context),
                 One::File(reader) => reader.poll_next(context),
-                One::Closed(cache, filed, range) => {
-                    let (cache, filed, range) = (Arc::clone(cache), Arc::clone(filed), range.clone());
-                    let place = range.start;
-                    let bytes = Box::pin(async move { cache.read_file(&filed, place).await });
-                    *one = One::Opening(Opening { bytes, range });
-                    continue;
-                }
-                One::Opening(Opening { bytes, range }) => match bytes.as_mut().poll(context) {
-                    Poll::Pending => return Poll::Pending,
-                    Poll::Ready(Ok(bytes)) => {
-                        *one = One::of(&bytes, range.clone());
-                        continue;
-                    }
-                    Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error))),
-                },
+                One::Missing => Poll::Ready(Some(Err(
+                    Code::Internal.error("a file was to be read and had not been opened")
+                ))),
             };
             match next {
                 Poll::Ready(None) => drop(self.readers.pop_front()),
@@ -127,11 +100,5 @@ impl Reader {
             Some(Last::File(filed)) => filed.ending.clone(),
             None => Ending::default(),
         }
-    }
-}
-
-impl fmt::Debug for Opening {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opening").field("range", &self.range).finish_non_exhaustive()
     }
 }

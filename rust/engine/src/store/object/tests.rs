@@ -73,9 +73,9 @@ fn what_comes_while_a_disk_hangs_takes_the_place_of_what_is_there() {
 #[test]
 fn without_the_disk_there_is_what_is_in_memory() {
     let object = joined(&[on_disk(1, 0, 4), in_memory(4, 8), on_disk(2, 8, 12)]);
-    assert!(object.needs_disk(&Answer::Full, "GET") && !object.needs_disk(&Answer::Full, "HEAD"));
+    assert!(!object.is_at_hand(&Answer::Full, "GET") && object.is_at_hand(&Answer::Full, "HEAD"));
     let middle = Answer::Partial(vec![Span::new(4, 8).unwrap()]);
-    assert!(!object.needs_disk(&middle, "GET"));
+    assert!(object.is_at_hand(&middle, "GET"));
     assert!(object.on_disk_at(5).is_none());
     let (filed, place) = object.on_disk_at(9).unwrap();
     assert_eq!((filed.layout.name, place), (2, 1));
