@@ -292,7 +292,8 @@ class Cache:
     """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
     disk: str | os.PathLike[str] | None = None
     """A directory for what leaves memory, which one engine at a time may use; made if only it is missing. None: what
-    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there."""
+    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there, and what is larger,
+    whole or as a slice, never gets there."""
     disk_budget: Size | None = None
     """Bytes that the files there may take; to be given with `disk`, because nobody else knows how much is free."""
     disk_save: float = 10.0
@@ -300,8 +301,9 @@ class Cache:
     second, and less than process managers wait. 0: that is lost."""
     disk_timeout: float = 5.0
     """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from
-    the origin then, what it has is broken off, and the disk is left alone until it answers. A disk that is merely busy
-    takes tenths of a second, and a player has some seconds in its buffer."""
+    the origin then, what it has is broken off unless it is in parts, whose rest is fetched as well, and the disk is left
+    alone until it answers. A disk that is merely busy takes tenths of a second, and a player has some seconds in its
+    buffer."""
 
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)

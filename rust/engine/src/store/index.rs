@@ -372,9 +372,8 @@ impl Entry {
         if self.objects.iter().all(|object| object.is_in_memory()) || answers() {
             return Cow::Borrowed(&self.objects);
         }
-        let in_memory = |object: &Arc<Object>| match object.is_in_memory() {
-            true => Some(Arc::clone(object)),
-            false => object.in_memory().map(Arc::new),
+        let in_memory = |object: &Arc<Object>| {
+            if object.is_in_memory() { Some(Arc::clone(object)) } else { object.in_memory().map(Arc::new) }
         };
         Cow::Owned(self.objects.iter().filter_map(in_memory).collect())
     }
@@ -404,7 +403,13 @@ impl Entry {
 
     /// What has the part that is meant.
     pub(super) fn having(&self, is_meant: impl Fn(&Part) -> bool) -> Option<&Arc<Object>> {
-        self.objects.iter().find(|object| object.has(&is_meant))
+        self.objects.iter().find(|object| object.position(&is_meant).is_some())
+    }
+
+    /// Where the part is that is meant: in which object, and where there.
+    fn position(&self, is_meant: impl Fn(&Part) -> bool) -> Option<(usize, usize)> {
+        let position = |(place, object): (usize, &Arc<Object>)| Some((place, object.position(&is_meant)?));
+        self.objects.iter().enumerate().find_map(position)
     }
 
     /// Has `change` done to the part that is meant.
@@ -413,37 +418,39 @@ impl Entry {
         is_meant: impl Fn(&Part) -> bool,
         change: impl FnOnce(&mut Part) -> T,
     ) -> Option<T> {
-        let object = self.objects.iter_mut().find(|object| object.has(&is_meant))?;
-        Arc::make_mut(object).part_mut(is_meant).map(change)
+        let (place, part) = self.position(is_meant)?;
+        Some(change(Arc::make_mut(&mut self.objects[place]).part_mut(part)))
     }
 
     /// Takes what leaves by way of `item` out of memory: what has no file is gone.
     pub(super) fn leave_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
-        let is_meant = |part: &Part| part.leaves_by(item);
         let mut bytes = None;
-        if self.change(is_meant, |part| part.leave_memory(&mut bytes))? {
-            return bytes;
-        }
-        self.remove_part(is_meant)
+        let rest = self.leave(|part| part.leaves_by(item), |part| part.leave_memory(&mut bytes));
+        bytes.or(rest)
     }
 
     /// Gives the file up that is meant: what is not in memory, all of it, is gone.
     pub(super) fn leave_disk(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
-        let is_meant = |part: &Part| part.is_in(filed);
-        if self.change(is_meant, Part::leave_disk)? {
-            return None;
-        }
-        self.remove_part(is_meant)
+        self.leave(|part| part.is_in(filed), Part::leave_disk)
     }
 
-    fn remove_part(&mut self, is_meant: impl Fn(&Part) -> bool) -> Option<Bytes> {
-        let place = self.objects.iter().position(|object| object.has(&is_meant))?;
+    /// Has the part that is meant leave one of its places, and removes it where that was its last; gives what it had in
+    /// memory then.
+    fn leave(
+        &mut self,
+        is_meant: impl Fn(&Part) -> bool,
+        leave: impl FnOnce(&mut Part) -> bool,
+    ) -> Option<Bytes> {
+        let (place, part) = self.position(is_meant)?;
         let object = Arc::make_mut(&mut self.objects[place]);
-        let part = object.remove(is_meant);
+        if leave(object.part_mut(part)) {
+            return None;
+        }
+        let part = object.remove(part);
         if object.is_empty() {
             self.objects.remove(place);
         }
-        part.and_then(Part::into_bytes)
+        part.into_bytes()
     }
 
     /// What has that item, however it has been confirmed or moved since.

@@ -16,7 +16,7 @@ use super::filed::{Filed, cost};
 use super::format::{BLOCK, Known, Layout, encode};
 use super::queue::{Chore, Leaving};
 use super::{Disk, count};
-use crate::cache::{Key, Stored, Time};
+use crate::cache::{Key, Time};
 use crate::stream::Ending;
 use crate::sync::{Arc, lock};
 
@@ -87,8 +87,8 @@ impl Cache {
         match chore {
             Chore::Remove(name) => disk.remove(name),
             Chore::Change(filed) => {
-                if let Some(object) = self.object_in(&filed).filter(|_| !filed.is_removed()) {
-                    disk.change(&object, &filed);
+                if let Some(known) = self.known_of(&filed).filter(|_| !filed.is_removed()) {
+                    disk.change(&known, &filed);
                 }
             }
             Chore::Keep(leaving) => {
@@ -101,16 +101,21 @@ impl Cache {
         }
     }
 
-    fn object_in(&self, filed: &Arc<Filed>) -> Option<Arc<Object>> {
-        let object = |entry: &Entry| entry.having(|part| part.is_in(filed)).cloned();
-        self.index.look(filed.item.value(), object).flatten()
+    /// What the head of `filed` is to say.
+    fn known_of(&self, filed: &Arc<Filed>) -> Option<Object> {
+        let is_meant = |part: &Part| part.is_in(filed);
+        let known = |entry: &Entry| entry.having(is_meant).and_then(|object| object.known_of(is_meant));
+        self.index.look(filed.item.value(), known).flatten()
     }
 
     fn write(&self, disk: &Disk, leaving: &Leaving) {
         let Leaving { item, body, .. } = leaving;
         let (key, is_meant) = (item.value(), |part: &Part| part.leaves_by(item));
-        let object = |entry: &Entry| entry.having(is_meant).filter(|it| it.alone_of(item).is_some()).cloned();
-        let Some(object) = self.index.look(key, object).flatten() else {
+        let known = |entry: &Entry| {
+            let object = entry.having(is_meant).filter(|object| object.alone_of(item).is_some());
+            object.and_then(|object| object.known_of(is_meant))
+        };
+        let Some(known) = self.index.look(key, known).flatten() else {
             // Purged, replaced or written while it waited.
             return;
         };
@@ -118,16 +123,14 @@ impl Cache {
             count(&disk.counts.skipped);
             None
         } else {
-            self.file(disk, &object, item, body)
+            self.file(disk, &known, item, body)
         };
-        // It would cost those who change the object meanwhile a copy of it.
-        drop(object);
         let Some((filed, head)) = written else { return self.forget_part(key, item) };
         let bytes = self.index.with(key, |entry| entry.change(is_meant, |part| part.file(&filed)));
-        match self.object_in(&filed) {
+        match self.known_of(&filed) {
             None => self.remove_file(&filed),
             // Confirmed while it was written.
-            Some(object) if head_of(&object, &filed).as_ref() != Some(&head) => disk.queue.change(&filed),
+            Some(known) if head_of(&known, &filed).as_ref() != Some(&head) => disk.queue.change(&filed),
             Some(_) => {}
         }
         drop(bytes);
@@ -137,14 +140,13 @@ impl Cache {
     fn file(
         &self,
         disk: &Disk,
-        object: &Object,
+        known: &Object,
         item: &Arc<Item<Key>>,
         body: &Arc<Body>,
     ) -> Option<(Arc<Filed>, Vec<u8>)> {
         let ending = Ending { trailers: body.ending()?.trailers, ..Ending::default() };
-        let stored = object.known_of(|part| part.leaves_by(item))?;
-        let known = known(object, &stored, &ending.trailers);
-        let (layout, head) = encode(known, Directory::new_name(), body.length(), None)?;
+        let (layout, head) =
+            encode(said_of(known, &ending.trailers), Directory::new_name(), body.length(), None)?;
         if !self.make_room_on_disk(disk, cost(layout)) {
             count(&disk.counts.skipped);
             return None;
@@ -157,7 +159,7 @@ impl Cache {
         }
         count(&disk.counts.written);
         let filed = Arc::new(Filed::new(layout, Item::new(item.key(), item.value().clone()), ending));
-        disk.admit(&filed, object);
+        disk.admit(&filed, known);
         Some((filed, head))
     }
 
@@ -229,9 +231,9 @@ impl Disk {
 
     /// Writes the head of a file anew, in its place: one that is torn by a crash has a wrong checksum. Where that cannot
     /// be done the file is of use until this process ends, and is none to the next.
-    fn change(&self, object: &Object, filed: &Arc<Filed>) {
+    fn change(&self, known: &Object, filed: &Filed) {
         let blank = || vec![0; usize::try_from(filed.layout.room).unwrap_or_default()];
-        let head = head_of(object, filed).unwrap_or_else(blank);
+        let head = head_of(known, filed).unwrap_or_else(blank);
         let file = self.directory.change(filed.layout.name);
         if let Err(error) = file.and_then(|file| file.write_all_at(&head, 0)) {
             filed.damage();
@@ -240,16 +242,15 @@ impl Disk {
     }
 }
 
-/// What the head of `filed` is to be now; none if it does not fit.
-fn head_of(object: &Object, filed: &Arc<Filed>) -> Option<Vec<u8>> {
-    let stored = object.known_of(|part| part.is_in(filed))?;
-    let known = known(object, &stored, &filed.ending.trailers);
+/// What the head of `filed` is to be where that is `known`; none if it does not fit.
+fn head_of(known: &Object, filed: &Filed) -> Option<Vec<u8>> {
     let Layout { name, room, length } = filed.layout;
-    encode(known, name, length, Some(room)).map(|(_, head)| head)
+    encode(said_of(known, &filed.ending.trailers), name, length, Some(room)).map(|(_, head)| head)
 }
 
-fn known<'a>(object: &'a Object, stored: &'a Stored, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
-    Known { key: object.item.value(), stored, reason: &object.reason, tags: object.own_tags(), trailers }
+fn said_of<'a>(known: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
+    let Object { stored, reason, item, .. } = known;
+    Known { key: item.value(), stored, reason, tags: known.own_tags(), trailers }
 }
 
 fn write_file(directory: &Directory, layout: Layout, head: &[u8], body: &Arc<Body>) -> io::Result<()> {

@@ -113,17 +113,21 @@ impl Object {
         self.with_parts(Vec::new())
     }
 
-    /// Takes out the part that is meant.
-    pub(in super::super) fn remove(&mut self, is_meant: impl Fn(&Part) -> bool) -> Option<Part> {
-        let place = self.parts.iter().position(is_meant)?;
-        let part = self.parts.remove(place);
-        self.count();
-        Some(part)
+    /// Where the part is that is meant.
+    pub(in super::super) fn position(&self, is_meant: impl Fn(&Part) -> bool) -> Option<usize> {
+        self.parts.iter().position(is_meant)
     }
 
-    /// Whether it has the part that is meant.
-    pub(in super::super) fn has(&self, is_meant: impl Fn(&Part) -> bool) -> bool {
-        self.parts.iter().any(is_meant)
+    /// The part at that place among them.
+    pub(in super::super) fn part_mut(&mut self, place: usize) -> &mut Part {
+        &mut self.parts[place]
+    }
+
+    /// Takes out the part at that place among them.
+    pub(in super::super) fn remove(&mut self, place: usize) -> Part {
+        let part = self.parts.remove(place);
+        self.count();
+        part
     }
 
     /// Whether nothing of it is left.

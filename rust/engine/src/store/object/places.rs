@@ -1,10 +1,8 @@
 //! Where the bytes of a response are: what can be read at once, what a disk must be asked for, and what leaves one for the
 //! other.
 
-use std::borrow::Cow;
-
 use super::{Bytes, Object, Part};
-use crate::cache::{Answer, Content, Key, Span, Stored};
+use crate::cache::{Answer, Key};
 use crate::store::body::Body;
 use crate::store::disk::Filed;
 use crate::store::eviction::Item;
@@ -57,8 +55,8 @@ impl Object {
     /// The same, where what is in `filed` can be read.
     pub(in super::super) fn readable(&self, filed: &Arc<Filed>, bytes: Bytes) -> Self {
         let mut readable = self.clone();
-        if let Some(part) = readable.part_mut(|part| part.is_in(filed)) {
-            part.bytes = Some(bytes);
+        if let Some(place) = self.position(|part| part.is_in(filed)) {
+            readable.parts[place].bytes = Some(bytes);
         }
         readable
     }
@@ -78,22 +76,11 @@ impl Object {
         self.part_of(item).and_then(Part::in_memory_alone).map(|(_, body)| body)
     }
 
-    /// What is known of it, of the part that is meant alone.
-    pub(in super::super) fn known_of(&self, is_meant: impl Fn(&Part) -> bool) -> Option<Cow<'_, Stored>> {
-        let part = self.parts.iter().find(|part| is_meant(part))?;
-        Some(match &self.stored.content {
-            Content::Whole(_) => Cow::Borrowed(&self.stored),
-            Content::Parts(_, length) => {
-                let span = Span::new(part.start, part.end);
-                let content = Content::Parts(span.into_iter().collect(), *length);
-                Cow::Owned(Stored { content, ..self.stored.clone() })
-            }
-        })
-    }
-
-    /// The part that is meant.
-    pub(in super::super) fn part_mut(&mut self, is_meant: impl Fn(&Part) -> bool) -> Option<&mut Part> {
-        self.parts.iter_mut().find(|part| is_meant(part))
+    /// What is known of it, as if the part that is meant were all that is stored, and without its bytes: a disk that hangs
+    /// would keep them in memory.
+    pub(in super::super) fn known_of(&self, is_meant: impl Fn(&Part) -> bool) -> Option<Self> {
+        let Part { start, end, filed, item, .. } = self.parts.iter().find(|part| is_meant(part))?.clone();
+        Some(self.with_parts(vec![Part { start, end, bytes: None, filed, item }]))
     }
 }
 

@@ -129,15 +129,14 @@ proptest! {
                     let place = index.index(object.parts.len());
                     let mut bytes = None;
                     if !object.parts[place].leave_memory(&mut bytes) {
-                        let item = Arc::clone(&object.parts[place].item);
-                        object.remove(|part| part.leaves_by(&item));
+                        object.remove(place);
                     }
                 }
                 Change::LeavesDisk(index) if !object.is_empty() => {
                     let place = index.index(object.parts.len());
                     if let Some(filed) = object.parts[place].filed.clone() {
                         if !object.parts[place].leave_disk() {
-                            object.remove(|part| part.is_in(&filed));
+                            object.remove(place);
                         }
                         gone.push(filed.layout.name);
                     }
