@@ -379,10 +379,8 @@ impl Access {
 
     /// `object` such that what is sent first of `answer` can be read.
     async fn at_hand(&self, object: Arc<Object>, answer: &Answer, method: &str) -> Brought {
-        match object.first_of_disk(answer, method) {
-            None => Brought::Here(Arc::clone(&object)),
-            Some((filed, place)) => self.cache.bring(&object, filed, place).await,
-        }
+        let Some((filed, place)) = object.first_of_disk(answer, method) else { return Brought::Here(object) };
+        self.cache.bring(&object, filed, place).await
     }
 
     /// What is stored cannot be read at this moment: as if there were no cache.

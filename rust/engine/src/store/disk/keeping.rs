@@ -59,7 +59,7 @@ impl Cache {
     /// What is known of `object` has changed: its files are to say so too.
     pub(in super::super) fn change_files(&self, object: &Object) {
         if let Some(disk) = &self.disk {
-            object.files().for_each(|filed| disk.queue.change(filed));
+            disk.queue.change(object.files());
         }
     }
 
@@ -130,7 +130,9 @@ impl Cache {
         match self.known_of(&filed) {
             None => self.remove_file(&filed),
             // Confirmed while it was written.
-            Some(known) if head_of(&known, &filed).as_ref() != Some(&head) => disk.queue.change(&filed),
+            Some(known) if head_of(&known, &filed).as_ref() != Some(&head) => {
+                disk.queue.change([&filed].into_iter());
+            }
             Some(_) => {}
         }
         drop(bytes);

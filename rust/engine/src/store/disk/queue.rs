@@ -152,9 +152,10 @@ impl Queue {
         self.add(|state| state.removals.push_back(name));
     }
 
-    /// The head of `filed` is to be written anew. Never refused either.
-    pub(crate) fn change(&self, filed: &Arc<Filed>) {
-        self.add(|state| drop(state.changes.insert(filed.layout.name, Arc::clone(filed))));
+    /// The heads of `files` are to be written anew. Never refused either.
+    pub(crate) fn change<'a>(&self, files: impl Iterator<Item = &'a Arc<Filed>>) {
+        let named = files.map(|filed| (filed.layout.name, Arc::clone(filed)));
+        self.add(|state| state.changes.extend(named));
     }
 
     fn add(&self, add: impl FnOnce(&mut State)) {

@@ -56,8 +56,8 @@ fn what_is_late_is_not_written() {
 #[test]
 fn changes_take_turns_with_what_is_to_be_written_and_each_file_has_one() {
     let queue = Queue::new(Duration::MAX);
-    for name in [3, 5, 3, 5, 4] {
-        queue.change(&filed(name, 1));
+    for names in [[3, 5], [3, 4]] {
+        queue.change(names.map(|name| filed(name, 1)).iter());
     }
     for _ in 0..2 {
         assert!(queue.keep(leaving(1), 100));
