@@ -15,6 +15,7 @@ from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .engine import Engine, default_engine
+from .events import encode_event
 from .exceptions import (
     ArgumentError,
     BodyTruncatedError,
@@ -34,7 +35,7 @@ from .exceptions import (
     error_codes,
 )
 from .sources import open_fd, open_file, open_process
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
+from .stats import DiskStats, EngineStats, OriginStats, PoolStats, RelayStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "PoolError",
     "PoolStats",
     "ProtocolError",
+    "RelayStats",
     "RequestError",
     "Response",
     "SlabClass",
@@ -68,6 +70,7 @@ __all__ = [
     "__version__",
     "config",
     "default_engine",
+    "encode_event",
     "error_codes",
     "framing",
     "open_fd",

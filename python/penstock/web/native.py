@@ -4,7 +4,6 @@
 waking Python; on every other server the same route is a handler, which relays by the same rules.
 """
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,10 +20,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Caching, Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.config import Caching, Drain, EventRelay, Forwarding, RouteLimits, Timeouts, parse_size
 from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
-from penstock.stream import Response
 
 from .problem import problem_response
 from .target import Origin, has_dot_segments
@@ -61,6 +59,10 @@ class Changes(NamedTuple):
                 fields.add(name, value)
         for name, value in self.add:
             fields.add(name, value)
+
+    def names(self, name: str) -> bool:
+        """Whether fields called `name` are changed."""
+        return any(other.lower() == name.lower() for other, _ in (*self.set, *self.add))
 
     def native(self) -> list[tuple[str, bytes, bytes]]:
         """As the engine takes them."""
@@ -117,7 +119,8 @@ class NativeRoute(web.AbstractRouteDef):
     limits: RouteLimits
     request: Changes
     response: Changes
-    drain: int | None
+    drain: Drain | None
+    events: EventRelay | None
     caching: Caching | None
     name: str
 
@@ -134,6 +137,7 @@ class NativeRoute(web.AbstractRouteDef):
             raise make_error(
                 "BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache"
             )
+        drain, events = handles(self.drain, self.events)
         return _native.Route(
             self.name,
             self.host,
@@ -141,13 +145,30 @@ class NativeRoute(web.AbstractRouteDef):
             engine.endpoint(origin.scheme, origin.host, origin.port, self.unix),
             self.replacement,
             _native.Forwarding(self.forwarding),
-            native_timeouts(self.timeouts),
+            native_timeouts(self.timeouts, lets_events_pause=lets_pause(self.events)),
             self.limits,
             self.request.native(),
             self.response.native(),
-            self.drain,
+            drain,
             None if self.caching is None else engine.caching(self.caching),
+            events,
         )
+
+
+def lets_pause(events: EventRelay | None) -> bool:
+    """Whether the pauses of event streams have a limit of their own."""
+    return events is not None and events.idle is not None
+
+
+def handles(
+    drain: Drain | None, events: EventRelay | None
+) -> tuple[_native.Drain | None, _native.EventPolicy | None]:
+    """What the engine does with bodies whose clients leave, and with event streams; places are counted by handle."""
+    every = None if drain is None else _native.Drain(drain)
+    if events is None:
+        return every, None
+    own = every if events.drain is None else _native.Drain(events.drain)
+    return every, _native.EventPolicy(events, own)
 
 
 class NativeResource(AbstractResource):
@@ -159,6 +180,7 @@ class NativeResource(AbstractResource):
         self._router = router
         self.prefix = route.prefix
         self._limiter = _native.Limiter(route.name, route.limits)
+        self.drain, self.events = handles(route.drain, route.events)
         self._route = ResourceRoute("*", self._handle, self)
 
     @property
@@ -219,7 +241,7 @@ class NativeResource(AbstractResource):
         except PenstockError as error:
             return problem_response(error)
         try:
-            return await self.route.gateway._relay_native(request, self.route, self.prefix)  # noqa: SLF001
+            return await self.route.gateway._relay_native(request, self)  # noqa: SLF001
         finally:
             entered.leave()
 
@@ -227,29 +249,6 @@ class NativeResource(AbstractResource):
         most, size = self.route.limits.body, request.content_length
         if most is not None and size is not None and size > parse_size(most):
             raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {most} bytes")
-
-
-_reading_on: Final[set[asyncio.Task[None]]] = set()
-
-
-def read_on(upstream: Response, most: int) -> None:
-    """Read up to `most` bytes of a response for nobody, so that the origin can finish what it has begun."""
-
-    async def read() -> None:
-        left = most
-        try:
-            async with upstream:
-                async for frame in upstream:
-                    left -= len(frame)
-                    if left < 0:
-                        break
-        except PenstockError:
-            # There is nobody left to tell.
-            return
-
-    task = asyncio.get_running_loop().create_task(read())
-    _reading_on.add(task)
-    task.add_done_callback(_reading_on.discard)
 
 
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route]:

@@ -9,6 +9,7 @@ pub mod cache;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod error;
+pub mod events;
 pub mod framing;
 #[cfg(not(loom))]
 mod net;

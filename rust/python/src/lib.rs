@@ -10,6 +10,7 @@ mod cache;
 mod edge;
 mod engine;
 mod errors;
+mod events;
 mod frame;
 mod framing;
 mod lane;
@@ -39,6 +40,8 @@ mod _native {
     use super::engine::Engine;
     #[pymodule_export]
     use super::errors::error_table;
+    #[pymodule_export]
+    use super::events::{Drain, EventPolicy};
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]

@@ -155,6 +155,7 @@ async fn exchange(
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
             Box::pin(refuse(site, client, &error, incoming.method() == "HEAD")).await
         }
+        Err(_) if progress.ends_visibly() => Next::Close,
         Err(_) => Next::Reset,
     }
 }
@@ -263,16 +264,16 @@ async fn attempt(
     let mut trouble = None;
     let result = {
         let mut answer = pin!(async {
-            let is_events = if is_hit {
-                false
+            let (is_events, left) = if is_hit {
+                (false, None)
             } else {
                 // On the heap: a body may come for hours when its head has come.
                 match Box::pin(native::begin(task, route, upload, outgoing)).await? {
-                    Begun::Body { is_events } => is_events,
+                    Begun::Body { is_events, left } => (is_events, left),
                     Begun::Sent => return Ok(()),
                 }
             };
-            native::send(task, route, is_events, outgoing, |_| {}).await
+            native::send(task, route, is_events, left, outgoing, |_| {}).await
         });
         let aside = poll_fn(|context| {
             if !progress.is_stopped() && life.is_stopped(context) {

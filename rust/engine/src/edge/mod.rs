@@ -35,5 +35,5 @@ pub use head::{RelayedHead, relayed_head};
 pub use limiter::{Entered, Limiter};
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
-pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};
+pub use route::{Edit, Native, Pattern, Route, RouteLimits, Routes};
 pub use site::{Site, SiteCounts, Supplies};
