@@ -119,7 +119,8 @@ impl Topics {
         if let Some(word) = resumption.word() {
             fields.push((b"Penstock-Resume", word.as_bytes()));
         }
-        let bytes = encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response);
+        let bytes =
+            encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response, &[]);
         progress.begin(status);
         outgoing.push(Piece::Bytes(bytes));
     }
