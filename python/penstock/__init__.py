@@ -15,6 +15,7 @@ from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .engine import Engine, default_engine
+from .events import encode_event
 from .exceptions import (
     ArgumentError,
     BodyTruncatedError,
@@ -33,8 +34,9 @@ from .exceptions import (
     WindowHeldError,
     error_codes,
 )
+from .hub import Hub, HubCounts, HubStats, TopicStats
 from .sources import open_fd, open_file, open_process
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
+from .stats import DiskStats, EngineStats, OriginStats, PoolStats, RelayStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -50,11 +52,15 @@ __all__ = [
     "Frame",
     "FrameError",
     "FrameStream",
+    "Hub",
+    "HubCounts",
+    "HubStats",
     "OriginStats",
     "PenstockError",
     "PoolError",
     "PoolStats",
     "ProtocolError",
+    "RelayStats",
     "RequestError",
     "Response",
     "SlabClass",
@@ -64,10 +70,12 @@ __all__ = [
     "SystemFailureError",
     "TimeLimitError",
     "Timings",
+    "TopicStats",
     "WindowHeldError",
     "__version__",
     "config",
     "default_engine",
+    "encode_event",
     "error_codes",
     "framing",
     "open_fd",

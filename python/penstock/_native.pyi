@@ -24,6 +24,7 @@ __all__ = [
     "Frame",
     "FrameStream",
     "Framing",
+    "Hub",
     "Lane",
     "Limiter",
     "LoopPort",
@@ -31,6 +32,7 @@ __all__ = [
     "Site",
     "Source",
     "Timeouts",
+    "Topics",
     "Transport",
     "Upload",
     "__version__",
@@ -138,6 +140,7 @@ class Timeouts:
         first_byte: float | None,
         between_bytes: float | None,
         total: float | None,
+        lets_events_pause: bool,
     ) -> Self: ...
 
 @final
@@ -182,10 +185,25 @@ class Route:
         limits: config.RouteLimits,
         request: Sequence[tuple[str, bytes, bytes]],
         response: Sequence[tuple[str, bytes, bytes]],
-        drain: int | None,
+        drain: Drain | None,
         caching: Caching | None,
+        events: EventPolicy | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Drain:
+    """How bodies are read on whose clients have left, and how many at a time."""
+
+    def __new__(cls, settings: config.Drain) -> Self: ...
+
+@final
+class EventPolicy:
+    """What is done with event streams besides relaying them."""
+
+    def __new__(cls, settings: config.EventRelay, drain: Drain | None) -> Self: ...
+    def fields(self) -> list[tuple[str, str]]:
+        """The fields that the head has where the origin says nothing else."""
 
 @final
 class Limiter:
@@ -235,6 +253,78 @@ class Caching:
         """From now on a purge by URL finds what is stored there."""
 
 @final
+class Hub:
+    """Topics, their history and their subscribers. Any thread may use it."""
+
+    def __new__(cls, engine: Engine, settings: config.History, external: bool) -> Self:
+        """`external`: what has been published is kept elsewhere, and comes from there by `append`."""
+
+    def publish(
+        self,
+        topic: str,
+        data: str | bytes | bytearray,
+        event: str | None,
+        named: str | None,
+        key: str | None,
+        retry: int | None,
+    ) -> str:
+        """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
+
+    def append(
+        self,
+        topic: str,
+        position: str,
+        data: str | bytes | bytearray,
+        event: str | None,
+        named: str | None,
+        key: str | None,
+        retry: int | None,
+    ) -> bool:
+        """Take over what an external log has at `position`. False: it is there already, or has left."""
+
+    def set_floor(self, topic: str, position: str) -> bool:
+        """Nothing up to `position` will be appended. False: something has been."""
+
+    def loaded(self, topic: str) -> bool:
+        """Let those in who wait until what an external log has is there. False: it had been said."""
+
+    def wanted(self) -> tuple[list[str], asyncio.Future[None]]:
+        """Topics that are to be loaded, and a future that is done when there are more. Only one may be waited for."""
+
+    def finish(self, topic: str) -> bool:
+        """No more is to come. False: that had been said."""
+
+    def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int, int, int]]:
+        """Topics, subscribers, bytes used, bytes at most; as `penstock.hub.Counts`, field by field."""
+
+    def topic_stats(
+        self, topic: str
+    ) -> tuple[int, int, int, str, str, bool, tuple[int, int, int, int, int, int, int, int, int]] | None:
+        """Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+
+    def close(self) -> None:
+        """End all responses to subscribers behind a whole event, and take nothing any more. Idempotent."""
+
+@final
+class Topics:
+    """Requests for topics that the engine answers alone."""
+
+    def __new__(
+        cls,
+        name: str,
+        host: str | None,
+        prefix: str,
+        hub: Hub,
+        terms: config.Subscriptions,
+        limits: config.RouteLimits,
+        response: Sequence[tuple[str, bytes, bytes]],
+    ) -> Self:
+        """A change is "set", "add" or "drop", a name and a value."""
+
+@final
 class Site:
     """One way in: listeners and their connections."""
 
@@ -242,7 +332,7 @@ class Site:
         cls,
         engine: Engine,
         settings: config.Edge,
-        natives: Sequence[Route],
+        natives: Sequence[Route | Topics],
         access_log: str | None,
         lane: Lane | None,
     ) -> Self:
@@ -257,7 +347,7 @@ class Site:
     def listen_fd(self, descriptor: int) -> None:
         """Take over a socket that is bound, or listens already."""
 
-    def set_routes(self, natives: Sequence[Route]) -> None:
+    def set_routes(self, natives: Sequence[Route | Topics]) -> None:
         """Replace all routes. Requests that are being answered go on by the old ones."""
 
     def drain(self) -> None:
@@ -334,13 +424,17 @@ class Transport:
         stream: FrameStream,
         forwarding: Forwarding,
         events: Framing,
+        policy: EventPolicy | None,
         method: str,
         version: tuple[int, int],
         closes: bool,
         on_end: Callable[[int, PenstockError | None], object],
     ) -> int: ...
     def _attach_rest(
-        self, stream: FrameStream, on_end: Callable[[int, PenstockError | None], object]
+        self,
+        stream: FrameStream,
+        policy: EventPolicy | None,
+        on_end: Callable[[int, PenstockError | None], object],
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...
@@ -433,7 +527,13 @@ class Engine:
     ) -> Source: ...
     def notices(self) -> list[str]: ...
     def address_range(self) -> tuple[int, int]: ...
-    def stats(self) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow]: ...
+    def relay_events(self, stream: FrameStream, policy: EventPolicy) -> Source: ...
+    def read_on(self, stream: FrameStream, drain: Drain | None, policy: EventPolicy | None) -> None: ...
+    def stats(
+        self,
+    ) -> tuple[
+        int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]
+    ]: ...
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

@@ -17,14 +17,18 @@ from .exceptions import make_error
 __all__ = [
     "Cache",
     "Caching",
+    "Drain",
     "Edge",
+    "EventRelay",
     "Flow",
     "Forwarding",
+    "History",
     "OriginLimits",
     "Overrides",
     "Pool",
     "Reads",
     "RouteLimits",
+    "Subscriptions",
     "Timeouts",
     "Tls",
     "parse_size",
@@ -44,6 +48,7 @@ _UNITS: Final = {
     "GIB": 1 << 30,
 }
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_NO_EVENT_NAME: Final = re.compile(r"[\0\r\n]")  # HTML Living Standard 9.2.5
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 
 # The pool's unit of cutting, and the largest slab.
@@ -254,6 +259,8 @@ class Edge:
     """For a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
+    event_backlog: Size | None = None
+    """Bytes of an event stream that the kernel may keep for a client without having sent them (TCP_NOTSENT_LOWAT). XXX"""
     app_waiting: int = 1024
     """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
     looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
@@ -278,10 +285,68 @@ class Edge:
         _count(self, "stall_grace", 1)
         _seconds(self, "linger")
         _bytes(self, "max_event", 1)
+        if self.event_backlog is not None:
+            _bytes(self, "event_backlog", 1, 1 << 30)
         _count(self, "app_waiting", 1)
         _seconds(self, "app_wait", optional=True)
         _count(self, "backlog", 1)
         _flag(self, "reuse_port")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """How a response is read on when its client has left, so that the origin can finish what it has begun.
+
+    Each limit that is reached cancels the origin's response.
+    """
+
+    bytes: Size = "16MiB"
+    """Bytes of one response: far more than a model says in one answer, and not a film."""
+    seconds: float = 300.0
+    """For one response, from when the client left: long answers of slow models take some minutes."""
+    concurrency: int = 64
+    """Responses at a time, by route; beyond it the origin is cancelled at once, and counted. Clients that ask and leave
+    could otherwise have an origin work for nobody without end."""
+
+    def __post_init__(self) -> None:
+        _bytes(self, "bytes", 0)
+        _seconds(self, "seconds")
+        _count(self, "concurrency", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRelay:
+    """What is done with the event streams (text/event-stream) of a route, a gateway or a request besides relaying them.
+
+    Times are seconds. Streams that the origin has compressed, or given a length, are relayed as they are.
+    """
+
+    heartbeat: float | None = 15.0
+    """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter, so
+    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comments."""
+    idle: float | None = None
+    """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not for
+    the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
+    unbuffered: bool = True
+    """Send `X-Accel-Buffering: no`, by which nginx lets events pass at once, and `Cache-Control: no-cache`, where the
+    origin says nothing else."""
+    error_event: str | None = "error"
+    """The name of the event that tells the client of a failure behind the head: its data is `{"error": {"code", "name",
+    "message", "retryable"}}`, which clients of model servers raise. The stream is broken off all the same. None: it is
+    broken off alone."""
+    drain: Drain | None = None
+    """How an event stream is read on when its client leaves. None: as the route says of all responses; by default the
+    origin is cancelled at once."""
+
+    def __post_init__(self) -> None:
+        _seconds(self, "heartbeat", optional=True)
+        _seconds(self, "idle", optional=True)
+        _flag(self, "unbuffered")
+        name = self.error_event
+        if name is not None and (not isinstance(name, str) or not name or _NO_EVENT_NAME.search(name)):
+            raise _bad(self, "error_event", "must be a text of one line, or None")
+        if self.drain is not None and not isinstance(self.drain, Drain):
+            raise _bad(self, "drain", "must be a Drain or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,6 +516,72 @@ class RouteLimits:
         _count(self, "burst", 1)
         if self.body is not None:
             _bytes(self, "body", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a hub keeps of its topics, for those who come later or come back. Times are seconds."""
+
+    events: int = 1000
+    """Events of a topic; the oldest leave. Ten minutes of a score that changes twice a second."""
+    bytes: Size = "1MiB"
+    """Bytes of a topic's events, as they stand on the wire. A larger event is refused (BAD_EVENT)."""
+    age: float | None = 600.0
+    """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
+    goes, unless it is finished."""
+    memory: Size | None = None
+    """Bytes of the engine's pool that all topics take at most, whole slabs of 4 to 64 KiB. What is beyond costs the
+    oldest events of the topic that is published to; then publishing is refused (POOL_FULL). None: a quarter of it."""
+    topics: int = 10_000
+    """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
+    finished_age: float = 600.0
+    """For how long it is known of a topic that it has been finished; after that its name means a new one. As `age`: who
+    comes back within that time is told, and not let wait for what never comes."""
+
+    def __post_init__(self) -> None:
+        _count(self, "events", 1)
+        _bytes(self, "bytes", 1, 1 << 31)
+        _seconds(self, "age", optional=True)
+        if self.memory is not None:
+            _bytes(self, "memory", _PAGE)
+        _count(self, "topics", 1)
+        _seconds(self, "finished_age", zero=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriptions:
+    """How a hub serves those who subscribe. Times are seconds."""
+
+    join: int | Literal["now", "start"] = "now"
+    """Where one begins that had nothing before: with what is published from now on, with all that is there, or with
+    that many of the newest events. Who had something before goes on behind that."""
+    slow: Literal["disconnect", "drop-oldest", "newest-per-key"] = "disconnect"
+    """What becomes of one who does not keep up, so that what it is to get next has left the history. `disconnect`: its
+    response ends behind a whole event, and it comes back by its last id. `drop-oldest`: it goes on with the oldest event
+    that is there, behind a `penstock-gap`. `newest-per-key`: as that, and of what waits for it, it gets the newest event
+    of each key alone, and those without a key."""
+    behind: Size | None = None
+    """Bytes that may wait for one who had caught up, before it is disconnected. None: all that the history has."""
+    retry: float | None = None
+    """After which time a client that was disconnected is to come back (`retry:`), sent once at the beginning. None: as
+    it likes; browsers wait for some seconds."""
+    open: bool = True
+    """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.join, bool) or not (
+            self.join in ("now", "start") or (isinstance(self.join, int) and 0 <= self.join <= 1 << 31)
+        ):
+            raise _bad(self, "join", "must be 'now', 'start' or a number of events")
+        known = ("disconnect", "drop-oldest", "newest-per-key")
+        if self.slow not in known:
+            raise _bad(self, "slow", f"must be one of {', '.join(known)}")
+        if self.behind is not None:
+            _bytes(self, "behind", 1)
+            if self.slow != "disconnect":
+                raise _bad(self, "behind", "goes with slow='disconnect'")
+        _seconds(self, "retry", optional=True, zero=True)
+        _flag(self, "open")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
