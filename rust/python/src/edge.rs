@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Edit, Entered as EdgeEntered, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native,
-    Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+    Edit, Entered as EdgeEntered, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern,
+    Route as EdgeRoute, Routes, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;

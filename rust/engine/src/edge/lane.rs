@@ -273,8 +273,11 @@ impl Lane<'_> {
                 return Poll::Pending;
             }
             match &mut self.sending {
-                Sending::Stream { before, rest, .. } => {
+                Sending::Stream { before, rest, framed, .. } => {
                     let (bytes, rest) = (self.outgoing.payload() - *before, rest.take());
+                    if *framed {
+                        self.client.keep_any_backlog(self.site.config.event_backlog);
+                    }
                     self.finish_sending(bytes, rest)?;
                 }
                 Sending::File(filing) => {

@@ -72,7 +72,9 @@ pub(crate) struct EventBody {
 #[derive(Debug)]
 enum State {
     /// Nothing has come of the origin. `beaten`: but something was sent.
-    Fresh { beaten: bool },
+    Fresh {
+        beaten: bool,
+    },
     Flowing,
     /// The client has left.
     Left,
