@@ -37,7 +37,7 @@ from .handover import (
     hand_over,
     timings_of,
 )
-from .native import Changes, NativeResource, NativeRoute, changes, handles, lets_pause
+from .native import Changes, NativeRoute, RelayResource, changes, handles, lets_pause
 from .problem import problem_response
 from .relayed import TakenOver, has_signals, relayed
 from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
@@ -285,9 +285,10 @@ class Gateway:
             self._policies[events] = policy
         return policy
 
-    async def _relay_native(self, request: web.Request, resource: NativeResource) -> web.StreamResponse:
-        """Serve the route of `resource` where the engine does not."""
-        route = resource.route
+    async def _relay_native(
+        self, request: web.Request, route: NativeRoute, resource: RelayResource
+    ) -> web.StreamResponse:
+        """Serve `route`, which is `resource` in this application, where the engine does not."""
         target = route.replacement + request.rel_url.raw_path_qs.removeprefix(resource.prefix)
         order = _Order(
             route.origin,

@@ -29,6 +29,7 @@ from .target import Origin, has_dot_segments
 
 if TYPE_CHECKING:
     from .gateway import Gateway
+    from .topics import TopicsRoute
 
 __all__ = ["NativeRoute", "native_routes"]
 
@@ -126,7 +127,7 @@ class NativeRoute(web.AbstractRouteDef):
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
         """Add the route to an application; `app.add_routes` calls it."""
-        resource = NativeResource(self, router)
+        resource = RelayResource(self, router)
         router.register_resource(resource)
         return list(resource)
 
@@ -174,13 +175,12 @@ def handles(
 class NativeResource(AbstractResource):
     """A native route in an aiohttp router: what serves it on stock transports."""
 
-    def __init__(self, route: NativeRoute, router: UrlDispatcher) -> None:
+    def __init__(self, route: "NativeRoute | TopicsRoute", router: UrlDispatcher) -> None:
         super().__init__(name=None)
         self.route = route
         self._router = router
         self.prefix = route.prefix
         self._limiter = _native.Limiter(route.name, route.limits)
-        self.drain, self.events = handles(route.drain, route.events)
         self._route = ResourceRoute("*", self._handle, self)
 
     @property
@@ -241,9 +241,12 @@ class NativeResource(AbstractResource):
         except PenstockError as error:
             return problem_response(error)
         try:
-            return await self.route.gateway._relay_native(request, self)  # noqa: SLF001
+            return await self._answer(request)
         finally:
             entered.leave()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        raise NotImplementedError
 
     def _check_size(self, request: web.Request) -> None:
         most, size = self.route.limits.body, request.content_length
@@ -251,7 +254,19 @@ class NativeResource(AbstractResource):
             raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {most} bytes")
 
 
-def native_routes(app: web.Application, engine: Engine) -> list[_native.Route]:
+class RelayResource(NativeResource):
+    """A route that relays, in an aiohttp router."""
+
+    def __init__(self, route: "NativeRoute", router: UrlDispatcher) -> None:
+        super().__init__(route, router)
+        self._relay = route
+        self.drain, self.events = handles(route.drain, route.events)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay.gateway._relay_native(request, self._relay, self)  # noqa: SLF001
+
+
+def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:
     """The native routes of `app` and of its sub-applications, as `engine` serves them."""
     resources = {
         route.resource for route in app.router.routes() if isinstance(route.resource, NativeResource)

@@ -13,6 +13,7 @@ mod errors;
 mod events;
 mod frame;
 mod framing;
+mod hub;
 mod lane;
 mod port;
 mod relay;
@@ -46,6 +47,8 @@ mod _native {
     use super::frame::Frame;
     #[pymodule_export]
     use super::framing::Framing;
+    #[pymodule_export]
+    use super::hub::{Hub, Topics};
     #[pymodule_export]
     use super::lane::Lane;
     #[pymodule_export]

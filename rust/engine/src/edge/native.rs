@@ -15,7 +15,7 @@ use super::route::{Edit, Route};
 use super::site::Site;
 use crate::cache::{Target, is_read};
 use crate::error::{Code, Error, Result};
-use crate::events::{Draining, EventBody, Field, Policy};
+use crate::events::{Draining, EventBody, Field, Leave, Policy};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
 use crate::origin::{self, Request, RequestBody};
@@ -177,7 +177,7 @@ async fn relay_by_cache(
     if let Some(delivery) = stored {
         drop(stream);
         at_once(|context| task.begin_stored(context, route, delivery, outgoing)).await?;
-        return send(task, route, false, left, outgoing, |_| {}).await;
+        return send(task, route.leave(Some(false)), false, left, outgoing, |_| {}).await;
     }
     let Some(head) = stream.head() else {
         return Err(Code::Internal.error("a head that had come is gone"));
@@ -191,7 +191,8 @@ async fn relay_by_cache(
         task.prime(context, outgoing)
     })
     .await?;
-    send(task, route, is_events, left, outgoing, |context| drop(drive(context))).await
+    let leave = route.leave(Some(is_events));
+    send(task, leave, is_events, left, outgoing, |context| drop(drive(context))).await
 }
 
 /// Does what needs the task, and does not wait.
@@ -201,13 +202,13 @@ pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
 }
 
 /// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
-/// of it is with the kernel.
+/// of it is with the kernel. `leave`: what becomes of the rest when the client leaves.
 ///
 /// # Errors
 /// What went wrong.
 pub(super) async fn send(
     task: &Task<'_>,
-    route: &Route,
+    leave: &Leave,
     is_events: bool,
     left: Left,
     outgoing: &mut Outgoing,
@@ -237,7 +238,6 @@ pub(super) async fn send(
         task.client.keep_any_backlog(task.site.config.event_backlog);
     }
     if sent.as_ref().is_err_and(|error| matches!(error.code(), Code::ClientGone | Code::WriteTimeout)) {
-        let leave = route.leave(Some(is_events));
         let draining = match left {
             // Its time has begun.
             Some(draining) if leave.drains() => Some(draining),
