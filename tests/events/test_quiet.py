@@ -223,7 +223,7 @@ OTHERS = {
 async def test_other_bodies_have_the_limit_between_bytes(way: Way, what: str) -> None:
     policy, head = OTHERS[what]
     async with ScriptedOrigin(Steps(head=head)) as served:
-        relay = await way.relay(served.url, events=policy, timeouts=Timeouts(between_bytes=0.2))
+        relay = await way.relay(served.url, events=policy, timeouts=Timeouts(between_bytes=0.4))
         client = await relay.ask()
         await client.head()
         try:
@@ -251,11 +251,11 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
             sent += 1
         await peer.send(b"0\r\n\r\n")
 
-    policy = EventRelay(heartbeat=None, idle=1.0)
+    policy = EventRelay(heartbeat=None, idle=0.5)
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(Steps()) as other:
         slow = await (await way.relay(served.url, events=policy)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
-        clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.5), timeouts=NEVER)).ask()
+        clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.25), timeouts=NEVER)).ask()
         await clock.head()
         before = -1
         while before != sent:
