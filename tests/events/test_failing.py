@@ -12,7 +12,7 @@ from gateway.origins import end
 from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 
-from .ways import EVENTS, Way, chunk
+from .ways import EVENTS, Steps, Way, chunk
 
 ONE = b"data: 1\n\n"
 SHORT = Timeouts(between_bytes=0.3)
@@ -131,16 +131,47 @@ async def test_a_client_that_is_slow_gets_the_last_events_and_is_told(way: Way) 
         assert await client.rest() == b""
 
 
-async def test_a_failure_before_the_head_is_an_answer(way: Way) -> None:
+BEFORE = {
+    "nothing": (b"", "close", 502, "ORIGIN_CLOSED"),
+    "half a head": (EVENTS[:30], "close", 502, "ORIGIN_CLOSED"),
+    "half a head and a reset": (EVENTS[:30], "reset", 502, "ORIGIN_RESET"),
+    "half a head and silence": (EVENTS[:30], "stall", 504, "IO_TIMEOUT"),
+    "all but the last line feed": (EVENTS[:-1], "close", 502, "ORIGIN_CLOSED"),
+    "two lengths": (answer("Content-Type: text/event-stream", "Content-Length: 1, 2"), "stall", 502, None),
+}
+
+
+@pytest.mark.parametrize("fault", BEFORE)
+async def test_a_failure_before_the_head_is_an_answer(way: Way, fault: str) -> None:
+    sent, then, status, name = BEFORE[fault]
+
     async def fail(peer: Peer) -> None:
         await peer.request()
-        peer.close()
+        await peer.send(sent)
+        await end(peer, then)
 
     async with ScriptedOrigin(fail) as origin:
-        client = await (await way.relay(origin.url, events=TOLD)).ask()
+        client = await (await way.relay(origin.url, events=TOLD, timeouts=SHORT)).ask()
         head = await client.head()
-        assert (head.status, head.one("Content-Type")) == (502, "application/problem+json")
-        assert json.loads(await client.body(head))["name"] == "ORIGIN_CLOSED"
+        assert (head.status, head.one("Content-Type")) == (status, "application/problem+json")
+        assert json.loads(await client.body(head))["name"] == (name or "CONFLICTING_LENGTH")
+    assert way.counts().told == 0
+
+
+async def test_a_server_that_stops_is_no_failure(way: Way) -> None:
+    """The stream ends behind a whole event, and the client connects anew."""
+    if way.is_stock:
+        pytest.skip("stock aiohttp cuts its clients off")
+    origin = Steps(ONE, b"data: ha")
+    async with ScriptedOrigin(origin) as served:
+        client = await (await way.relay(served.url, events=EventRelay(heartbeat=0.05))).ask()
+        await client.head()
+        data = await client.chunk()
+        await way.stop()
+        while part := await client.chunk():
+            data += part
+        assert data.replace(b":\n\n", b"") == ONE
+        assert await client.rest() == b""
     assert way.counts().told == 0
 
 
