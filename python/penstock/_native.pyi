@@ -16,9 +16,11 @@ __all__ = [
     "Awaitable",
     "Cache",
     "Caching",
+    "Drain",
     "Endpoint",
     "Engine",
     "Entered",
+    "EventPolicy",
     "Fields",
     "Forwarding",
     "Frame",
@@ -531,9 +533,7 @@ class Engine:
     def read_on(self, stream: FrameStream, drain: Drain | None, policy: EventPolicy | None) -> None: ...
     def stats(
         self,
-    ) -> tuple[
-        int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]
-    ]: ...
+    ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What is not the relay's business passes as it is: requests with their bodies and ids, errors, and fields of the head."""
+"""What is not the relay's business passes as it is: requests with their bodies and ids, errors, fields of the head."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.client import answer
 from penstock.config import EventRelay
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from penstock.web import Gateway
 
 from .ways import Way, chunk
 
@@ -105,9 +106,7 @@ async def test_a_request_for_a_completion_passes_as_it_is(way: Way, framing: str
         client = await way.connect(relay.port)
         fields = ("Content-Type: application/json", "Authorization: Bearer k", "X-Request-Id: abc-1")
         if framing == "length":
-            await client.get(
-                "/v1/chat/completions", *fields, f"Content-Length: {len(body)}", method="POST"
-            )
+            await client.get("/v1/chat/completions", *fields, f"Content-Length: {len(body)}", method="POST")
             await client.send(body)
         else:
             await client.get("/v1/chat/completions", *fields, "Transfer-Encoding: chunked", method="POST")
@@ -172,8 +171,6 @@ async def test_middlewares_that_change_the_head_see_the_policy(way: Way) -> None
     """On the way by `on_response_prepare` the engine does not write the head."""
     if way.is_route:
         pytest.skip("a route has none")
-    from penstock.web import Gateway  # noqa: PLC0415 (for this one)
-
     async with ScriptedOrigin(says(stream())) as origin:
         gateway = Gateway(origin.url, engine=way.engine, events=WHOLE)
         app = web.Application()
@@ -188,5 +185,3 @@ async def test_middlewares_that_change_the_head_see_the_policy(way: Way) -> None
         head = await client.head()
         assert head.one("X-Mark") == "no"
         assert await client.body(head) == ONE
-
-

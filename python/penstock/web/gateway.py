@@ -72,8 +72,8 @@ class Gateway:
         unix: path of a Unix socket to reach the origin by.
         caching: how all of it uses the engine's cache, where a route or a relay does not say otherwise. By default
             nothing does.
-        events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise. By
-            default they are relayed as they are.
+        events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise.
+            By default they are relayed as they are.
 
     Raises:
         ConfigurationError: `origin` or `prefix` makes no URL; or there is `caching`, and no engine with a cache.
@@ -465,12 +465,12 @@ def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
 
 def _is_event_stream(fields: CIMultiDict[str]) -> bool:
     """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
-    return fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
+    return (
+        fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
+    )
 
 
-def _add_missing(
-    fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None
-) -> None:
+def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:
     for name, value in defaults:
         if name not in fields and (changes is None or not changes.names(name)):
             fields.add(name, value)
