@@ -8,7 +8,7 @@ use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
 use crate::error::{Code, Result};
-use crate::hub::{Admission, Asked, Hub, Resumption, Terms};
+use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms};
 use crate::net::{Body, Outgoing, Piece, Supply};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
@@ -78,7 +78,13 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     let chunked = framing == Framing::Chunked;
     // On the heap: what is sent for hours keeps nothing of it.
     let connection = Some(&task.client.connection).filter(|connection| chunked && !connection.is_tls());
-    let asked = Asked { after: after.as_deref(), terms: topics.terms, chunked, express: connection.cloned() };
+    let asked = Asked {
+        after: after.as_deref(),
+        terms: topics.terms,
+        chunked,
+        guest: Guest { tenant: None, address: task.client.addresses.host.as_deref() },
+        express: connection.cloned(),
+    };
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
     let (subscriber, resumption) = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).

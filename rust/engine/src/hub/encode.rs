@@ -181,6 +181,9 @@ pub(super) fn retry(milliseconds: u64) -> String {
     format!("retry: {milliseconds}\n\n")
 }
 
+/// A comment, which no browser tells its page of.
+pub(super) const HEARTBEAT: &str = ":\n\n";
+
 /// `text` as a chunk, if it is to be one.
 pub(super) fn framed(text: String, chunked: bool) -> Vec<u8> {
     let Some(length) = NonZeroUsize::new(text.len()).filter(|_| chunked) else { return text.into_bytes() };

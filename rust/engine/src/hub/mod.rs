@@ -16,6 +16,7 @@
 mod budget;
 mod counts;
 mod encode;
+mod guests;
 mod id;
 mod log;
 mod policy;
@@ -23,7 +24,11 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod jitter;
+#[cfg(not(loom))]
 mod row;
+#[cfg(not(loom))]
+mod seats;
 #[cfg(not(loom))]
 mod subscriber;
 #[cfg(not(loom))]
@@ -31,8 +36,9 @@ mod topics;
 
 pub use counts::Counted;
 pub use encode::Event;
+pub(crate) use guests::Guest;
 pub use id::{Id, NoId};
-pub use policy::{History, HubConfig, Join, Slow, Terms};
+pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
 #[cfg(not(loom))]

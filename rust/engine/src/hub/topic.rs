@@ -167,13 +167,21 @@ impl Topic {
     }
 
     /// Lets a subscriber in, unless that is over at once; [`Topic::leave`] lets it out.
+    ///
+    /// # Errors
+    /// `TOO_MANY_REQUESTS` where there are `most` already.
     pub(super) fn enter(
         &self,
         after: Option<&str>,
         join: Join,
+        most: Option<usize>,
         now: Duration,
-    ) -> std::result::Result<Entered, Gone> {
+    ) -> std::result::Result<Result<Entered>, Gone> {
         let mut state = self.live()?;
+        if let Some(most) = most.filter(|most| state.subscribers >= *most) {
+            let detail = format!("the topic {:?} has {most} subscribers already", self.name);
+            return Ok(Err(Code::TooManyRequests.error(detail)));
+        }
         state.log.expire(now);
         let beginning = begin(&state.log, after, join);
         let has_all = after.is_some() || matches!(join, Join::Now | Join::Last(0));
@@ -192,7 +200,7 @@ impl Topic {
             Resumption::Gap => add(&self.counts.gaps, 1),
             Resumption::Fresh => {}
         }
-        Ok(Entered { beginning, resumed, is_over })
+        Ok(Ok(Entered { beginning, resumed, is_over }))
     }
 
     pub(super) fn leave(&self) {
