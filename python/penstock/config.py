@@ -503,11 +503,11 @@ class Subscriptions:
     open: bool = True
     """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
     heartbeat: float | None = 15.0
-    """How long nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by chance. Proxies
-    and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
+    """How long nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by chance.
+    Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
     max_age: float | None = None
-    """How long a response goes on before it ends behind a whole event and the client comes back; up to a quarter less, by
-    chance. It lets load move to other nodes. None: for ever."""
+    """How long a response goes on before it ends behind a whole event and the client comes back; up to a quarter less,
+    by chance. It lets load move to other nodes. None: for ever."""
     per_topic: int | None = None
     """Subscribers that the topic may have for one more to be let in, which is answered with 429 else. None: any number;
     and so below."""

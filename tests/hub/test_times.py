@@ -24,7 +24,7 @@ async def test_a_quiet_subscription_gets_comments_and_events_as_they_come(topics
             while (chunk := await in_time(subscriber.client.chunk())) == COMMENT:
                 pass
             assert parse(chunk).data == str(number)
-    assert hub.stats().counts.delivered == 15
+    await until(lambda: hub.stats().counts.delivered == 15, "all are counted")
 
 
 async def test_a_client_of_http_1_0_gets_comments_too(topics: Topics) -> None:

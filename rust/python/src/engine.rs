@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use penstock_engine::Code;
 use penstock_engine::edge::Supplies;
 use penstock_engine::framing::Framing as Cut;
+use penstock_engine::hub::{self, Hub, Reading};
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
@@ -153,6 +154,25 @@ impl Engine {
                 self.threads.spawn(thread, || store::fetch(access, request, feed));
             }
         }
+        Ok(Source::new(stream, port))
+    }
+
+    /// Has `hub` feed a subscription, on the engine thread of the client of `near` if that is given and one of this engine's.
+    pub(crate) fn read_topic(
+        &self,
+        py: Python<'_>,
+        hub: Arc<Hub>,
+        reading: Reading,
+        framing: &Framing,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Source> {
+        self.check(py)?;
+        let port = self.port(py)?;
+        let (feed, stream) = channel(&self.pool, self.flow, &framing.0, &self.meter);
+        let thread = near
+            .and_then(|transport| transport.get().thread(&self.threads))
+            .unwrap_or_else(|| self.threads.pick());
+        self.threads.spawn(thread, || hub::read(hub, reading, feed));
         Ok(Source::new(stream, port))
     }
 

@@ -8,7 +8,7 @@ use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
 use crate::error::{Code, Result};
-use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms};
+use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
 use crate::net::{Body, Outgoing, Piece, Supply};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
@@ -117,16 +117,7 @@ impl Topics {
             progress.close(true);
         }
         let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);
-        let mut fields: Vec<(&[u8], &[u8])> = Vec::with_capacity(4);
-        if framing != Framing::Empty {
-            fields.push((b"Content-Type", b"text/event-stream"));
-            // nginx, and what follows it, would keep events back until a buffer is full.
-            fields.push((b"X-Accel-Buffering", b"no"));
-        }
-        fields.push((b"Cache-Control", b"no-cache"));
-        if let Some(word) = resumption.word() {
-            fields.push((b"Penstock-Resume", word.as_bytes()));
-        }
+        let fields = fields(resumption, framing == Framing::Empty);
         let bytes = encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response);
         progress.begin(status);
         outgoing.push(Piece::Bytes(bytes));

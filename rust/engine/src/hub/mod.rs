@@ -26,6 +26,8 @@ mod topic;
 #[cfg(not(loom))]
 mod jitter;
 #[cfg(not(loom))]
+mod reading;
+#[cfg(not(loom))]
 mod row;
 #[cfg(not(loom))]
 mod seats;
@@ -41,6 +43,10 @@ pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
+#[cfg(not(loom))]
+pub(crate) use reading::fields;
+#[cfg(not(loom))]
+pub use reading::{Lease, Reading, read};
 #[cfg(not(loom))]
 pub(crate) use subscriber::Asked;
 #[cfg(not(loom))]

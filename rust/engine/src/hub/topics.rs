@@ -268,6 +268,11 @@ impl Hub {
         }
     }
 
+    /// Where history lies.
+    pub(super) fn pool(&self) -> &Pool {
+        &self.room.pool
+    }
+
     /// On the hub's own clock, which no one sets.
     fn now(&self) -> Duration {
         self.began.elapsed()
