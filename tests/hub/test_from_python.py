@@ -1,4 +1,4 @@
-"""Subscriptions from Python: by a handler, on the engine's sockets and on stock transports, and as a stream of frames."""
+"""Subscriptions from Python: by a handler, on the engine's sockets and on stock transports, and as frames."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
