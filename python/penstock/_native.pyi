@@ -141,6 +141,7 @@ class Timeouts:
         first_byte: float | None,
         between_bytes: float | None,
         total: float | None,
+        lets_events_pause: bool,
     ) -> Self: ...
 
 @final
@@ -185,10 +186,25 @@ class Route:
         limits: config.RouteLimits,
         request: Sequence[tuple[str, bytes, bytes]],
         response: Sequence[tuple[str, bytes, bytes]],
-        drain: int | None,
+        drain: Drain | None,
         caching: Caching | None,
+        events: EventPolicy | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Drain:
+    """How bodies are read on whose clients have left, and how many at a time."""
+
+    def __new__(cls, settings: config.Drain) -> Self: ...
+
+@final
+class EventPolicy:
+    """What is done with event streams besides relaying them."""
+
+    def __new__(cls, settings: config.EventRelay, drain: Drain | None) -> Self: ...
+    def fields(self) -> list[tuple[str, str]]:
+        """The fields that the head has where the origin says nothing else."""
 
 @final
 class Limiter:
@@ -429,13 +445,17 @@ class Transport:
         stream: FrameStream,
         forwarding: Forwarding,
         events: Framing,
+        policy: EventPolicy | None,
         method: str,
         version: tuple[int, int],
         closes: bool,
         on_end: Callable[[int, PenstockError | None], object],
     ) -> int: ...
     def _attach_rest(
-        self, stream: FrameStream, on_end: Callable[[int, PenstockError | None], object]
+        self,
+        stream: FrameStream,
+        policy: EventPolicy | None,
+        on_end: Callable[[int, PenstockError | None], object],
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...
@@ -528,7 +548,13 @@ class Engine:
     ) -> Source: ...
     def notices(self) -> list[str]: ...
     def address_range(self) -> tuple[int, int]: ...
-    def stats(self) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow]: ...
+    def relay_events(self, stream: FrameStream, policy: EventPolicy) -> Source: ...
+    def read_on(self, stream: FrameStream, drain: Drain | None, policy: EventPolicy | None) -> None: ...
+    def stats(
+        self,
+    ) -> tuple[
+        int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]
+    ]: ...
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
 use penstock_engine::edge::Supplies;
+use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{self, Hub, Reading};
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
@@ -19,13 +20,14 @@ use pyo3::types::PyBytes;
 
 use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception};
+use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::LoopPort;
 use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
-use crate::stats::{OriginRow, PoolRow, origin_rows, pool_row};
-use crate::stream::Source;
+use crate::stats::{OriginRow, PoolRow, RelayRow, origin_rows, pool_row, relay_row};
+use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 use crate::upload::Upload;
 
@@ -335,8 +337,38 @@ impl Engine {
         self.pool.address_range()
     }
 
-    /// Requests, live streams, bytes, wake-ups, origins, pool.
-    fn stats(&self) -> (u64, usize, u64, u64, Vec<OriginRow>, PoolRow) {
+    /// The event stream `stream`, cut with every byte, as `policy` has it sent. Who takes it is the client.
+    fn relay_events(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        policy: &Bound<'_, EventPolicy>,
+    ) -> PyResult<Source> {
+        self.check(py)?;
+        let (port, stream) = (self.port(py)?, stream.get().hand_over(py)?);
+        let (feed, relayed) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
+        let (policy, meter) = (Arc::clone(&policy.get().0), Arc::clone(&self.meter));
+        self.threads.spawn(self.threads.pick(), || events::pipe(stream, policy, meter, feed));
+        Ok(Source::new(relayed, port))
+    }
+
+    /// The client of `stream` has left: reads it on, by `drain`, or by `policy` if it is one of events. Neither: cancels it.
+    #[pyo3(signature = (stream, drain, policy))]
+    fn read_on(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        drain: Option<&Bound<'_, Drain>>,
+        policy: Option<&Bound<'_, EventPolicy>>,
+    ) -> PyResult<()> {
+        let stream = stream.get().hand_over(py)?;
+        let (leave, policy, meter) = (leave(drain), policy_of(policy), Arc::clone(&self.meter));
+        self.threads.spawn(self.threads.pick(), || events::read_on(stream, leave, policy, meter));
+        Ok(())
+    }
+
+    /// Requests, live streams, bytes, wake-ups, origins, pool, relays.
+    fn stats(&self) -> (u64, usize, u64, u64, Vec<OriginRow>, PoolRow, RelayRow) {
         let wakeups = lock(&self.ports).iter().map(|port| port.get().wakeups()).sum();
         (
             self.requests.load(Ordering::Relaxed),
@@ -345,6 +377,7 @@ impl Engine {
             wakeups,
             origin_rows(&self.origins),
             pool_row(&self.pool),
+            relay_row(&self.meter),
         )
     }
 

@@ -10,6 +10,7 @@ mod cache;
 mod edge;
 mod engine;
 mod errors;
+mod events;
 mod frame;
 mod framing;
 mod hub;
@@ -40,6 +41,8 @@ mod _native {
     use super::engine::Engine;
     #[pymodule_export]
     use super::errors::error_table;
+    #[pymodule_export]
+    use super::events::{Drain, EventPolicy};
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]

@@ -118,6 +118,7 @@ pub(crate) struct EdgeSettings {
     stall_grace: u64,
     linger: f64,
     max_event: usize,
+    event_backlog: Option<u32>,
     backlog: i32,
     reuse_port: bool,
 }
@@ -143,6 +144,7 @@ impl From<&EdgeSettings> for EdgeConfig {
             stall_turns: settings.stall_grace,
             linger: Duration::from_secs_f64(settings.linger),
             max_event: settings.max_event,
+            event_backlog: settings.event_backlog,
         }
     }
 }

@@ -118,7 +118,8 @@ impl Topics {
         }
         let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);
         let fields = fields(resumption, framing == Framing::Empty);
-        let bytes = encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response);
+        let bytes =
+            encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response, &[]);
         progress.begin(status);
         outgoing.push(Piece::Bytes(bytes));
     }
