@@ -30,7 +30,13 @@ def dispatched(block: bytes) -> dict[str, object]:
     return {**found, "data": "\n".join(data)} if data else found
 
 
-@given(st.none() | LINES, st.none() | LINES.filter(lambda text: "\0" not in text), st.none() | st.integers(0, 1 << 40), st.text(), st.none() | st.text())
+@given(
+    st.none() | LINES,
+    st.none() | LINES.filter(lambda text: "\0" not in text),
+    st.none() | st.integers(0, 1 << 40),
+    st.text(),
+    st.none() | st.text(),
+)
 def test_what_is_put_in_comes_out(
     event: str | None, identity: str | None, retry: int | None, data: str, comment: str | None
 ) -> None:

@@ -315,6 +315,9 @@ class Hub:
     ) -> Source:
         """Subscribe as if an origin were asked: a head, then events. `guest`: tenant and address."""
 
+    def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
+        """Publish the events of `stream` to `topic`, and finish it when that ends."""
+
     def topics(self) -> list[str]:
         """The names of all topics."""
 
@@ -552,9 +555,7 @@ class Engine:
     def read_on(self, stream: FrameStream, drain: Drain | None, policy: EventPolicy | None) -> None: ...
     def stats(
         self,
-    ) -> tuple[
-        int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]
-    ]: ...
+    ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Self
 from . import _native
 from .config import History, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
-from .stream import Response
+from .stream import FrameStream, Response
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -182,6 +182,27 @@ class Hub:
         """
         terms = replace(subscriptions or Subscriptions(), heartbeat=None)
         return self._read(topic, after, terms, (None, None), _native.Lease(None), None, False)
+
+    def feed(self, topic: str, response: FrameStream, *, error_event: str = "error") -> None:
+        """Have the engine publish the events of a response, such as a token stream, to a topic that nothing else feeds.
+
+        Its own ids are kept; an event without one gets the hub's. It goes on whether anybody listens or not, so that who
+        comes later gets the transcript, as far as the history holds it. When it has ended the topic is finished. One
+        that fails is told of by an event before that.
+
+        Args:
+            topic: its name.
+            response: an event stream, of which nothing has been taken. It is the engine's from now on.
+            error_event: the type of the event that tells of a failure; its data is JSON with code, name and message.
+
+        Raises:
+            StateError: another response feeds the topic (BUSY), the response is closed, or the hub is.
+            ArgumentError: the topic's name is none (BAD_TOPIC).
+            PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
+        """
+        # Longer events would have no room in the history.
+        framing = _native.Framing.events(self._events, False)
+        self.native_hub.feed(topic, response, framing, error_event)
 
     async def stream(
         self,

@@ -57,7 +57,9 @@ async def test_a_failure_is_told_behind_the_last_event(way: Way, fault: str) -> 
         assert await client.chunk() == ONE
         seen.set()
         told = await client.chunk()
-        assert told.startswith(b"event: error\ndata: ") and told.endswith(b"}\n\n"), "and nothing of half an event"
+        assert told.startswith(b"event: error\ndata: ") and told.endswith(b"}\n\n"), (
+            "and nothing of half an event"
+        )
         error = json.loads(told.removeprefix(b"event: error\ndata: "))["error"]
         assert error["name"] == name
         assert set(error) == {"code", "name", "message", "retryable"}
@@ -81,7 +83,9 @@ async def test_a_client_of_http_1_0_sees_no_clean_end(way: Way, fault: str) -> N
             await client.rest()
 
 
-@pytest.mark.parametrize("policy", [None, EventRelay(heartbeat=None, error_event=None)], ids=["none", "no name"])
+@pytest.mark.parametrize(
+    "policy", [None, EventRelay(heartbeat=None, error_event=None)], ids=["none", "no name"]
+)
 async def test_without_a_name_the_stream_is_only_broken_off(way: Way, policy: EventRelay | None) -> None:
     seen = asyncio.Event()
     async with ScriptedOrigin(lambda peer: break_off(peer, b"", "reset", seen)) as origin:

@@ -23,7 +23,9 @@ LEAVE: dict[str, Callable[[RawClient], None]] = {
 class Model:
     """An origin that says one event, and the rest when it may."""
 
-    def __init__(self, rest: bytes = chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n", *, head_first: bool = True) -> None:
+    def __init__(
+        self, rest: bytes = chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n", *, head_first: bool = True
+    ) -> None:
         self.rest = rest
         self.head_first = head_first
         self.go_on = asyncio.Event()
@@ -136,8 +138,9 @@ async def test_no_more_are_read_on_at_a_time_than_the_limit(way: Way) -> None:
             drained = min(number + 1, 2)
             counted = (drained, drained, number + 1 - drained)
             await until(
-                lambda counted=counted: counted
-                == (way.counts().draining, way.counts().drained, way.counts().undrained),
+                lambda counted=counted: (
+                    counted == (way.counts().draining, way.counts().drained, way.counts().undrained)
+                ),
                 "it is read on, or is not",
             )
         await (await origin.connection(2)).wait_left()

@@ -105,9 +105,7 @@ async def test_a_request_for_a_completion_passes_as_it_is(way: Way, framing: str
         client = await way.connect(relay.port)
         fields = ("Content-Type: application/json", "Authorization: Bearer k", "X-Request-Id: abc-1")
         if framing == "length":
-            await client.get(
-                "/v1/chat/completions", *fields, f"Content-Length: {len(body)}", method="POST"
-            )
+            await client.get("/v1/chat/completions", *fields, f"Content-Length: {len(body)}", method="POST")
             await client.send(body)
         else:
             await client.get("/v1/chat/completions", *fields, "Transfer-Encoding: chunked", method="POST")
@@ -188,5 +186,3 @@ async def test_middlewares_that_change_the_head_see_the_policy(way: Way) -> None
         head = await client.head()
         assert head.one("X-Mark") == "no"
         assert await client.body(head) == ONE
-
-

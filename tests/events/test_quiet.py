@@ -35,7 +35,10 @@ async def test_comments_are_sent_while_nothing_else_is(way: Way) -> None:
         await beats(client, 2)
         for number in range(3):
             origin.put(b"data: %d\n\n" % number)
-            assert set(await blocks(client, until=b"data: %d\n\n" % number)) <= {BEAT, b"data: %d\n\n" % number}
+            assert set(await blocks(client, until=b"data: %d\n\n" % number)) <= {
+                BEAT,
+                b"data: %d\n\n" % number,
+            }
             await beats(client, 1)
         assert way.counts().heartbeats >= 5
 
@@ -201,8 +204,14 @@ OTHERS = {
         EventRelay(idle=30),
         answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream", "Content-Encoding: br"),
     ),
-    "of another type": (EventRelay(idle=30), answer("Transfer-Encoding: chunked", "Content-Type: text/plain")),
-    "of a known length": (EventRelay(idle=30), answer("Content-Length: 9", "Content-Type: text/event-stream")),
+    "of another type": (
+        EventRelay(idle=30),
+        answer("Transfer-Encoding: chunked", "Content-Type: text/plain"),
+    ),
+    "of a known length": (
+        EventRelay(idle=30),
+        answer("Content-Length: 9", "Content-Type: text/event-stream"),
+    ),
 }
 
 

@@ -129,7 +129,7 @@ async def respond(
                 f"{request.method} {request.raw_path}", response.status
             )
             handover.when_over(permit.over)
-            hand_over(upstream, writer, direct, handover)
+            hand_over(upstream, writer, direct, None, handover)
         else:
             await copy_body(upstream, writer, transport, Payload())
     except BaseException as error:

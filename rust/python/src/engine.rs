@@ -14,7 +14,7 @@ use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
-use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, channel};
+use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, Stream, channel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -176,6 +176,11 @@ impl Engine {
             .unwrap_or_else(|| self.threads.pick());
         self.threads.spawn(thread, || hub::read(hub, reading, feed));
         Ok(Source::new(stream, port))
+    }
+
+    /// Has the events of `stream` published where `claim` says.
+    pub(crate) fn feed_topic(&self, claim: hub::Claim, stream: Stream, error_event: String) {
+        self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event));
     }
 
     /// Starts `read`, a source that is not HTTP, on the next thread.

@@ -18,7 +18,7 @@ use crate::framing::Framing;
 use crate::lock;
 use crate::port::Slot;
 use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
-use crate::stream::Source;
+use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 
 /// Topics, their history and their subscribers. Any thread may use it.
@@ -189,6 +189,22 @@ impl Hub {
         let reading = Reading { topic, after, terms: terms.into(), tenant, address, lease };
         let hub = Arc::clone(&self.shared);
         self.engine.get().read_topic(py, hub, reading, framing.get(), near)
+    }
+
+    /// Publishes the events of `stream` to `topic`, and finishes it when that ends. `framing` is that of events.
+    fn feed(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        stream: &Bound<'_, FrameStream>,
+        framing: &Bound<'_, Framing>,
+        error_event: String,
+    ) -> PyResult<()> {
+        stream.get().set_framing(py, framing.get())?;
+        let claim = self.shared.begin_feed(topic).into_python(py)?;
+        let stream = stream.get().hand_over(py)?;
+        self.engine.get().feed_topic(claim, stream, error_event);
+        Ok(())
     }
 
     /// The names of all topics.

@@ -28,7 +28,7 @@ pub struct Event<'a> {
 
 /// The longest type, id or key of an event. What clients send back with a request must fit into its head; arbitrary beyond
 /// that.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = 1024;
 
 impl Event<'_> {
     /// # Errors

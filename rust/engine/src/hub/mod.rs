@@ -24,6 +24,8 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod feeding;
+#[cfg(not(loom))]
 mod jitter;
 #[cfg(not(loom))]
 mod reading;
@@ -44,6 +46,8 @@ pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
 #[cfg(not(loom))]
+pub use feeding::feed;
+#[cfg(not(loom))]
 pub(crate) use reading::fields;
 #[cfg(not(loom))]
 pub use reading::{Lease, Reading, read};
@@ -52,7 +56,7 @@ pub(crate) use subscriber::Asked;
 #[cfg(not(loom))]
 pub(crate) use topics::Admission;
 #[cfg(not(loom))]
-pub use topics::{Hub, HubStats, TopicStats, keep};
+pub use topics::{Claim, Hub, HubStats, TopicStats, keep};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -46,6 +46,8 @@ struct State {
     log: Log,
     phase: Phase,
     subscribers: usize,
+    /// A stream publishes to it.
+    is_fed: bool,
     /// Who waits for a change, by the numbers that they were given.
     followers: Vec<(u64, Waker)>,
     next_follower: u64,
@@ -85,6 +87,7 @@ impl Topic {
                 log: Log::new(room, floor),
                 phase,
                 subscribers: 0,
+                is_fed: false,
                 followers: Vec::new(),
                 next_follower: 0,
             }),
@@ -144,6 +147,16 @@ impl Topic {
             tell(state);
         }
         Ok(news)
+    }
+
+    /// A stream is to publish to it, until [`Topic::end_feed`]. Not if one does.
+    pub(super) fn begin_feed(&self) -> std::result::Result<bool, Gone> {
+        let mut state = self.live()?;
+        Ok(!std::mem::replace(&mut state.is_fed, true))
+    }
+
+    pub(super) fn end_feed(&self) {
+        lock(&self.state).is_fed = false;
     }
 
     /// What was published before is there; whoever waits for that is let in. Whether that is news.
@@ -276,7 +289,7 @@ impl Topic {
             Phase::Finished(since) => now.saturating_sub(since) >= finished_age,
             Phase::Gone => true,
         };
-        let goes = is_over && state.subscribers == 0;
+        let goes = is_over && state.subscribers == 0 && !state.is_fed;
         if goes {
             state.phase = Phase::Gone;
             state.log.clear();

@@ -48,6 +48,32 @@ struct Wanted {
     loader: Option<Waker>,
 }
 
+/// The right of a stream to publish to a topic.
+#[derive(Debug)]
+pub struct Claim {
+    pub(super) hub: Arc<Hub>,
+    topic: Arc<Topic>,
+}
+
+impl Claim {
+    /// What it is called.
+    pub(super) fn topic(&self) -> &str {
+        &self.topic.name
+    }
+
+    /// Drops the topic: responses end behind a whole event, and without a sign that this was all.
+    pub(super) fn abandon(&self) {
+        self.topic.close();
+        self.hub.forget(&self.topic);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.topic.end_feed();
+    }
+}
+
 #[derive(Debug, Default)]
 struct Topics {
     by_name: HashMap<Box<str>, Arc<Topic>>,
@@ -157,6 +183,18 @@ impl Hub {
     /// `BAD_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
     pub fn finish(&self, topic: &str) -> Result<bool> {
         self.with(topic, true, |topic| topic.finish(self.now()))
+    }
+
+    /// Claims `topic` for a stream that publishes to it alone, until what is returned is dropped. It stays until then.
+    ///
+    /// # Errors
+    /// `BUSY` where one does already; `BAD_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
+    pub fn begin_feed(self: &Arc<Self>, topic: &str) -> Result<Claim> {
+        let claimed = |topic: &Arc<Topic>| Ok((topic.begin_feed()?, Arc::clone(topic)));
+        match self.with(topic, true, claimed)? {
+            (true, topic) => Ok(Claim { hub: Arc::clone(self), topic }),
+            (false, _) => Err(Code::Busy.error(format!("a stream feeds the topic {topic:?} already"))),
+        }
     }
 
     /// Lets a client subscribe, on the calling engine thread, once the topic has been loaded.
