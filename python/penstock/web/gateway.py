@@ -11,22 +11,34 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
-from penstock.config import Caching, Drain, EventRelay, Forwarding, Overrides, RouteLimits, Timeouts
+from penstock.config import (
+    Caching,
+    Drain,
+    EventRelay,
+    Forwarding,
+    Overrides,
+    RouteLimits,
+    Subscriptions,
+    Timeouts,
+)
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
+from penstock.hub import Hub
 from penstock.stream import FrameStream, Response
 
 from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
+from .feeding import Feeding
 from .handover import (
     HANDED_OVER,
     Handover,
@@ -123,6 +135,9 @@ class Gateway:
         caching: Caching | None = None,
         overrides: Overrides | None = None,
         events: EventRelay | None = None,
+        topic: str | None = None,
+        hub: Hub | None = None,
+        subscriptions: Subscriptions | None = None,
     ) -> web.StreamResponse:
         """Answer `request` with what the origin answers to it. A handler like any other.
 
@@ -144,6 +159,12 @@ class Gateway:
                 that it goes past the cache.
             events: what is done with an event stream besides relaying it, in place of the gateway's. `Drain.concurrency`
                 counts the relays of this gateway with equal `events` together.
+            topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
+                the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
+                (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
+                relayed to the one who asked first; the others then ask themselves. Not with `on_complete`.
+            hub: where the topic is. Its history should hold a whole transcript.
+            subscriptions: how those are served; by default from the start on.
 
         Returns:
             The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
@@ -155,8 +176,8 @@ class Gateway:
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
-            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; or `overrides`,
-                and there is no caching.
+            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
+                there is no caching; or `topic` without `hub`, or with `on_complete`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -179,6 +200,13 @@ class Gateway:
         )
         if overrides is not None and order.caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        if topic is not None:
+            if hub is None or on_complete is not None:
+                raise make_error("BAD_CONFIGURATION", "a topic goes with a hub, and not with on_complete")
+            feeding = Feeding(hub, topic, tenant, subscriptions, events)
+            return await feeding.respond(
+                request, partial(self._relay, request, order._replace(feeding=feeding))
+            )
         return await self._relay(request, order)
 
     def native(
@@ -358,6 +386,8 @@ class Gateway:
                 # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
                 await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
+            if order.feeding is not None and order.feeding.take(upstream, status):
+                return await order.feeding.stream(request)
             if (
                 direct is not None
                 and order.changes is None
@@ -449,6 +479,7 @@ class _Order(NamedTuple):
     on_complete: OnComplete | None = None
     caching: _native.Caching | None = None
     overrides: Overrides | None = None
+    feeding: Feeding | None = None
 
 
 def _tell(order: _Order, handover: Handover | None, end: RelayEnd) -> None:

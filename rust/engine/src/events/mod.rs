@@ -20,6 +20,8 @@ pub use body::{Cause, Observer};
 pub(crate) use draining::Draining;
 #[cfg(not(loom))]
 pub use pipe::{pipe, read_on};
+#[cfg(not(loom))]
+pub(crate) use policy::error_data;
 pub use policy::{Drain, Field, Leave, Policy};
 
 #[cfg(all(test, not(loom)))]
