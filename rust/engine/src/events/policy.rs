@@ -106,7 +106,7 @@ impl Drain {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::error::Code;
