@@ -16,7 +16,6 @@
 mod budget;
 mod counts;
 mod encode;
-mod guests;
 mod id;
 mod log;
 mod policy;
@@ -25,6 +24,8 @@ mod topic;
 
 #[cfg(not(loom))]
 mod feeding;
+#[cfg(not(loom))]
+mod guests;
 #[cfg(not(loom))]
 mod jitter;
 #[cfg(not(loom))]
@@ -40,13 +41,14 @@ mod topics;
 
 pub use counts::Counted;
 pub use encode::Event;
-pub(crate) use guests::Guest;
 pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
 #[cfg(not(loom))]
 pub use feeding::feed;
+#[cfg(not(loom))]
+pub(crate) use guests::Guest;
 #[cfg(not(loom))]
 pub(crate) use reading::fields;
 #[cfg(not(loom))]
@@ -60,3 +62,6 @@ pub use topics::{Claim, Hub, HubStats, TopicStats, keep};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_models;
