@@ -236,6 +236,17 @@ def stats_page() -> str:
     return f"# Counters and timings\n\n{module_doc(found[''])}\n" + sections("penstock", found, names)
 
 
+def hub_page() -> str:
+    """Topics and their routes."""
+    found = parse("hub.py")
+    return (
+        f"# Topics\n\n{module_doc(found[''])}\n"
+        + sections("penstock", found, ["Hub", "HubStats", "TopicStats", "HubCounts"])
+        + "\n"
+        + sections("penstock.web", parse("web/topics.py"), ["TopicsRoute"])
+    )
+
+
 def framing_page() -> str:
     """The framings."""
     found = parse("framing.py")
@@ -348,6 +359,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 
 - [The engine and its sources](engine.md): `Engine`, `default_engine`, `open_file`, `open_fd`, `open_process`
 - [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`
+- [Topics](hub.md): `Hub`
 - [Framings](framing.md): `Raw`, `Fixed`, `LengthPrefixed`, `Lines`, `Events`
 - [Settings and their defaults](config.md): pool, flow, reads, timeouts, limits, TLS, forwarding
 - [Counters and timings](stats.md): `Engine.stats()`, `Response.timings`
@@ -365,6 +377,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "engine.md": engine_page,
     "errors.md": errors_page,
     "framing.md": framing_page,
+    "hub.md": hub_page,
     "stats.md": stats_page,
     "streams.md": stream_page,
     "testing.md": testing_page,

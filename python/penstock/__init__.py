@@ -33,6 +33,7 @@ from .exceptions import (
     WindowHeldError,
     error_codes,
 )
+from .hub import Hub, HubCounts, HubStats, TopicStats
 from .sources import open_fd, open_file, open_process
 from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
@@ -50,6 +51,9 @@ __all__ = [
     "Frame",
     "FrameError",
     "FrameStream",
+    "Hub",
+    "HubCounts",
+    "HubStats",
     "OriginStats",
     "PenstockError",
     "PoolError",
@@ -64,6 +68,7 @@ __all__ = [
     "SystemFailureError",
     "TimeLimitError",
     "Timings",
+    "TopicStats",
     "WindowHeldError",
     "__version__",
     "config",

@@ -24,6 +24,7 @@ __all__ = [
     "Frame",
     "FrameStream",
     "Framing",
+    "Hub",
     "Lane",
     "Limiter",
     "LoopPort",
@@ -31,6 +32,7 @@ __all__ = [
     "Site",
     "Source",
     "Timeouts",
+    "Topics",
     "Transport",
     "Upload",
     "__version__",
@@ -235,6 +237,78 @@ class Caching:
         """From now on a purge by URL finds what is stored there."""
 
 @final
+class Hub:
+    """Topics, their history and their subscribers. Any thread may use it."""
+
+    def __new__(cls, engine: Engine, settings: config.History, external: bool) -> Self:
+        """`external`: what has been published is kept elsewhere, and comes from there by `append`."""
+
+    def publish(
+        self,
+        topic: str,
+        data: str | bytes | bytearray,
+        event: str | None,
+        named: str | None,
+        key: str | None,
+        retry: int | None,
+    ) -> str:
+        """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
+
+    def append(
+        self,
+        topic: str,
+        position: str,
+        data: str | bytes | bytearray,
+        event: str | None,
+        named: str | None,
+        key: str | None,
+        retry: int | None,
+    ) -> bool:
+        """Take over what an external log has at `position`. False: it is there already, or has left."""
+
+    def set_floor(self, topic: str, position: str) -> bool:
+        """Nothing up to `position` will be appended. False: something has been."""
+
+    def loaded(self, topic: str) -> bool:
+        """Let those in who wait until what an external log has is there. False: it had been said."""
+
+    def wanted(self) -> tuple[list[str], asyncio.Future[None]]:
+        """Topics that are to be loaded, and a future that is done when there are more. Only one may be waited for."""
+
+    def finish(self, topic: str) -> bool:
+        """No more is to come. False: that had been said."""
+
+    def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int, int, int]]:
+        """Topics, subscribers, bytes used, bytes at most; as `penstock.hub.Counts`, field by field."""
+
+    def topic_stats(
+        self, topic: str
+    ) -> tuple[int, int, int, str, str, bool, tuple[int, int, int, int, int, int, int, int, int]] | None:
+        """Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts."""
+
+    def topics(self) -> list[str]:
+        """The names of all topics."""
+
+    def close(self) -> None:
+        """End all responses to subscribers behind a whole event, and take nothing any more. Idempotent."""
+
+@final
+class Topics:
+    """Requests for topics that the engine answers alone."""
+
+    def __new__(
+        cls,
+        name: str,
+        host: str | None,
+        prefix: str,
+        hub: Hub,
+        terms: config.Subscriptions,
+        limits: config.RouteLimits,
+        response: Sequence[tuple[str, bytes, bytes]],
+    ) -> Self:
+        """A change is "set", "add" or "drop", a name and a value."""
+
+@final
 class Site:
     """One way in: listeners and their connections."""
 
@@ -242,7 +316,7 @@ class Site:
         cls,
         engine: Engine,
         settings: config.Edge,
-        natives: Sequence[Route],
+        natives: Sequence[Route | Topics],
         access_log: str | None,
         lane: Lane | None,
     ) -> Self:
@@ -257,7 +331,7 @@ class Site:
     def listen_fd(self, descriptor: int) -> None:
         """Take over a socket that is bound, or listens already."""
 
-    def set_routes(self, natives: Sequence[Route]) -> None:
+    def set_routes(self, natives: Sequence[Route | Topics]) -> None:
         """Replace all routes. Requests that are being answered go on by the old ones."""
 
     def drain(self) -> None:

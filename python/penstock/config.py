@@ -20,11 +20,13 @@ __all__ = [
     "Edge",
     "Flow",
     "Forwarding",
+    "History",
     "OriginLimits",
     "Overrides",
     "Pool",
     "Reads",
     "RouteLimits",
+    "Subscriptions",
     "Timeouts",
     "Tls",
     "parse_size",
@@ -449,6 +451,72 @@ class RouteLimits:
         _count(self, "burst", 1)
         if self.body is not None:
             _bytes(self, "body", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a hub keeps of its topics, for those who come later or come back. Times are seconds."""
+
+    events: int = 1000
+    """Events of a topic; the oldest leave. Ten minutes of a score that changes twice a second."""
+    bytes: Size = "1MiB"
+    """Bytes of a topic's events, as they stand on the wire. A larger event is refused (BAD_EVENT)."""
+    age: float | None = 600.0
+    """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
+    goes, unless it is finished."""
+    memory: Size | None = None
+    """Bytes of the engine's pool that all topics take at most, whole slabs of 4 to 64 KiB. What is beyond costs the
+    oldest events of the topic that is published to; then publishing is refused (POOL_FULL). None: a quarter of it."""
+    topics: int = 10_000
+    """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
+    finished_age: float = 600.0
+    """For how long it is known of a topic that it has been finished; after that its name means a new one. As `age`: who
+    comes back within that time is told, and not let wait for what never comes."""
+
+    def __post_init__(self) -> None:
+        _count(self, "events", 1)
+        _bytes(self, "bytes", 1, 1 << 31)
+        _seconds(self, "age", optional=True)
+        if self.memory is not None:
+            _bytes(self, "memory", _PAGE)
+        _count(self, "topics", 1)
+        _seconds(self, "finished_age", zero=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriptions:
+    """How a hub serves those who subscribe. Times are seconds."""
+
+    join: int | Literal["now", "start"] = "now"
+    """Where one begins that had nothing before: with what is published from now on, with all that is there, or with
+    that many of the newest events. Who had something before goes on behind that."""
+    slow: Literal["disconnect", "drop-oldest", "newest-per-key"] = "disconnect"
+    """What becomes of one who does not keep up, so that what it is to get next has left the history. `disconnect`: its
+    response ends behind a whole event, and it comes back by its last id. `drop-oldest`: it goes on with the oldest event
+    that is there, behind a `penstock-gap`. `newest-per-key`: as that, and of what waits for it, it gets the newest event
+    of each key alone, and those without a key."""
+    behind: Size | None = None
+    """Bytes that may wait for one who had caught up, before it is disconnected. None: all that the history has."""
+    retry: float | None = None
+    """After which time a client that was disconnected is to come back (`retry:`), sent once at the beginning. None: as
+    it likes; browsers wait for some seconds."""
+    open: bool = True
+    """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.join, bool) or not (
+            self.join in ("now", "start") or (isinstance(self.join, int) and 0 <= self.join <= 1 << 31)
+        ):
+            raise _bad(self, "join", "must be 'now', 'start' or a number of events")
+        known = ("disconnect", "drop-oldest", "newest-per-key")
+        if self.slow not in known:
+            raise _bad(self, "slow", f"must be one of {', '.join(known)}")
+        if self.behind is not None:
+            _bytes(self, "behind", 1)
+            if self.slow != "disconnect":
+                raise _bad(self, "behind", "goes with slow='disconnect'")
+        _seconds(self, "retry", optional=True, zero=True)
+        _flag(self, "open")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from .handover import RelayEnd
 from .native import NativeRoute
 from .running import run_app
 from .site import Site
+from .topics import TopicsRoute
 
 __all__ = [
     "FAILURE",
@@ -21,6 +22,7 @@ __all__ = [
     "NativeRoute",
     "RelayEnd",
     "Site",
+    "TopicsRoute",
     "run_app",
     "settle_failures",
 ]

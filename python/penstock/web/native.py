@@ -31,6 +31,7 @@ from .target import Origin, has_dot_segments
 
 if TYPE_CHECKING:
     from .gateway import Gateway
+    from .topics import TopicsRoute
 
 __all__ = ["NativeRoute", "native_routes"]
 
@@ -153,7 +154,7 @@ class NativeRoute(web.AbstractRouteDef):
 class NativeResource(AbstractResource):
     """A native route in an aiohttp router: what serves it on stock transports."""
 
-    def __init__(self, route: NativeRoute, router: UrlDispatcher) -> None:
+    def __init__(self, route: "NativeRoute | TopicsRoute", router: UrlDispatcher) -> None:
         super().__init__(name=None)
         self.route = route
         self._router = router
@@ -219,9 +220,14 @@ class NativeResource(AbstractResource):
         except PenstockError as error:
             return problem_response(error)
         try:
-            return await self.route.gateway._relay_native(request, self.route, self.prefix)  # noqa: SLF001
+            return await self._answer(request)
         finally:
             entered.leave()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        route = self.route
+        assert isinstance(route, NativeRoute)  # noqa: S101 (others answer otherwise)
+        return await route.gateway._relay_native(request, route, self.prefix)  # noqa: SLF001
 
     def _check_size(self, request: web.Request) -> None:
         most, size = self.route.limits.body, request.content_length
@@ -252,7 +258,7 @@ def read_on(upstream: Response, most: int) -> None:
     task.add_done_callback(_reading_on.discard)
 
 
-def native_routes(app: web.Application, engine: Engine) -> list[_native.Route]:
+def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:
     """The native routes of `app` and of its sub-applications, as `engine` serves them."""
     resources = {
         route.resource for route in app.router.routes() if isinstance(route.resource, NativeResource)

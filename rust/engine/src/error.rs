@@ -179,6 +179,10 @@ table! {
     0x50F CacheDirectoryTaken "CACHE_DIRECTORY_TAKEN" System Local false "Another cache uses the directory.";
     0x510 CacheDamaged "CACHE_DAMAGED" System Local true "What the cache's disk gave back is not what was stored there.";
     0x511 CacheDiskTimeout "CACHE_DISK_TIMEOUT" Timeout Local true "The cache's disk gave nothing back within its limit.";
+    0x520 BadEvent "BAD_EVENT" Value Local false "The event cannot be published: its type, id or key has a line end or is too long, or it is larger than its topic's history.";
+    0x521 TopicFinished "TOPIC_FINISHED" State Local false "The topic has been finished; nothing can be published to it any more.";
+    0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
+    0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -200,6 +204,8 @@ table! {
     0x612 Draining "DRAINING" State Local true "The server is being stopped, and takes no new request.";
     0x613 ClientStalled "CLIENT_STALLED" Connection Client true "The pool was full, and the client had taken nothing of its response for longest.";
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
+    0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
+    0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
 }
 
 impl Code {
@@ -242,7 +248,7 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
-            Self::NoRoute => 404,
+            Self::NoRoute | Self::UnknownTopic => 404,
             Self::RequestTimeout => 408,
             Self::RequestTooLarge => 413,
             Self::TargetTooLong => 414,
@@ -256,6 +262,7 @@ impl Code {
             | Self::QueueFull
             | Self::PoolDead
             | Self::EngineClosed
+            | Self::HubClosed
             | Self::Draining
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.

@@ -1,7 +1,8 @@
 //! The engine of penstock: memory, framing, streams and the origin client. It knows no Python.
 //!
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
-//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` and `cache` need `wire` alone.
+//! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` and `cache` need `wire` alone. `hub` stands
+//! beside `origin`: what is published takes the place of what an origin sends.
 
 pub mod app;
 #[cfg(not(loom))]
@@ -10,6 +11,7 @@ pub mod cache;
 pub mod edge;
 pub mod error;
 pub mod framing;
+pub mod hub;
 #[cfg(not(loom))]
 mod net;
 #[cfg(not(loom))]

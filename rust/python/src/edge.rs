@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use penstock_engine::Code;
 use penstock_engine::edge::{
     Edit, Entered as EdgeEntered, Leave, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native,
-    Pattern, Route as EdgeRoute, Routes, Site as EdgeSite,
+    Pattern, Route as EdgeRoute, Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
+use crate::hub::Topics;
 use crate::lane::Lane;
 use crate::lock;
 use crate::port::Slot;
@@ -27,9 +28,9 @@ use crate::settings::{EdgeSettings, RouteLimitSettings};
 pub(crate) struct Route(Arc<EdgeRoute>);
 
 /// `("set" | "add" | "drop", name, value)`, validated in Python.
-type Change = (String, Vec<u8>, Vec<u8>);
+pub(crate) type Change = (String, Vec<u8>, Vec<u8>);
 
-fn edit((kind, name, value): Change) -> Edit {
+pub(crate) fn edit((kind, name, value): Change) -> Edit {
     match kind.as_str() {
         "set" => Edit::Set(name, value),
         "add" => Edit::Add(name, value),
@@ -114,9 +115,19 @@ pub(crate) struct Site {
     idle: Mutex<Option<Slot>>,
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
-fn routes(py: Python<'_>, routes: Vec<Bound<'_, Route>>) -> PyResult<Routes> {
-    Routes::new(routes.iter().map(|route| Arc::clone(&route.get().0)).collect()).into_python(py)
+/// What the engine answers alone.
+#[derive(FromPyObject)]
+enum Answering<'py> {
+    Relay(Bound<'py, Route>),
+    Topics(Bound<'py, Topics>),
+}
+
+fn routes(py: Python<'_>, routes: Vec<Answering<'_>>) -> PyResult<Routes> {
+    let service = |route| match route {
+        Answering::Relay(route) => Service::Relay(Arc::clone(&route.get().0)),
+        Answering::Topics(topics) => Service::Topics(topics.get().shared()),
+    };
+    Routes::new(routes.into_iter().map(service).collect()).into_python(py)
 }
 
 #[pymethods]
@@ -129,7 +140,7 @@ impl Site {
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         settings: EdgeSettings,
-        natives: Vec<Bound<'_, Route>>,
+        natives: Vec<Answering<'_>>,
         access_log: Option<PathBuf>,
         lane: Option<&Bound<'_, Lane>>,
     ) -> PyResult<Self> {
@@ -179,7 +190,7 @@ impl Site {
         Ok(())
     }
 
-    fn set_routes(&self, py: Python<'_>, natives: Vec<Bound<'_, Route>>) -> PyResult<()> {
+    fn set_routes(&self, py: Python<'_>, natives: Vec<Answering<'_>>) -> PyResult<()> {
         self.shared.set_routes(routes(py, natives)?);
         Ok(())
     }

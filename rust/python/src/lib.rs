@@ -12,6 +12,7 @@ mod engine;
 mod errors;
 mod frame;
 mod framing;
+mod hub;
 mod lane;
 mod port;
 mod relay;
@@ -43,6 +44,8 @@ mod _native {
     use super::frame::Frame;
     #[pymodule_export]
     use super::framing::Framing;
+    #[pymodule_export]
+    use super::hub::{Hub, Topics};
     #[pymodule_export]
     use super::lane::Lane;
     #[pymodule_export]

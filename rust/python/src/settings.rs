@@ -5,6 +5,7 @@ use std::time::Duration;
 use penstock_engine::Result;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
+use penstock_engine::hub::{History, HubConfig, Join, Slow, Terms};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::store::{CachePolicy, Unread};
@@ -238,6 +239,72 @@ impl From<CachingSettings> for CachePolicy {
             tags: settings.tags.into_iter().map(Into::into).collect(),
         }
     }
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct HistorySettings {
+    events: usize,
+    bytes: usize,
+    age: Option<f64>,
+    memory: usize,
+    topics: usize,
+    finished_age: f64,
+}
+
+impl HistorySettings {
+    /// `external`: what has been published is kept elsewhere, and comes from there.
+    pub(crate) fn config(self, external: bool) -> HubConfig {
+        HubConfig {
+            memory: self.memory,
+            topics: self.topics,
+            history: History {
+                events: self.events,
+                bytes: self.bytes,
+                age: self.age.map(Duration::from_secs_f64),
+            },
+            finished_age: Duration::from_secs_f64(self.finished_age),
+            external,
+        }
+    }
+}
+
+/// "now", "start", or how many of the newest.
+#[derive(FromPyObject)]
+enum JoinSetting {
+    Last(usize),
+    Word(String),
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct SubscriptionSettings {
+    join: JoinSetting,
+    slow: String,
+    behind: Option<u64>,
+    retry: Option<f64>,
+    open: bool,
+}
+
+impl From<SubscriptionSettings> for Terms {
+    fn from(settings: SubscriptionSettings) -> Self {
+        Self {
+            join: match settings.join {
+                JoinSetting::Last(count) => Join::Last(count),
+                JoinSetting::Word(word) if word == "start" => Join::Start,
+                JoinSetting::Word(_) => Join::Now,
+            },
+            slow: match settings.slow.as_str() {
+                "drop-oldest" => Slow::DropOldest,
+                "newest-per-key" => Slow::NewestPerKey,
+                _ => Slow::Disconnect { behind: settings.behind },
+            },
+            retry: settings.retry.map(|seconds| milliseconds(Duration::from_secs_f64(seconds))),
+            open: settings.open,
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[derive(FromPyObject)]

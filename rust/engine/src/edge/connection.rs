@@ -17,8 +17,9 @@ use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Begun, Task, fault};
 use super::progress::Progress;
-use super::route::Route;
+use super::route::{Leave, Route, Service};
 use super::site::{Load, Phase, Site};
+use super::topics::{self, Topics};
 use crate::error::{Code, Error, Result};
 use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
@@ -126,10 +127,15 @@ async fn exchange(
     let started = Instant::now();
     let progress = Progress::default();
     let routes = site.routes();
-    let route = routes.find(incoming.authority(), &incoming.origin_form());
+    let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
-        Some(route) => answer_by_route(site, thread, client, inbound, incoming, route, &progress).await,
+        Some(Service::Relay(route)) => {
+            answer_by_route(site, thread, client, inbound, incoming, route, &progress).await
+        }
+        Some(Service::Topics(topics)) => {
+            Box::pin(answer_by_topics(site, thread, client, inbound, incoming, topics, &progress)).await
+        }
         None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
     };
     let error = result.as_ref().err();
@@ -142,7 +148,7 @@ async fn exchange(
             status: progress.status().unwrap_or_else(|| error.map_or(0, status_of)),
             bytes: progress.payload(),
             elapsed: started.elapsed(),
-            route: route.map(|route| route.native.name.as_str()),
+            route: route.map(Service::name),
             error,
         });
     }
@@ -258,22 +264,67 @@ async fn attempt(
     if expects && feed.is_some() && !inbound.has_begun() {
         outgoing.push(Piece::Mark(CONTINUE));
     }
-    let mut listen = pin!(inbound.listen(body, most, feed));
+    let answer = async {
+        let is_events = if is_hit {
+            false
+        } else {
+            // On the heap: a body may come for hours when its head has come.
+            match Box::pin(native::begin(task, route, upload, outgoing)).await? {
+                Begun::Body { is_events } => is_events,
+                Begun::Sent => return Ok(()),
+            }
+        };
+        native::send(task, route.native.leave, is_events, outgoing, |_| {}).await
+    };
+    let result = beside(site, progress, &life, inbound.listen(body, most, feed), answer).await;
+    if outgoing.is_torn() {
+        progress.tear();
+    }
+    result
+}
+
+/// Lets a client subscribe, and sends it what is published.
+async fn answer_by_topics(
+    site: &Site,
+    thread: usize,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    topics: &Topics,
+    progress: &Progress,
+) -> Result<()> {
+    let asked = asked(site, thread, incoming, progress)?;
+    if !matches!(asked.body, Body::Empty | Body::Length(0)) {
+        return Err(Code::BadRequestBody.error("a request for a topic has no body"));
+    }
+    let _guard = topics.enter()?;
+    let life = live(site)?;
+    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+    outgoing.begin_life(&life);
+    let task = Task { site, thread, client, incoming, progress, is_tunnel: false };
+    let answer = async {
+        topics::begin(&task, topics, &mut outgoing).await?;
+        native::send(&task, Leave::Cancel, true, &mut outgoing, |_| {}).await
+    };
+    let result = beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await;
+    if outgoing.is_torn() {
+        progress.tear();
+    }
+    result
+}
+
+/// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
+async fn beside(
+    site: &Site,
+    progress: &Progress,
+    life: &Life,
+    listen: impl Future<Output = Error>,
+    answer: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let (mut listen, mut answer) = (pin!(listen), pin!(answer));
     let mut overdue = Watch::default();
     let mut trouble = None;
     let result = {
-        let mut answer = pin!(async {
-            let is_events = if is_hit {
-                false
-            } else {
-                // On the heap: a body may come for hours when its head has come.
-                match Box::pin(native::begin(task, route, upload, outgoing)).await? {
-                    Begun::Body { is_events } => is_events,
-                    Begun::Sent => return Ok(()),
-                }
-            };
-            native::send(task, route, is_events, outgoing, |_| {}).await
-        });
         let aside = poll_fn(|context| {
             if !progress.is_stopped() && life.is_stopped(context) {
                 progress.stop();
@@ -299,9 +350,6 @@ async fn attempt(
         })
         .await
     };
-    if outgoing.is_torn() {
-        progress.tear();
-    }
     // What the client did wrong says more than what became of it.
     result.map_err(|error| trouble.unwrap_or(error))
 }

@@ -9,6 +9,7 @@
 //!   listen ─ connection ─ inbound (heads, bodies)
 //!                │
 //!                ├─ native (route, head) ─ origin::begin
+//!                ├─ topics ─ hub::subscribe
 //!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
 //!                └─ answer (refusals), log
 //! ```
@@ -28,6 +29,7 @@ mod native;
 mod progress;
 mod route;
 mod site;
+mod topics;
 
 pub use client::Addresses;
 pub use config::EdgeConfig;
@@ -35,5 +37,6 @@ pub use head::{RelayedHead, relayed_head};
 pub use limiter::{Entered, Limiter};
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
-pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes};
+pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes, Service};
 pub use site::{Site, SiteCounts, Supplies};
+pub use topics::Topics;

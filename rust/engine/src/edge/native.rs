@@ -172,7 +172,7 @@ async fn relay_by_cache(
     if let Some(delivery) = stored {
         drop(stream);
         at_once(|context| task.begin_stored(context, route, delivery, outgoing)).await?;
-        return send(task, route, false, outgoing, |_| {}).await;
+        return send(task, leave, false, outgoing, |_| {}).await;
     }
     let Some(head) = stream.head() else {
         return Err(Code::Internal.error("a head that had come is gone"));
@@ -185,7 +185,7 @@ async fn relay_by_cache(
         task.prime(context, outgoing)
     })
     .await?;
-    send(task, route, cut != Cut::Raw, outgoing, |context| drop(drive(context))).await
+    send(task, leave, cut != Cut::Raw, outgoing, |context| drop(drive(context))).await
 }
 
 /// Does what needs the task, and does not wait.
@@ -195,13 +195,13 @@ pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
 }
 
 /// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
-/// of it is with the kernel.
+/// of it is with the kernel. `leave`: what becomes of the rest when the client leaves.
 ///
 /// # Errors
 /// What went wrong.
 pub(super) async fn send(
     task: &Task<'_>,
-    route: &Route,
+    leave: Leave,
     is_events: bool,
     outgoing: &mut Outgoing,
     mut drive: impl FnMut(&mut Context<'_>),
@@ -221,7 +221,7 @@ pub(super) async fn send(
     })
     .await;
     task.progress.set_payload(outgoing.payload());
-    if let (Leave::Drain(most), Err(error)) = (route.native.leave, &sent) {
+    if let (Leave::Drain(most), Err(error)) = (leave, &sent) {
         if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
             // On the heap, because few clients leave.
             Box::pin(drain(outgoing.detach(), most, drive)).await;

@@ -1,6 +1,7 @@
 //! Which requests the engine answers alone, and how.
 
 use super::limiter::{Entered, Limiter};
+use super::topics::Topics;
 use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::origin::{Endpoint, Timeouts};
@@ -118,21 +119,56 @@ impl Route {
     }
 }
 
+/// What answers the requests that match its pattern.
+#[derive(Debug, Clone)]
+pub enum Service {
+    /// An origin, or a cache.
+    Relay(Arc<Route>),
+    /// A hub.
+    Topics(Arc<Topics>),
+}
+
+impl Service {
+    fn pattern(&self) -> &Pattern {
+        match self {
+            Self::Relay(route) => &route.pattern,
+            Self::Topics(topics) => &topics.pattern,
+        }
+    }
+
+    /// What it is called in logs and counts.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Relay(route) => &route.native.name,
+            Self::Topics(topics) => &topics.name,
+        }
+    }
+
+    /// Whether it answers requests of `method`. What a hub does not answer is for others: an application may publish by
+    /// the same path.
+    fn takes(&self, method: &str) -> bool {
+        match self {
+            Self::Relay(_) => true,
+            Self::Topics(_) => matches!(method, "GET" | "HEAD"),
+        }
+    }
+}
+
 /// All routes of a site: the longest prefix wins, and a host before any host.
 #[derive(Debug, Default)]
-pub struct Routes(Vec<Arc<Route>>);
+pub struct Routes(Vec<Service>);
 
 impl Routes {
     /// A table of `routes`.
     ///
     /// # Errors
     /// `BAD_CONFIGURATION` for two of the same pattern.
-    pub fn new(mut routes: Vec<Arc<Route>>) -> Result<Self> {
-        let rank = |route: &Route| (route.pattern.host.is_none(), usize::MAX - route.pattern.prefix.len());
-        routes.sort_by_key(|route| rank(route));
+    pub fn new(mut routes: Vec<Service>) -> Result<Self> {
+        let rank = |pattern: &Pattern| (pattern.host.is_none(), usize::MAX - pattern.prefix.len());
+        routes.sort_by_key(|route| rank(route.pattern()));
         for (index, route) in routes.iter().enumerate() {
-            if routes[..index].iter().any(|other| other.pattern == route.pattern) {
-                let detail = format!("two native routes have the prefix {:?}", route.pattern.prefix);
+            if routes[..index].iter().any(|other| other.pattern() == route.pattern()) {
+                let detail = format!("two native routes have the prefix {:?}", route.pattern().prefix);
                 return Err(Code::BadConfiguration.error(detail));
             }
         }
@@ -141,21 +177,26 @@ impl Routes {
 
     /// How the disks of the routes' caches have failed, as far as that has not been told.
     pub(super) fn disk_troubles(&self) -> impl Iterator<Item = Error> {
-        self.0.iter().filter_map(|route| route.native.cache.as_ref()?.disk_trouble())
+        self.0.iter().filter_map(|route| match route {
+            Service::Relay(route) => route.native.cache.as_ref()?.disk_trouble(),
+            Service::Topics(_) => None,
+        })
     }
 
-    /// The route of a request for `path` of `authority`.
+    /// The route of a request by `method` for `path` of `authority`.
     ///
     /// A path with dot segments, plain or percent-encoded, matches none: the origin might take it for another that no
     /// route, or another one, was meant for.
-    pub(super) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Route>> {
+    pub(super) fn find(&self, method: &str, authority: &str, path: &str) -> Option<&Service> {
         if self.0.is_empty() || has_dot_segments(path) {
             return None;
         }
         let host = without_port(authority);
         self.0.iter().find(|route| {
-            path.starts_with(route.pattern.prefix.as_str())
-                && route.pattern.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
+            let pattern = route.pattern();
+            path.starts_with(pattern.prefix.as_str())
+                && pattern.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
+                && route.takes(method)
         })
     }
 }

@@ -66,6 +66,8 @@ pub(crate) enum Body {
     Counted(Supply, u64),
     /// In chunks.
     Chunked(Supply),
+    /// In chunks, which come framed as such.
+    Framed(Supply),
     /// As they are, to the end of the connection.
     Raw(Supply),
     /// A part of a body, which somebody else goes on with.
@@ -76,7 +78,9 @@ impl Body {
     fn supply(&mut self) -> Option<&mut Supply> {
         match self {
             Self::Ended => None,
-            Self::Counted(supply, _) | Self::Chunked(supply) | Self::Raw(supply) => Some(supply),
+            Self::Counted(supply, _) | Self::Chunked(supply) | Self::Framed(supply) | Self::Raw(supply) => {
+                Some(supply)
+            }
             Self::Part(part) => Some(&mut part.supply),
         }
     }
@@ -178,7 +182,7 @@ impl Outgoing {
 
     /// Ends the body behind what was taken from its supply, as if it had been all. Not for a body that was announced.
     pub(crate) fn end_early(&mut self) {
-        if let Body::Chunked(_) = std::mem::replace(&mut self.body, Body::Ended) {
+        if let Body::Chunked(_) | Body::Framed(_) = std::mem::replace(&mut self.body, Body::Ended) {
             self.outbox.push(Piece::Mark(LAST_CHUNK));
         }
     }
@@ -275,7 +279,9 @@ impl Outgoing {
             Body::Chunked(_) | Body::Part(Part { chunked: true, .. }) => {
                 self.outbox.push(Piece::Chunk(encode_chunk_head(length), payload));
             }
-            Body::Raw(_) | Body::Part(_) | Body::Ended => self.outbox.push(Piece::Payload(payload)),
+            Body::Framed(_) | Body::Raw(_) | Body::Part(_) | Body::Ended => {
+                self.outbox.push(Piece::Payload(payload));
+            }
         }
         Ok(())
     }
@@ -283,7 +289,7 @@ impl Outgoing {
     fn end(&mut self) -> Result<()> {
         match &self.body {
             Body::Counted(_, 1..) => return Err(wrong_length(self.wrong_length, "shorter")()),
-            Body::Chunked(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
+            Body::Chunked(_) | Body::Framed(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
             Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
         }
         let supply = self.take_supply();
@@ -294,7 +300,9 @@ impl Outgoing {
     fn take_supply(&mut self) -> Option<Supply> {
         match std::mem::replace(&mut self.body, Body::Ended) {
             Body::Ended => None,
-            Body::Counted(supply, _) | Body::Chunked(supply) | Body::Raw(supply) => Some(supply),
+            Body::Counted(supply, _) | Body::Chunked(supply) | Body::Framed(supply) | Body::Raw(supply) => {
+                Some(supply)
+            }
             Body::Part(part) => Some(part.supply),
         }
     }

@@ -1,0 +1,227 @@
+"""Topics: what is published once, kept for a while, and sent by the engine to any number of subscribers.
+
+A subscriber is a browser's EventSource, or whoever else reads text/event-stream. It is served by a native route
+(`Hub.native`) without waking Python. What it had before it was disconnected, it says by the id of its last event, and
+gets what followed, once and in order; where that cannot be shown, a `penstock-gap` event says so.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from . import _native
+from .config import History, RouteLimits, Subscriptions
+from .engine import Engine, default_engine
+
+if TYPE_CHECKING:
+    from .web.topics import TopicsRoute
+
+__all__ = ["Hub", "HubCounts", "HubStats", "TopicStats"]
+
+
+@dataclass(frozen=True, slots=True)
+class HubCounts:
+    """What a hub, or one of its topics, has counted so far."""
+
+    events: int
+    """Events that were published."""
+    bytes: int
+    """Bytes of them, as they stand on the wire."""
+    delivered: int
+    """Events that were given to subscribers to be sent, once for each."""
+    subscribed: int
+    """Subscriptions."""
+    resumed: int
+    """Those of them that had something before and got all that they lacked."""
+    gaps: int
+    """Gaps that were announced, to those who came back and to those who did not keep up."""
+    slow: int
+    """Subscribers that were cut off because they did not keep up."""
+    dropped: int
+    """Events that subscribers missed who did not keep up, and went on behind a gap."""
+    conflated: int
+    """Events that subscribers were not sent because newer ones of their keys were there."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubStats:
+    """How full a hub is, and what it has counted."""
+
+    topics: int
+    """Topics that are there."""
+    subscribers: int
+    """Subscribers of all of them."""
+    used: int
+    """Bytes of the engine's pool that their history takes, whole slabs; what has left and is still being sent counts."""
+    limit: int
+    """Bytes that it may."""
+    counts: HubCounts
+    """Sums over all topics, those that are gone as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """How full a topic is, and what it has counted."""
+
+    subscribers: int
+    """Who listens."""
+    events: int
+    """Events that are there."""
+    bytes: int
+    """Bytes of them, as they stand on the wire."""
+    newest: str
+    """The id of the newest event so far, or the floor."""
+    floor: str
+    """The id that all events that are there are above."""
+    finished: bool
+    """Whether it has been finished."""
+    counts: HubCounts
+    """What it has counted."""
+
+
+class Hub:
+    """Topics with a bounded history each, and their subscribers.
+
+    Topics need not be declared: one begins with what is first published to it, or with its first subscriber, and goes
+    when nobody listens and its history has aged out. Their names have 1 to 512 bytes of UTF-8 and no control characters.
+
+    All methods may be called from any thread.
+
+    Args:
+        engine: in whose pool the history lies; by default the one that the process shares (`penstock.default_engine`).
+        history: what is kept of each topic, and of all of them.
+
+    Raises:
+        StateError: the engine is closed.
+    """
+
+    def __init__(self, *, engine: Engine | None = None, history: History | None = None) -> None:
+        self._engine = engine or default_engine()
+        history = history or History()
+        if history.memory is None:
+            history = replace(history, memory=self._engine.stats().pool.budget // 4)
+        self.native_hub = _native.Hub(self._engine.native, history, False)
+
+    async def publish(
+        self,
+        topic: str,
+        data: str | bytes,
+        *,
+        event: str | None = None,
+        id: str | None = None,  # noqa: A002 (the field's name)
+        key: str | None = None,
+        retry: float | None = None,
+    ) -> str:
+        """Publish an event. It is in the topic's history when this returns, and on its way to all subscribers.
+
+        Args:
+            topic: its name.
+            data: UTF-8. Line ends of any kind make lines of it: a browser's `data` has LF for each.
+            event: its type; browsers take one without for `message`.
+            id: what it is called on the wire in place of its position; what subscribers come back with. Unique within
+                the topic's history, or they go on behind the newest of that id.
+            key: what it tells of the state of; with `Subscriptions(slow="newest-per-key")` a newer one of the same key
+                takes its place for those who lag. It is not sent.
+            retry: seconds after which a client that was disconnected is to come back, from this event on.
+
+        Returns:
+            Its position, `milliseconds-sequence`: above all that this hub has given out before.
+
+        Raises:
+            ArgumentError: the event cannot be written so that it is read as it was meant (BAD_EVENT), or the topic's
+                name is none (BAD_TOPIC).
+            StateError: the topic has been finished (TOPIC_FINISHED), or the hub closed (HUB_CLOSED).
+            PoolError: there is no room for it (POOL_FULL), or for one more topic (TOO_MANY_TOPICS).
+        """
+        milliseconds = None if retry is None else round(retry * 1000)
+        return self.native_hub.publish(topic, data, event, id, key, milliseconds)
+
+    async def finish(self, topic: str) -> bool:
+        """End a topic: nothing is published to it any more.
+
+        Its subscribers get what is left, then an event `penstock-end`, and the end of the response. Who comes back with
+        all of it is answered with 204, which has an EventSource stay away; who comes anew with `join="start"` gets the
+        transcript and `penstock-end`.
+
+        Returns:
+            Whether it had not been finished before.
+
+        Raises:
+            ArgumentError: the topic's name is none.
+            StateError: the hub has been closed.
+            PoolError: there is no room for one more topic.
+        """
+        return self.native_hub.finish(topic)
+
+    def native(
+        self,
+        prefix: str,
+        *,
+        host: str | None = None,
+        subscriptions: Subscriptions | None = None,
+        limits: RouteLimits | None = None,
+        response_headers: Mapping[str, str | None] | None = None,
+        add_response_headers: Iterable[tuple[str, str]] = (),
+        name: str | None = None,
+    ) -> "TopicsRoute":
+        """Declare a route by which the engine lets clients subscribe, without waking Python.
+
+        Give it to the application: `app.add_routes([hub.native("/events/")])`. A GET of `/events/<topic>` is answered
+        with text/event-stream; what follows the prefix is the topic's name, percent-decoded. What the client had before
+        is in its `Last-Event-ID`, or in the query as `lastEventId`; the response's `Penstock-Resume` is then `full`, or
+        `gap` where an event `penstock-gap` comes first. Requests by other methods than GET and HEAD are the
+        application's.
+
+        Args:
+            prefix: how the path of a request begins, percent-encoded as on the wire; from slash to slash.
+            host: the host that must be asked for, without a port; any by default.
+            subscriptions: how subscribers are served.
+            limits: how much the route serves at most.
+            response_headers: fields to send in place of those of the same names; None drops them. CORS is said here.
+            add_response_headers: fields to send besides those of the same names.
+            name: what the route is called in logs; its prefix by default.
+
+        Raises:
+            ConfigurationError: one of these cannot be.
+        """
+        from .web.topics import topics_route  # noqa: PLC0415 (the library does without aiohttp)
+
+        return topics_route(
+            self,
+            prefix,
+            host=host,
+            subscriptions=subscriptions or Subscriptions(),
+            limits=limits or RouteLimits(),
+            headers=response_headers,
+            add_headers=add_response_headers,
+            name=name or prefix,
+        )
+
+    def stats(self) -> HubStats:
+        """How full it is, and what it has counted."""
+        topics, subscribers, used, limit, counts = self.native_hub.stats()
+        return HubStats(topics, subscribers, used, limit, HubCounts(*counts))
+
+    def topic_stats(self, topic: str) -> TopicStats | None:
+        """The same of one topic; None if there is none of that name."""
+        row = self.native_hub.topic_stats(topic)
+        if row is None:
+            return None
+        return TopicStats(*row[:6], HubCounts(*row[6]))
+
+    def topics(self) -> list[str]:
+        """The names of all topics, in no order."""
+        return self.native_hub.topics()
+
+    def close(self) -> None:
+        """End all subscriptions behind a whole event, and give the history's memory back. Idempotent.
+
+        Clients come back, as after any disconnection; who is to stay away is told by `finish` before.
+        """
+        self.native_hub.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

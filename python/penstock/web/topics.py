@@ -1,0 +1,100 @@
+"""Routes by which the engine lets clients subscribe to the topics of a hub. Made by `penstock.Hub.native`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.web_urldispatcher import AbstractRoute, UrlDispatcher
+
+from penstock import _native
+from penstock.config import RouteLimits, Subscriptions
+from penstock.engine import Engine
+from penstock.exceptions import make_error
+
+from .native import Changes, Headers, NativeResource, changes
+from .problem import problem_response
+from .target import has_dot_segments
+
+if TYPE_CHECKING:
+    from penstock.hub import Hub
+
+__all__ = ["TopicsRoute", "topics_route"]
+
+_METHODS = ("GET", "HEAD")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsRoute(web.AbstractRouteDef):
+    """A route whose paths are topics of a hub. Made by `Hub.native`; given to `app.add_routes`.
+
+    Among native routes the longest prefix wins, and a route with a host before one without.
+    """
+
+    hub: "Hub"
+    prefix: str
+    host: str | None
+    subscriptions: Subscriptions
+    limits: RouteLimits
+    response: Changes
+    name: str
+
+    def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
+        """Add the route to an application; `app.add_routes` calls it."""
+        resource = TopicsResource(self, router)
+        router.register_resource(resource)
+        return list(resource)
+
+    def native(self, _: Engine, prefix: str | None = None) -> _native.Topics:
+        """The route as an engine serves it, for a `prefix` that is longer in a sub-application."""
+        return _native.Topics(
+            self.name,
+            self.host,
+            self.prefix if prefix is None else prefix,
+            self.hub.native_hub,
+            self.subscriptions,
+            self.limits,
+            self.response.native(),
+        )
+
+
+class TopicsResource(NativeResource):
+    """Such a route in an aiohttp router."""
+
+    def matches(self, request: web.Request) -> bool:
+        """Whether `request` is one for this route: what is not a subscription is the application's."""
+        return request.method in _METHODS and super().matches(request)
+
+    async def _answer(self, _: web.Request) -> web.StreamResponse:
+        return problem_response(make_error("NO_ROUTE", "topics are served by penstock.web.Site"))
+
+
+def topics_route(
+    hub: "Hub",
+    prefix: str,
+    *,
+    host: str | None,
+    subscriptions: Subscriptions,
+    limits: RouteLimits,
+    headers: Headers | None,
+    add_headers: Iterable[tuple[str, str]],
+    name: str,
+) -> TopicsRoute:
+    """Check what a route is made of, and make it.
+
+    Raises:
+        ConfigurationError: one of these cannot be.
+    """
+    if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
+        raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/events/'")
+    if host is not None and (not host or set(host) & set("/?#@ ")):
+        raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'events.example'")
+    return TopicsRoute(
+        hub,
+        prefix,
+        None if host is None else host.lower(),
+        subscriptions,
+        limits,
+        changes("response_headers", headers, add_headers),
+        name,
+    )

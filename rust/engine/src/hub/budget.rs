@@ -1,0 +1,58 @@
+//! What the history of all topics of a hub may take, and who has taken it: bytes at their true cost, which is whole slabs.
+//!
+//! What has left a history counts as long as somebody is being sent it: its memory is taken until then.
+
+use crate::sync::{Arc, AtomicUsize, Ordering};
+
+/// Bytes that a hub may take of the pool.
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { limit, used: AtomicUsize::new(0) }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(super) fn used(&self) -> usize {
+        // Relaxed, here and below: a sum, on which no memory depends.
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that can still be taken.
+    pub(super) fn free(&self) -> usize {
+        self.limit.saturating_sub(self.used())
+    }
+
+    /// Takes `bytes` until what this returns is dropped, if there is room for them.
+    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        Some(Charge { budget: Arc::clone(self), bytes })
+    }
+}
+
+/// Bytes that are taken.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

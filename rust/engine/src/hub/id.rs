@@ -1,0 +1,128 @@
+//! Where an event stands: milliseconds since the epoch and a number within them, written `ms-seq` as Redis Streams do.
+//!
+//! [`Ids`] gives them out for a hub. The invariant: each is above all before, whatever the machine's clock does.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::sync::{Mutex, lock};
+
+/// The place of an event in the order of all of a hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Id {
+    /// Since the epoch.
+    pub milliseconds: u64,
+    /// Among those of one millisecond.
+    pub sequence: u64,
+}
+
+impl Id {
+    /// The least that is above this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self.sequence.checked_add(1) {
+            Some(sequence) => Self { sequence, ..self },
+            None => Self { milliseconds: self.milliseconds.saturating_add(1), sequence: 0 },
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.milliseconds, self.sequence)
+    }
+}
+
+/// A text is no id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoId;
+
+impl FromStr for Id {
+    type Err = NoId;
+
+    /// As [`Id`] writes it and in no other way, so that two texts are never one id.
+    fn from_str(text: &str) -> Result<Self, NoId> {
+        let (milliseconds, sequence) = text.split_once('-').ok_or(NoId)?;
+        Ok(Self { milliseconds: number(milliseconds)?, sequence: number(sequence)? })
+    }
+}
+
+fn number(digits: &str) -> Result<u64, NoId> {
+    // A sign would be parsed as well, and leading zeros would be a second way to write a number.
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) || digits.len() > 1 && digits.starts_with('0') {
+        return Err(NoId);
+    }
+    digits.parse().map_err(|_| NoId)
+}
+
+/// Gives ids out.
+#[derive(Debug, Default)]
+pub(super) struct Ids(Mutex<Id>);
+
+impl Ids {
+    /// The next one, at `milliseconds` since the epoch, and above `other`.
+    pub(super) fn next(&self, milliseconds: u64, other: Id) -> Id {
+        let mut last = lock(&self.0);
+        let now = Id { milliseconds, sequence: 0 };
+        *last = now.max(last.next()).max(other.next());
+        *last
+    }
+
+    /// One was given out elsewhere: all that follow are above it.
+    pub(super) fn pass(&self, id: Id) {
+        let mut last = lock(&self.0);
+        *last = id.max(*last);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(milliseconds: u64, sequence: u64) -> Id {
+        Id { milliseconds, sequence }
+    }
+
+    #[test]
+    fn ids_rise_when_the_clock_stands_still_goes_back_or_is_behind_others() {
+        let ids = Ids::default();
+        assert_eq!(ids.next(7, Id::default()), id(7, 0));
+        assert_eq!(ids.next(7, Id::default()), id(7, 1));
+        assert_eq!(ids.next(3, Id::default()), id(7, 2));
+        assert_eq!(ids.next(8, id(9, 4)), id(9, 5));
+        ids.pass(id(20, 1));
+        ids.pass(id(10, 0));
+        assert_eq!(ids.next(9, Id::default()), id(20, 2));
+        ids.pass(id(20, u64::MAX));
+        assert_eq!(ids.next(9, Id::default()), id(21, 0));
+    }
+
+    #[test]
+    fn what_is_written_otherwise_is_no_id() {
+        let wrong =
+            ["", "-", "1", "1-", "-1", "+1-0", "1-+0", "01-0", "1-00", "1-0 ", " 1-0", "1-0-0", "1_0", "a-0"];
+        for text in wrong {
+            assert_eq!(text.parse::<Id>(), Err(NoId), "{text}");
+        }
+        assert_eq!("18446744073709551616-0".parse::<Id>(), Err(NoId));
+        assert_eq!("18446744073709551615-0".parse::<Id>(), Ok(id(u64::MAX, 0)));
+        assert_eq!("0-0".parse::<Id>(), Ok(Id::default()));
+    }
+
+    proptest! {
+        #[test]
+        fn an_id_is_what_it_is_written_as(milliseconds: u64, sequence: u64) {
+            let id = id(milliseconds, sequence);
+            prop_assert_eq!(id.to_string().parse::<Id>(), Ok(id));
+        }
+
+        #[test]
+        fn a_text_is_an_id_if_the_id_writes_it_so(text in "[0-9+-]{0,12}") {
+            if let Ok(id) = text.parse::<Id>() {
+                prop_assert_eq!(id.to_string(), text);
+            }
+        }
+    }
+}

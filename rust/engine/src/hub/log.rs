@@ -1,0 +1,426 @@
+//! The history of one topic: a ring of events that lie behind one another in slabs of the pool, as they go to clients.
+//!
+//! Events have numbers, which count from the topic's beginning and never go back: a reader's place is the number of its
+//! next event. Guarded by the topic's lock; nothing here waits. The invariants: what a reader is given was published in
+//! that order, whole; a number that is not there any more is told as such and never passed over in silence.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use super::budget::{Budget, Charge};
+use super::encode::{Event, Text, id_of};
+use super::{History, Id};
+use crate::error::{Code, Error, Result};
+use crate::pool::{CLASSES, Pool, Purpose, Slice, Writer};
+use crate::sync::Arc;
+use crate::wire::CHUNK_END;
+
+/// The largest slab that events share, as an index of [`CLASSES`]: 64 KiB. An event that is larger has one of its own.
+const LARGEST: usize = 2;
+
+/// A slab that was full sooner is followed by a larger one, one that took 16 times as long by a smaller one. Arbitrary.
+const BUSY: Duration = Duration::from_secs(1);
+
+/// Where history lies, and what it may take.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    pub(super) pool: Pool,
+    pub(super) budget: Arc<Budget>,
+    pub(super) history: History,
+}
+
+/// One event of the ring.
+#[derive(Debug)]
+struct Entry {
+    id: Id,
+    /// The number of its segment.
+    segment: u64,
+    /// Where its chunk begins there.
+    start: u32,
+    /// Bytes of the chunk.
+    length: u32,
+    /// Bytes of the chunk's size line.
+    head: u8,
+    /// It has an id of the publisher's.
+    named: bool,
+    key: Option<Plain<str>>,
+    /// Bytes of all events of the topic before it.
+    before: u64,
+    /// When it was published, on the hub's own clock.
+    at: Duration,
+}
+
+/// A slab that events lie in.
+#[derive(Debug)]
+struct Segment {
+    /// All that has been written.
+    bytes: Slice,
+    charge: Arc<Charge>,
+}
+
+/// The history of a topic.
+#[derive(Debug)]
+pub(super) struct Log {
+    room: Room,
+    entries: VecDeque<Entry>,
+    /// The number of the first entry.
+    first: u64,
+    segments: VecDeque<Segment>,
+    /// The number of the first segment.
+    first_segment: u64,
+    /// The rest of the last segment.
+    writer: Option<Writer>,
+    /// The class of the next slab, and when the last one was begun.
+    class: usize,
+    begun: Duration,
+    /// Bytes of the entries.
+    bytes: usize,
+    /// Bytes of all events so far.
+    total: u64,
+    /// What all that is there, or will be, is above.
+    floor: Id,
+    /// What the event at the floor was called on the wire, if not by its id.
+    floor_name: Option<Box<str>>,
+    newest: Id,
+    /// The newest event of each key.
+    keys: HashMap<Plain<str>, u64>,
+}
+
+/// A run of events for one reader.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) bytes: Slice,
+    /// The number of the event behind it.
+    pub(super) next: u64,
+    /// Events in it.
+    pub(super) events: u64,
+    /// The id of the last of them, unless it has another name on the wire.
+    pub(super) last: Option<Id>,
+    /// Events before it that newer ones of their keys stand for.
+    pub(super) conflated: u64,
+    /// To be held as long as the bytes are.
+    pub(super) charge: Arc<Charge>,
+}
+
+/// What there is at a place.
+#[derive(Debug)]
+pub(super) enum Found {
+    Run(Run),
+    /// All that there is has been read.
+    Nothing,
+    /// What was there has left.
+    Evicted,
+}
+
+impl Log {
+    /// An empty one, of which nothing is known up to `floor`.
+    pub(super) fn new(room: Room, floor: Id) -> Self {
+        Self {
+            room,
+            entries: VecDeque::new(),
+            first: 0,
+            segments: VecDeque::new(),
+            first_segment: 0,
+            writer: None,
+            class: 0,
+            begun: Duration::ZERO,
+            bytes: 0,
+            total: 0,
+            floor,
+            floor_name: None,
+            newest: floor,
+            keys: HashMap::new(),
+        }
+    }
+
+    /// The number of the first event that is there, or will be.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number that the next event gets.
+    pub(super) fn tail(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of the events that are there.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The highest id so far.
+    pub(super) fn newest(&self) -> Id {
+        self.newest
+    }
+
+    pub(super) fn floor(&self) -> Id {
+        self.floor
+    }
+
+    /// Nothing up to `floor` will be here: an external log has it, or nobody. Whether it was taken: not once something has
+    /// been here.
+    pub(super) fn set_floor(&mut self, floor: Id) -> bool {
+        let may = self.total == 0;
+        if may {
+            (self.floor, self.newest) = (floor, floor);
+        }
+        may
+    }
+
+    /// Appends `event` at `id`, which is above the newest, and returns the bytes that it takes. `now` is on the hub's clock.
+    ///
+    /// # Errors
+    /// `BAD_EVENT` for one that no history of this size can hold, `POOL_FULL` where there is no room for it now.
+    pub(super) fn append(&mut self, id: Id, event: &Event<'_>, now: Duration) -> Result<usize> {
+        let text = Text::of(id);
+        let lines = event.lines(&text);
+        let chunk = lines.chunk();
+        let length = chunk.len();
+        let most = self.room.history.bytes;
+        if length > most || u32::try_from(length).is_err() {
+            let detail =
+                format!("the event has {length} bytes on the wire; the history of a topic has {most}");
+            return Err(Code::BadEvent.error(detail));
+        }
+        self.expire(now);
+        self.make_room(length, now)?;
+        let Some((writer, segment)) = self.writer.as_mut().zip(self.segments.back_mut()) else {
+            return Err(Code::Internal.error("a log has no room for what it has made room for"));
+        };
+        let start = writer.filled();
+        chunk.write(&mut writer.spare()[..length]);
+        let written = writer.commit(length);
+        // The segment's bytes end where the writer was.
+        segment
+            .bytes
+            .join(written)
+            .map_err(|_| Code::Internal.error("two events do not lie side by side"))?;
+        let key = event.key.map(Plain::from);
+        if let Some(key) = &key {
+            self.keys.insert(Plain::clone(key), self.tail());
+        }
+        self.entries.push_back(Entry {
+            id,
+            segment: self.first_segment + self.segments.len() as u64 - 1,
+            start: small(start),
+            length: small(length),
+            head: u8::try_from(chunk.head.len()).unwrap_or(u8::MAX),
+            named: event.id.is_some(),
+            key,
+            before: self.total,
+            at: now,
+        });
+        self.bytes += length;
+        self.total += length as u64;
+        self.newest = id;
+        while self.entries.len() > self.room.history.events || self.bytes > most {
+            self.evict();
+        }
+        Ok(length)
+    }
+
+    /// Drops what is older than it may be.
+    pub(super) fn expire(&mut self, now: Duration) {
+        let Some(age) = self.room.history.age else { return };
+        while self.entries.front().is_some_and(|entry| now.saturating_sub(entry.at) > age) {
+            self.evict();
+        }
+    }
+
+    /// Drops all.
+    pub(super) fn clear(&mut self) {
+        while !self.entries.is_empty() {
+            self.evict();
+        }
+    }
+
+    /// What a reader at `place` gets next: as much as lies side by side. One event without its framing, where `chunked` is
+    /// not set. `conflate`: without those that newer ones of their keys stand for.
+    pub(super) fn read(&self, place: u64, chunked: bool, conflate: bool) -> Found {
+        let Some(mut at) = place.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else {
+            return Found::Evicted;
+        };
+        let from = at;
+        if conflate {
+            while self.entries.get(at).is_some_and(|entry| self.is_outdated(at, entry)) {
+                at += 1;
+            }
+        }
+        let Some(entry) = self.entries.get(at) else { return Found::Nothing };
+        let (begin, mut end, mut last) = (entry.start, entry.start + entry.length, at + 1);
+        if chunked {
+            while let Some(next) = self.entries.get(last).filter(|next| next.segment == entry.segment) {
+                if conflate && self.is_outdated(last, next) {
+                    break;
+                }
+                end += next.length;
+                last += 1;
+            }
+        }
+        let segment = self.segment(entry);
+        let range = if chunked { begin as usize..end as usize } else { lines_of(entry) };
+        Found::Run(Run {
+            bytes: segment.bytes.slice(range),
+            next: self.first + last as u64,
+            events: (last - at) as u64,
+            last: self.entries.get(last - 1).filter(|entry| !entry.named).map(|entry| entry.id),
+            conflated: (at - from) as u64,
+            charge: Arc::clone(&segment.charge),
+        })
+    }
+
+    /// Bytes of the events from `place` on.
+    pub(super) fn behind(&self, place: u64) -> u64 {
+        let at = usize::try_from(place.saturating_sub(self.first)).ok();
+        at.and_then(|at| self.entries.get(at)).map_or(0, |entry| self.total - entry.before)
+    }
+
+    /// The place behind the event that is called `name` on the wire, if that is there; also where it was the last to leave.
+    pub(super) fn place_after(&self, name: &str) -> Option<u64> {
+        let id = name.parse().ok();
+        let found = match id.and_then(|id| self.entries.binary_search_by_key(&id, |entry| entry.id).ok()) {
+            Some(at) => Some(at),
+            // Who comes back has seen one of the newest.
+            None => {
+                self.entries.iter().rposition(|entry| entry.named && self.name_of(entry) == name.as_bytes())
+            }
+        };
+        let is_floor = || id == Some(self.floor) || self.floor_name.as_deref() == Some(name);
+        found.map(|at| self.first + at as u64 + 1).or_else(|| is_floor().then_some(self.first))
+    }
+
+    /// Whether the event at `id` is there, or has been.
+    pub(super) fn has(&self, id: Id) -> bool {
+        id <= self.floor || self.entries.binary_search_by_key(&id, |entry| entry.id).is_ok()
+    }
+
+    /// What the event before `place` is called on the wire. Not for a place that has left.
+    pub(super) fn name_before(&self, place: u64) -> String {
+        let before = usize::try_from(place.saturating_sub(self.first)).ok().and_then(|at| at.checked_sub(1));
+        match before.and_then(|at| self.entries.get(at)) {
+            Some(entry) if entry.named => String::from_utf8_lossy(self.name_of(entry)).into_owned(),
+            Some(entry) => entry.id.to_string(),
+            None => self.floor_name.as_deref().map_or_else(|| self.floor.to_string(), str::to_owned),
+        }
+    }
+
+    fn name_of(&self, entry: &Entry) -> &[u8] {
+        id_of(&self.segment(entry).bytes[lines_of(entry)])
+    }
+
+    fn segment(&self, entry: &Entry) -> &Segment {
+        &self.segments[usize::try_from(entry.segment - self.first_segment).unwrap_or(usize::MAX)]
+    }
+
+    fn is_outdated(&self, at: usize, entry: &Entry) -> bool {
+        entry.key.as_ref().is_some_and(|key| self.keys.get(key) != Some(&(self.first + at as u64)))
+    }
+
+    /// Has `length` bytes follow those of the last segment, or begins another.
+    fn make_room(&mut self, length: usize, now: Duration) -> Result<()> {
+        if self.writer.as_ref().is_some_and(|writer| writer.remaining() >= length) {
+            return Ok(());
+        }
+        if !self.segments.is_empty() {
+            let took = now.saturating_sub(self.begun);
+            if took < BUSY {
+                // No more than a quarter of the history leaves with a slab.
+                let fits = |class: &usize| CLASSES[*class] * 4 <= self.room.history.bytes.max(CLASSES[0] * 4);
+                self.class = (0..=LARGEST.min(self.class + 1)).rev().find(fits).unwrap_or(0);
+            } else if took > BUSY * 16 {
+                self.class = self.class.saturating_sub(1);
+            }
+        }
+        // Where there is no room for what is to come, there may be for what is here; and what is oldest goes for no more.
+        let (writer, charge) = match self.take(length.max(CLASSES[self.class])) {
+            Err(error) if error.code() == Code::PoolFull => self.take_at_cost(length)?,
+            taken => taken?,
+        };
+        self.begin_segment(writer, charge);
+        self.begun = now;
+        Ok(())
+    }
+
+    fn begin_segment(&mut self, mut writer: Writer, charge: Charge) {
+        let bytes = writer.commit(0);
+        self.segments.push_back(Segment { bytes, charge: Arc::new(charge) });
+        self.writer = Some(writer);
+    }
+
+    fn take(&self, size: usize) -> Result<(Writer, Charge)> {
+        let writer = self.room.pool.writer(size, Purpose::Bulk)?;
+        let charge = self.room.budget.take(writer.capacity());
+        Ok((writer, charge.ok_or_else(|| self.full(size))?))
+    }
+
+    /// As [`Log::take`]; where the hub or the pool has no room, what is oldest here leaves.
+    fn take_at_cost(&mut self, size: usize) -> Result<(Writer, Charge)> {
+        // What somebody is being sent would leave for nothing: it counts until then.
+        let mine = self.segments.iter().filter(|segment| Arc::strong_count(&segment.charge) == 1);
+        let own: usize = mine.map(|segment| segment.charge.bytes()).sum();
+        if self.room.budget.free() + own < size {
+            return Err(self.full(size));
+        }
+        loop {
+            match self.take(size) {
+                Err(error) if error.code() == Code::PoolFull && !self.segments.is_empty() => {
+                    let before = self.segments.len();
+                    while self.segments.len() == before {
+                        self.evict();
+                    }
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    fn full(&self, size: usize) -> Error {
+        let (used, limit) = (self.room.budget.used(), self.room.budget.limit());
+        Code::PoolFull.error(format!("no room for {size} bytes of history: {used} of {limit} are in use"))
+    }
+
+    /// Drops the oldest event, and its segment with the last of its events.
+    fn evict(&mut self) {
+        let Some(entry) = self.entries.pop_front() else {
+            // A segment that was begun, and that nothing came into.
+            self.segments.clear();
+            self.writer = None;
+            return;
+        };
+        self.floor = entry.id;
+        self.floor_name =
+            entry.named.then(|| String::from_utf8_lossy(self.name_of(&entry)).into_owned().into_boxed_str());
+        self.bytes -= entry.length as usize;
+        if let Some(key) = entry.key.filter(|key| self.keys.get(key) == Some(&self.first)) {
+            self.keys.remove(&key);
+        }
+        self.first += 1;
+        let needed = self.entries.front().map_or(entry.segment + 1, |next| next.segment);
+        while self.first_segment < needed && self.segments.pop_front().is_some() {
+            self.first_segment += 1;
+        }
+        if self.segments.is_empty() {
+            self.writer = None;
+        }
+        if self.entries.is_empty() {
+            // A burst is over, and what was made for it would be kept.
+            self.entries.shrink_to(4);
+        }
+    }
+}
+
+/// Where an event lies in its segment, without the framing.
+fn lines_of(entry: &Entry) -> std::ops::Range<usize> {
+    let (start, end) = (entry.start as usize, (entry.start + entry.length) as usize);
+    start + usize::from(entry.head)..end - CHUNK_END.len()
+}
+
+/// What has been checked to fit.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

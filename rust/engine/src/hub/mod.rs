@@ -1,0 +1,43 @@
+//! Topics: events that are published once, kept for a while, and sent to any number of subscribers.
+//!
+//! An event is encoded once, into slabs of the pool that events share (`log`); what a subscriber is sent is slices of
+//! these, and several events that lie side by side are one. Whoever publishes, on whatever thread, appends under the topic's
+//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`row`). A subscriber is the body of a
+//! response (`subscriber`). What it had before it came says where it begins (`resume`).
+//!
+//! ```text
+//!   publish ─ encode ─ log ─┬─ row (engine thread 0) ─ subscriber … subscriber
+//!                           └─ row (engine thread 1) ─ subscriber …
+//! ```
+//!
+//! The invariant: a subscriber gets every event behind its place once, in order, or is told of a gap before it gets another.
+
+mod budget;
+mod counts;
+mod encode;
+mod id;
+mod log;
+mod policy;
+mod resume;
+mod topic;
+
+#[cfg(not(loom))]
+mod row;
+#[cfg(not(loom))]
+mod subscriber;
+#[cfg(not(loom))]
+mod topics;
+
+pub use counts::Counted;
+pub use encode::Event;
+pub use id::{Id, NoId};
+pub use policy::{History, HubConfig, Join, Slow, Terms};
+pub use resume::Resumption;
+
+#[cfg(not(loom))]
+pub(crate) use topics::Admission;
+#[cfg(not(loom))]
+pub use topics::{Hub, HubStats, TopicStats, keep};
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,164 @@
+//! One subscriber, as the body of a response: what the topic has from its place on, then what comes.
+//!
+//! It keeps to the order of the log, and where it cannot it says so in the stream before it goes on, or ends behind a whole
+//! event. Polled on the engine thread whose row it has its seat in.
+
+use std::task::{Context, Poll};
+
+use super::budget::Charge;
+use super::counts::add;
+use super::encode::{end, framed, gap, retry};
+use super::log::{Found, Run};
+use super::resume::Resumption;
+use super::row::{Row, Seat};
+use super::topic::{Entered, Phase, Topic};
+use super::{Id, Slow, Terms};
+use crate::error::{Code, Result};
+use crate::net::{Payload, Source};
+use crate::sync::Arc;
+
+/// Bytes that wait to be sent, beyond which no more of the history is taken: one full slab that events share.
+const MOST: usize = 64 * 1024;
+
+/// A subscriber of a topic.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    topic: Arc<Topic>,
+    seat: Seat,
+    /// The number of the event that it gets next.
+    place: u64,
+    terms: Terms,
+    chunked: bool,
+    /// What is sent before all else.
+    text: Option<Vec<u8>>,
+    /// The id of the last event that it was given, where that is what the client knows.
+    last: Option<Id>,
+    /// It has once had all that there was.
+    has_caught_up: bool,
+    is_over: bool,
+    /// What is taken of the hub's memory by what has not been sent.
+    held: Vec<Arc<Charge>>,
+}
+
+impl Subscriber {
+    /// One that has been let in, on the calling engine thread. `chunked`: what it is given is framed as chunks.
+    pub(super) fn new(
+        topic: Arc<Topic>,
+        entered: &Entered,
+        after: Option<&str>,
+        terms: Terms,
+        chunked: bool,
+    ) -> Self {
+        let mut opening = terms.retry.map(retry).unwrap_or_default();
+        if entered.beginning.resumption == Resumption::Gap {
+            opening += &gap(after, &entered.resumed);
+        }
+        let seat = Row::seat(&topic);
+        Self {
+            topic,
+            seat,
+            place: entered.beginning.place,
+            terms,
+            chunked,
+            text: Some(framed(opening, chunked)).filter(|text| !text.is_empty()),
+            last: None,
+            has_caught_up: false,
+            is_over: false,
+            held: Vec::new(),
+        }
+    }
+
+    /// What there is next, but for what this subscriber says itself.
+    fn poll_read(&mut self, context: &Context<'_>) -> Poll<Option<Payload>> {
+        let conflate = self.terms.slow == Slow::NewestPerKey;
+        let mut waits = false;
+        loop {
+            match self.topic.read(self.place, self.chunked, conflate) {
+                (_, Phase::Gone) => return self.end(),
+                (Found::Run(run), _) if self.keeps_up() => return Poll::Ready(Some(self.take(run))),
+                (Found::Run(_), _) => return self.cut_off(),
+                (Found::Evicted, _) if matches!(self.terms.slow, Slow::Disconnect { .. }) => {
+                    return self.cut_off();
+                }
+                (Found::Evicted, _) => return Poll::Ready(Some(self.skip())),
+                (Found::Nothing, Phase::Finished(_)) => {
+                    self.is_over = true;
+                    return Poll::Ready(Some(self.say(end(&self.topic.last_name()))));
+                }
+                (Found::Nothing, _) if waits => return Poll::Pending,
+                (Found::Nothing, _) => {
+                    self.has_caught_up = true;
+                    // Before the next look, so that what comes between the two is met by one of them.
+                    self.seat.wait(context);
+                    waits = true;
+                }
+            }
+        }
+    }
+
+    /// Whether what waits for it is within what may. To come back for much is not to be slow.
+    fn keeps_up(&self) -> bool {
+        match self.terms.slow {
+            Slow::Disconnect { behind: Some(most) } if self.has_caught_up => {
+                self.topic.behind(self.place) <= most
+            }
+            _ => true,
+        }
+    }
+
+    fn take(&mut self, run: Run) -> Payload {
+        self.place = run.next;
+        self.last = run.last;
+        add(&self.topic.counts.delivered, run.events);
+        add(&self.topic.counts.conflated, run.conflated);
+        self.held.push(run.charge);
+        Payload::Kept(run.bytes)
+    }
+
+    fn skip(&mut self) -> Payload {
+        let (first, resumed) = self.topic.oldest();
+        add(&self.topic.counts.gaps, 1);
+        add(&self.topic.counts.dropped, first - self.place);
+        self.place = first;
+        self.say(gap(self.last.map(|id| id.to_string()).as_deref(), &resumed))
+    }
+
+    fn say(&self, text: String) -> Payload {
+        Payload::Text(framed(text, self.chunked))
+    }
+
+    fn cut_off(&mut self) -> Poll<Option<Payload>> {
+        add(&self.topic.counts.slow, 1);
+        self.end()
+    }
+
+    fn end(&mut self) -> Poll<Option<Payload>> {
+        self.is_over = true;
+        Poll::Ready(None)
+    }
+}
+
+impl Source for Subscriber {
+    fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        if held == 0 {
+            self.held.clear();
+        }
+        if let Some(text) = self.text.take() {
+            return Poll::Ready(Some(Ok(Payload::Text(text))));
+        }
+        if self.is_over {
+            return Poll::Ready(None);
+        }
+        if held >= MOST {
+            let detail = "what waits for the subscriber has to be sent first";
+            return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
+        }
+        self.poll_read(context).map(|payload| payload.map(Ok))
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.topic.leave();
+    }
+}

@@ -1,0 +1,77 @@
+//! Where a subscriber begins, case by case.
+
+use std::time::Duration;
+
+use super::pool;
+use crate::hub::budget::Budget;
+use crate::hub::log::{Log, Room};
+use crate::hub::resume::{Resumption, begin};
+use crate::hub::{Event, History, Id, Join};
+use crate::sync::Arc;
+
+fn id(milliseconds: u64) -> Id {
+    Id { milliseconds, sequence: 0 }
+}
+
+/// Events 10-0, 20-0 (named "b"), 30-0 and 40-0, of which the last three are there.
+fn log() -> Log {
+    let history = History { events: 3, bytes: 1 << 20, age: None };
+    let mut log = Log::new(Room { pool: pool(4), budget: Arc::new(Budget::new(1 << 20)), history }, id(5));
+    for (milliseconds, name) in [(10, None), (20, Some("b")), (30, None), (40, None)] {
+        log.append(id(milliseconds), &Event { id: name, ..Event::default() }, Duration::ZERO).unwrap();
+    }
+    log
+}
+
+#[test]
+fn who_comes_back_goes_on_behind_what_it_had_or_is_told_of_a_gap() {
+    let log = log();
+    let cases = [
+        ("10-0", 1, Resumption::Full, "the newest that has left: nothing is missing behind it"),
+        ("b", 2, Resumption::Full, "a name of the publisher's"),
+        ("20-0", 2, Resumption::Full, "the position of one that has a name"),
+        ("30-0", 3, Resumption::Full, "in the midst"),
+        ("40-0", 4, Resumption::Full, "the newest: it lacks nothing"),
+        ("9-0", 1, Resumption::Gap, "older than what is known"),
+        ("5-0", 1, Resumption::Gap, "the beginning of the topic, of which something has left"),
+        ("25-0", 1, Resumption::Gap, "no event of this topic"),
+        ("41-0", 1, Resumption::Gap, "in the future"),
+        ("x", 1, Resumption::Gap, "no id of anybody's"),
+        ("040-0", 1, Resumption::Gap, "another text is another id"),
+    ];
+    for (after, place, resumption, why) in cases {
+        let beginning = begin(&log, Some(after), Join::Now);
+        assert_eq!((beginning.place, beginning.resumption), (place, resumption), "{after}: {why}");
+    }
+}
+
+#[test]
+fn who_comes_anew_begins_where_its_route_says() {
+    let log = log();
+    let cases = [
+        (Join::Now, 4),
+        (Join::Start, 1),
+        (Join::Last(0), 4),
+        (Join::Last(2), 2),
+        (Join::Last(3), 1),
+        (Join::Last(usize::MAX), 1),
+    ];
+    for (join, place) in cases {
+        let beginning = begin(&log, None, join);
+        assert_eq!((beginning.place, beginning.resumption), (place, Resumption::Fresh), "{join:?}");
+    }
+}
+
+#[test]
+fn the_floor_of_a_new_topic_and_the_name_of_the_last_that_has_left_are_known() {
+    let history = History { events: 1, bytes: 1 << 20, age: None };
+    let mut log = Log::new(Room { pool: pool(4), budget: Arc::new(Budget::new(1 << 20)), history }, id(5));
+    assert_eq!(begin(&log, Some("5-0"), Join::Now).resumption, Resumption::Full);
+    for (milliseconds, name) in [(10, "a"), (20, "b")] {
+        log.append(id(milliseconds), &Event { id: Some(name), ..Event::default() }, Duration::ZERO).unwrap();
+    }
+    assert_eq!(begin(&log, Some("a"), Join::Now).resumption, Resumption::Full);
+    assert_eq!(begin(&log, Some("10-0"), Join::Now).resumption, Resumption::Full);
+    assert_eq!(log.name_before(1), "a");
+    assert!(!log.set_floor(id(7)), "something has been here");
+}

@@ -1,0 +1,322 @@
+//! One topic: its history under a lock, and who waits for what comes.
+//!
+//! Whoever publishes appends under the lock, which gives the order, and wakes one follower for each engine thread that has
+//! subscribers. The lock is never held across I/O. The invariant: a follower that has been told that there is nothing new
+//! is woken by the next change, because it is told and takes its place under the same lock.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use super::counts::{Counts, add};
+use super::encode::Event;
+use super::log::{Found, Log, Room};
+use super::resume::{Beginning, Resumption, begin};
+use super::{Id, Join};
+use crate::error::{Code, Result};
+use crate::sync::{Mutex, MutexGuard, lock};
+
+/// How far a topic has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// What was published before is being loaded; nobody is let in yet.
+    Loading,
+    /// More may come.
+    Open,
+    /// All that there will be is there; since when.
+    Finished(Duration),
+    /// It is not of the hub any more.
+    Gone,
+}
+
+/// What a follower has seen: the number of the next event, and the phase.
+pub(super) type Mark = (u64, Phase);
+
+/// A topic of a hub.
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub(super) name: Box<str>,
+    state: Mutex<State>,
+    pub(super) counts: Counts,
+    #[cfg(not(loom))]
+    pub(super) rows: super::row::Rows,
+}
+
+#[derive(Debug)]
+struct State {
+    log: Log,
+    phase: Phase,
+    subscribers: usize,
+    /// Who waits for a change, by the numbers that they were given.
+    followers: Vec<(u64, Waker)>,
+    next_follower: u64,
+}
+
+/// A subscriber that has been let in.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) beginning: Beginning,
+    /// What the client may take to be before what it is sent.
+    pub(super) resumed: String,
+    /// The topic has ended, and there is nothing that the client lacks.
+    pub(super) is_over: bool,
+}
+
+/// How full a topic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fullness {
+    pub(super) subscribers: usize,
+    pub(super) events: usize,
+    pub(super) bytes: usize,
+    pub(super) newest: Id,
+    pub(super) floor: Id,
+    pub(super) is_finished: bool,
+}
+
+/// The topic has been dropped by its hub: look for it again.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+impl Topic {
+    /// An empty one. Whoever had an id up to `floor` cannot know what came since.
+    pub(super) fn new(name: &str, room: Room, floor: Id, phase: Phase) -> Self {
+        Self {
+            name: name.into(),
+            state: Mutex::new(State {
+                log: Log::new(room, floor),
+                phase,
+                subscribers: 0,
+                followers: Vec::new(),
+                next_follower: 0,
+            }),
+            counts: Counts::default(),
+            #[cfg(not(loom))]
+            rows: super::row::Rows::default(),
+        }
+    }
+
+    /// Appends `event` at the id that `choose` makes of the log, if it makes one.
+    ///
+    /// # Errors
+    /// `TOPIC_FINISHED`, `POOL_FULL`, `BAD_EVENT`, and what `choose` says.
+    pub(super) fn append(
+        &self,
+        event: &Event<'_>,
+        now: Duration,
+        choose: impl FnOnce(&Log) -> Result<Option<Id>>,
+    ) -> std::result::Result<Result<Option<Id>>, Gone> {
+        let mut state = self.live()?;
+        Ok(self.append_to(&mut state, event, now, choose).inspect(|id| {
+            if id.is_some() {
+                tell(state);
+            }
+        }))
+    }
+
+    fn append_to(
+        &self,
+        state: &mut State,
+        event: &Event<'_>,
+        now: Duration,
+        choose: impl FnOnce(&Log) -> Result<Option<Id>>,
+    ) -> Result<Option<Id>> {
+        if let Phase::Finished(_) = state.phase {
+            let detail = format!("the topic {:?} has been finished", self.name);
+            return Err(Code::TopicFinished.error(detail));
+        }
+        let Some(id) = choose(&state.log)? else { return Ok(None) };
+        let bytes = state.log.append(id, event, now)?;
+        add(&self.counts.events, 1);
+        add(&self.counts.bytes, bytes as u64);
+        Ok(Some(id))
+    }
+
+    /// Whether the floor could be set: only where nothing is there yet.
+    pub(super) fn set_floor(&self, floor: Id) -> std::result::Result<bool, Gone> {
+        Ok(self.live()?.log.set_floor(floor))
+    }
+
+    /// No more is to come. Whether that is news.
+    pub(super) fn finish(&self, now: Duration) -> std::result::Result<bool, Gone> {
+        let mut state = self.live()?;
+        let news = !state.is_finished();
+        if news {
+            state.phase = Phase::Finished(now);
+            tell(state);
+        }
+        Ok(news)
+    }
+
+    /// What was published before is there; whoever waits for that is let in. Whether that is news.
+    pub(super) fn loaded(&self) -> std::result::Result<bool, Gone> {
+        let mut state = self.live()?;
+        let news = state.phase == Phase::Loading;
+        if news {
+            state.phase = Phase::Open;
+            tell(state);
+        }
+        Ok(news)
+    }
+
+    /// Whether subscribers are let in; if not yet, `waker` is woken when that may have changed.
+    pub(super) fn is_loaded(&self, follower: u64, waker: &Waker) -> bool {
+        let mut state = lock(&self.state);
+        if state.phase == Phase::Loading {
+            state.follow(follower, waker);
+        }
+        state.phase != Phase::Loading
+    }
+
+    /// Lets a subscriber in, unless that is over at once; [`Topic::leave`] lets it out.
+    pub(super) fn enter(
+        &self,
+        after: Option<&str>,
+        join: Join,
+        now: Duration,
+    ) -> std::result::Result<Entered, Gone> {
+        let mut state = self.live()?;
+        state.log.expire(now);
+        let beginning = begin(&state.log, after, join);
+        let has_all = after.is_some() || matches!(join, Join::Now | Join::Last(0));
+        let is_over = state.is_finished()
+            && has_all
+            && beginning.place == state.log.tail()
+            && beginning.resumption != Resumption::Gap;
+        if !is_over {
+            state.subscribers += 1;
+        }
+        let resumed = state.log.name_before(beginning.place);
+        drop(state);
+        add(&self.counts.subscribed, 1);
+        match beginning.resumption {
+            Resumption::Full => add(&self.counts.resumed, 1),
+            Resumption::Gap => add(&self.counts.gaps, 1),
+            Resumption::Fresh => {}
+        }
+        Ok(Entered { beginning, resumed, is_over })
+    }
+
+    pub(super) fn leave(&self) {
+        lock(&self.state).subscribers -= 1;
+    }
+
+    /// What there is at `place`, and how far the topic has come.
+    pub(super) fn read(&self, place: u64, chunked: bool, conflate: bool) -> (Found, Phase) {
+        let state = lock(&self.state);
+        (state.log.read(place, chunked, conflate), state.phase)
+    }
+
+    /// Bytes that a reader at `place` has not had.
+    pub(super) fn behind(&self, place: u64) -> u64 {
+        lock(&self.state).log.behind(place)
+    }
+
+    /// The number of the first event that is there, and what the one before is called.
+    pub(super) fn oldest(&self) -> (u64, String) {
+        let state = lock(&self.state);
+        (state.log.first(), state.log.name_before(state.log.first()))
+    }
+
+    /// What the newest event is called.
+    pub(super) fn last_name(&self) -> String {
+        let state = lock(&self.state);
+        state.log.name_before(state.log.tail())
+    }
+
+    /// A number for one who follows, and what it has seen if it has seen all.
+    pub(super) fn follow(&self) -> (u64, Mark) {
+        let mut state = lock(&self.state);
+        state.next_follower += 1;
+        (state.next_follower, state.mark())
+    }
+
+    /// What has changed since `seen`; if nothing has, `waker` is woken with the next change.
+    pub(super) fn changed(&self, follower: u64, seen: Mark, waker: &Waker) -> Option<Mark> {
+        let mut state = lock(&self.state);
+        let mark = state.mark();
+        if mark != seen {
+            return Some(mark);
+        }
+        state.follow(follower, waker);
+        None
+    }
+
+    /// Wakes a follower that is to look whether it is still needed.
+    pub(super) fn dismiss(&self, follower: u64) {
+        let waker = {
+            let mut state = lock(&self.state);
+            let at = state.followers.iter().position(|(number, _)| *number == follower);
+            at.map(|at| state.followers.swap_remove(at).1)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Drops what is too old. Whether the topic is of no use any more, and then it is gone: nobody listens, and nothing is
+    /// there or it was finished so long ago.
+    pub(super) fn tend(&self, now: Duration, finished_age: Duration) -> bool {
+        let mut state = lock(&self.state);
+        state.log.expire(now);
+        let is_over = match state.phase {
+            Phase::Open => state.log.is_empty(),
+            Phase::Loading => state.log.is_empty() && state.followers.is_empty(),
+            Phase::Finished(since) => now.saturating_sub(since) >= finished_age,
+            Phase::Gone => true,
+        };
+        let goes = is_over && state.subscribers == 0;
+        if goes {
+            state.phase = Phase::Gone;
+            state.log.clear();
+        }
+        goes
+    }
+
+    /// The hub is closed: whoever listens is to end.
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Gone;
+        state.log.clear();
+        tell(state);
+    }
+
+    pub(super) fn fullness(&self) -> Fullness {
+        let state = lock(&self.state);
+        Fullness {
+            subscribers: state.subscribers,
+            events: usize::try_from(state.log.tail() - state.log.first()).unwrap_or(usize::MAX),
+            bytes: state.log.bytes(),
+            newest: state.log.newest(),
+            floor: state.log.floor(),
+            is_finished: state.is_finished(),
+        }
+    }
+
+    fn live(&self) -> std::result::Result<MutexGuard<'_, State>, Gone> {
+        let state = lock(&self.state);
+        if state.phase == Phase::Gone { Err(Gone) } else { Ok(state) }
+    }
+}
+
+impl State {
+    fn mark(&self) -> Mark {
+        (self.log.tail(), self.phase)
+    }
+
+    fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished(_))
+    }
+
+    fn follow(&mut self, follower: u64, waker: &Waker) {
+        self.followers.retain(|(number, _)| *number != follower);
+        self.followers.push((follower, waker.clone()));
+    }
+}
+
+/// Wakes all who follow, once the lock is given back.
+fn tell(mut state: MutexGuard<'_, State>) {
+    let followers = std::mem::take(&mut state.followers);
+    drop(state);
+    for (_, waker) in followers {
+        waker.wake();
+    }
+}

@@ -1,0 +1,382 @@
+//! A hub: its topics by name, the ids that it gives out, and what all of them take together.
+//!
+//! Any thread may publish, on none is anything waited for. Topics come with what is published or with their first
+//! subscriber, and go when nobody listens and nothing is left of them.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Weak;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::budget::Budget;
+use super::counts::Counted;
+use super::id::Ids;
+use super::log::{Log, Room};
+use super::resume::Resumption;
+use super::subscriber::Subscriber;
+use super::topic::{Gone, Phase, Topic};
+use super::{Event, HubConfig, Id, Terms};
+use crate::error::{Code, Error, Result};
+use crate::pool::Pool;
+use crate::sync::{Arc, Mutex, lock};
+
+/// The longest name of a topic, in bytes. Arbitrary; it fits into any path.
+const LONGEST: usize = 512;
+
+/// How often what is too old is looked for.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Topics with a history each, and their subscribers.
+#[derive(Debug)]
+pub struct Hub {
+    config: HubConfig,
+    room: Room,
+    ids: Ids,
+    /// When the hub's own clock began.
+    began: Instant,
+    topics: Mutex<Topics>,
+    wanted: Mutex<Wanted>,
+}
+
+/// Topics that are to be loaded, and who does that.
+#[derive(Debug, Default)]
+struct Wanted {
+    names: Vec<String>,
+    loader: Option<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Topics {
+    by_name: HashMap<Box<str>, Arc<Topic>>,
+    /// What those have counted that are gone.
+    gone: Counted,
+    closed: bool,
+}
+
+/// What becomes of one who subscribes.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// It is a subscriber.
+    Subscriber(Subscriber, Resumption),
+    /// The topic has ended, and it has all of it.
+    Over,
+}
+
+/// How full a hub is, and what it has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HubStats {
+    /// Topics that are there.
+    pub topics: usize,
+    /// Subscribers of all of them.
+    pub subscribers: usize,
+    /// Bytes of the pool that history takes.
+    pub used: usize,
+    /// Bytes that it may.
+    pub limit: usize,
+    /// The counters.
+    pub counted: Counted,
+}
+
+/// How full a topic is, and what it has counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicStats {
+    /// What it is called.
+    pub name: String,
+    /// Who listens.
+    pub subscribers: usize,
+    /// Events that are there.
+    pub events: usize,
+    /// Bytes of them, as they stand on the wire.
+    pub bytes: usize,
+    /// The highest id so far.
+    pub newest: Id,
+    /// What all that is there is above.
+    pub floor: Id,
+    /// Whether it has been finished.
+    pub is_finished: bool,
+    /// The counters.
+    pub counted: Counted,
+}
+
+impl Hub {
+    /// One without topics, whose history lies in `pool`.
+    pub fn new(pool: Pool, config: HubConfig) -> Self {
+        let budget = Arc::new(Budget::new(config.memory));
+        let room = Room { pool, budget, history: config.history };
+        let (ids, topics, wanted) = (Ids::default(), Mutex::default(), Mutex::default());
+        Self { config, room, ids, began: Instant::now(), topics, wanted }
+    }
+
+    /// Publishes `event`, and returns its place in the order of all of the hub's.
+    ///
+    /// # Errors
+    /// `BAD_EVENT`, `BAD_TOPIC`, `TOPIC_FINISHED`, `TOO_MANY_TOPICS`, `POOL_FULL`, `HUB_CLOSED`.
+    pub fn publish(&self, topic: &str, event: &Event<'_>) -> Result<Id> {
+        event.check()?;
+        let choose = |log: &Log| Ok(Some(self.ids.next(milliseconds(), log.newest())));
+        let id = self.with(topic, true, |topic| topic.append(event, self.now(), choose))??;
+        id.ok_or_else(|| Code::Internal.error("an event that was published has no id"))
+    }
+
+    /// Takes over what an external log has at `id`. Whether it was new: what is there already, or has left, is passed over.
+    ///
+    /// # Errors
+    /// As [`Hub::publish`]; `BAD_EVENT` also where it would come before what is there.
+    pub fn append(&self, topic: &str, id: Id, event: &Event<'_>) -> Result<bool> {
+        event.check()?;
+        self.ids.pass(id);
+        let choose = |log: &Log| {
+            if id > log.newest() {
+                return Ok(Some(id));
+            }
+            if log.has(id) {
+                return Ok(None);
+            }
+            Err(Code::BadEvent
+                .error(format!("the event {id} comes behind {}, and is not there", log.newest())))
+        };
+        Ok(self.with(topic, true, |topic| topic.append(event, self.now(), choose))??.is_some())
+    }
+
+    /// Says that what an external log has of `topic` up to `floor` will not be appended here: a client that has that id lacks
+    /// nothing before what is. Whether it was taken: only before the first event is.
+    ///
+    /// # Errors
+    /// As [`Hub::publish`].
+    pub fn set_floor(&self, topic: &str, floor: Id) -> Result<bool> {
+        self.ids.pass(floor);
+        self.with(topic, true, |topic| topic.set_floor(floor))
+    }
+
+    /// Ends `topic`: its subscribers are told when they have all of it. Whether it had not ended.
+    ///
+    /// # Errors
+    /// `BAD_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
+    pub fn finish(&self, topic: &str) -> Result<bool> {
+        self.with(topic, true, |topic| topic.finish(self.now()))
+    }
+
+    /// Lets a client subscribe that had `after`, on the calling engine thread, once the topic has been loaded. `chunked`: what
+    /// it is given is framed as chunks of HTTP/1.1.
+    ///
+    /// # Errors
+    /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
+    pub(crate) async fn subscribe(
+        &self,
+        topic: &str,
+        after: Option<&str>,
+        terms: Terms,
+        chunked: bool,
+    ) -> Result<Admission> {
+        loop {
+            let topic = self.topic(topic, terms.open)?;
+            let (follower, _) = topic.follow();
+            poll_fn(
+                |context| {
+                    if topic.is_loaded(follower, context.waker()) { Poll::Ready(()) } else { Poll::Pending }
+                },
+            )
+            .await;
+            match topic.enter(after, terms.join, self.now()) {
+                Ok(entered) if entered.is_over => return Ok(Admission::Over),
+                Ok(entered) => {
+                    let resumption = entered.beginning.resumption;
+                    let subscriber = Subscriber::new(topic, &entered, after, terms, chunked);
+                    return Ok(Admission::Subscriber(subscriber, resumption));
+                }
+                Err(Gone) => self.forget(&topic),
+            }
+        }
+    }
+
+    /// Says that what an external log has of `topic` has been appended. Whether that is news.
+    ///
+    /// # Errors
+    /// As [`Hub::finish`].
+    pub fn loaded(&self, topic: &str) -> Result<bool> {
+        self.with(topic, true, |topic| topic.loaded())
+    }
+
+    /// Takes the names of topics that are to be loaded; if there are none, `waker` is woken when there are.
+    pub fn wanted(&self, waker: &Waker) -> Vec<String> {
+        let mut wanted = lock(&self.wanted);
+        if wanted.names.is_empty() {
+            wanted.loader = Some(waker.clone());
+        }
+        std::mem::take(&mut wanted.names)
+    }
+
+    /// How full it is, and what it has counted.
+    pub fn stats(&self) -> HubStats {
+        let (topics, mut counted) = {
+            let topics = lock(&self.topics);
+            (topics.by_name.values().map(Arc::clone).collect::<Vec<_>>(), topics.gone)
+        };
+        let mut subscribers = 0;
+        for topic in &topics {
+            subscribers += topic.fullness().subscribers;
+            counted += topic.counts.snapshot();
+        }
+        let (used, limit) = (self.room.budget.used(), self.room.budget.limit());
+        HubStats { topics: topics.len(), subscribers, used, limit, counted }
+    }
+
+    /// The same of one topic, if it is there.
+    pub fn topic_stats(&self, topic: &str) -> Option<TopicStats> {
+        let topic = Arc::clone(lock(&self.topics).by_name.get(topic)?);
+        let full = topic.fullness();
+        Some(TopicStats {
+            name: topic.name.clone().into(),
+            subscribers: full.subscribers,
+            events: full.events,
+            bytes: full.bytes,
+            newest: full.newest,
+            floor: full.floor,
+            is_finished: full.is_finished,
+            counted: topic.counts.snapshot(),
+        })
+    }
+
+    /// The names of all topics, in no order.
+    pub fn names(&self) -> Vec<String> {
+        lock(&self.topics).by_name.keys().map(|name| name.clone().into()).collect()
+    }
+
+    /// Drops what is too old, and topics that are of no use any more.
+    pub fn tend(&self) {
+        let now = self.now();
+        let topics: Vec<_> = lock(&self.topics).by_name.values().map(Arc::clone).collect();
+        for topic in topics {
+            if topic.tend(now, self.config.finished_age) {
+                self.forget(&topic);
+            }
+        }
+    }
+
+    /// Ends all responses to subscribers behind a whole event, and takes nothing any more.
+    pub fn close(&self) {
+        let topics = {
+            let mut topics = lock(&self.topics);
+            topics.closed = true;
+            let by_name = std::mem::take(&mut topics.by_name);
+            for topic in by_name.values() {
+                topics.gone += topic.counts.snapshot();
+            }
+            by_name
+        };
+        for topic in topics.into_values() {
+            topic.close();
+        }
+    }
+
+    /// On the hub's own clock, which no one sets.
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Calls `work` with the topic of that name, and again with its successor if it has just gone.
+    fn with<T>(
+        &self,
+        name: &str,
+        open: bool,
+        mut work: impl FnMut(&Arc<Topic>) -> std::result::Result<T, Gone>,
+    ) -> Result<T> {
+        loop {
+            let topic = self.topic(name, open)?;
+            match work(&topic) {
+                Ok(done) => return Ok(done),
+                Err(Gone) => self.forget(&topic),
+            }
+        }
+    }
+
+    /// Takes a topic out that has gone.
+    fn forget(&self, topic: &Arc<Topic>) {
+        let mut topics = lock(&self.topics);
+        // Another one of that name may have taken its place.
+        if topics.by_name.get(&topic.name).is_some_and(|there| Arc::ptr_eq(there, topic)) {
+            topics.by_name.remove(&topic.name);
+            topics.gone += topic.counts.snapshot();
+        }
+    }
+
+    /// The topic of that name; a new one if there is none, where `open` is set.
+    fn topic(&self, name: &str, open: bool) -> Result<Arc<Topic>> {
+        check_name(name)?;
+        if let Some(topic) = self.find(name)? {
+            return Ok(topic);
+        }
+        if !open {
+            return Err(Code::UnknownTopic.error(format!("there is no topic {name:?}")));
+        }
+        if lock(&self.topics).by_name.len() >= self.config.topics {
+            // Some may be there only until somebody looks.
+            self.tend();
+        }
+        let phase = if self.config.external { Phase::Loading } else { Phase::Open };
+        let mut topics = lock(&self.topics);
+        if topics.closed {
+            return Err(closed());
+        }
+        // Somebody else may have made it meanwhile.
+        if let Some(topic) = topics.by_name.get(name) {
+            return Ok(Arc::clone(topic));
+        }
+        if topics.by_name.len() >= self.config.topics {
+            let detail = format!("the hub has {} topics already", self.config.topics);
+            return Err(Code::TooManyTopics.error(detail));
+        }
+        let floor = self.ids.next(milliseconds(), Id::default());
+        let topic = Arc::new(Topic::new(name, self.room.clone(), floor, phase));
+        topics.by_name.insert(name.into(), Arc::clone(&topic));
+        drop(topics);
+        if phase == Phase::Loading {
+            self.want(name);
+        }
+        Ok(topic)
+    }
+
+    fn want(&self, name: &str) {
+        let loader = {
+            let mut wanted = lock(&self.wanted);
+            wanted.names.push(name.to_owned());
+            wanted.loader.take()
+        };
+        if let Some(loader) = loader {
+            loader.wake();
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<Option<Arc<Topic>>> {
+        let topics = lock(&self.topics);
+        if topics.closed { Err(closed()) } else { Ok(topics.by_name.get(name).map(Arc::clone)) }
+    }
+}
+
+fn closed() -> Error {
+    Code::HubClosed.error("the hub has been closed")
+}
+
+/// Since the epoch; a clock before it stands at it.
+fn milliseconds() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > LONGEST || name.chars().any(char::is_control) {
+        let detail = format!("a topic's name has 1 to {LONGEST} bytes, and no control characters");
+        return Err(Code::BadTopic.error(detail));
+    }
+    Ok(())
+}
+
+/// Looks after `hub` until it is gone.
+pub async fn keep(hub: Weak<Hub>) {
+    loop {
+        tokio::time::sleep(TURN).await;
+        let Some(hub) = hub.upgrade() else { return };
+        hub.tend();
+    }
+}

@@ -1,0 +1,208 @@
+//! `Hub` and `Topics`: how Python publishes, and how it has the engine serve who subscribes.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex};
+
+use penstock_engine::Code;
+use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
+use penstock_engine::hub::{self, Counted, Event, HubStats, Id, TopicStats};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use crate::edge::{Change, edit};
+use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::lock;
+use crate::port::Slot;
+use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
+
+/// Topics, their history and their subscribers. Any thread may use it.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Hub {
+    shared: Arc<hub::Hub>,
+    engine: Py<Engine>,
+    /// Who loads topics is woken here when there is one to be loaded.
+    loader: Mutex<Option<Slot>>,
+}
+
+/// As `penstock.hub.Counts`, field by field.
+type CountRow = (u64, u64, u64, u64, u64, u64, u64, u64, u64);
+
+/// Topics, subscribers, bytes used, bytes at most; the counts.
+type StatsRow = (usize, usize, usize, usize, CountRow);
+
+/// Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts.
+type TopicRow = (usize, usize, usize, String, String, bool, CountRow);
+
+fn count_row(counted: Counted) -> CountRow {
+    let Counted { events, bytes, delivered, subscribed, resumed, gaps, slow, dropped, conflated } = counted;
+    (events, bytes, delivered, subscribed, resumed, gaps, slow, dropped, conflated)
+}
+
+/// What `str` and `bytes` have as UTF-8.
+fn utf8<'a>(py: Python<'_>, data: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if let Ok(text) = data.cast::<PyString>() {
+        return Ok(Cow::Borrowed(text.to_str()?.as_bytes()));
+    }
+    let bytes = match data.cast::<PyBytes>() {
+        Ok(bytes) => Cow::Borrowed(bytes.as_bytes()),
+        Err(_) => match data.extract::<Vec<u8>>() {
+            Ok(bytes) => Cow::Owned(bytes),
+            Err(_) => return Err(PyTypeError::new_err("the data of an event is str or bytes")),
+        },
+    };
+    if std::str::from_utf8(&bytes).is_err() {
+        return Err(exception(py, &Code::BadEvent.error("the data of an event is not UTF-8")));
+    }
+    Ok(bytes)
+}
+
+fn id(py: Python<'_>, text: &str) -> PyResult<Id> {
+    text.parse().map_err(|_| {
+        let detail = format!("{text:?} is no id of the form milliseconds-sequence");
+        exception(py, &Code::BadEvent.error(detail))
+    })
+}
+
+#[pymethods]
+impl Hub {
+    /// `external`: what has been published is kept elsewhere, and comes from there by `append`.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        settings: HistorySettings,
+        external: bool,
+    ) -> PyResult<Self> {
+        let (supplies, threads) = engine.get().lend(py)?;
+        let shared = Arc::new(hub::Hub::new(supplies.pool, settings.config(external)));
+        let kept = Arc::downgrade(&shared);
+        threads.spawn(0, move || hub::keep(kept));
+        Ok(Self { shared, engine: engine.clone().unbind(), loader: Mutex::new(None) })
+    }
+
+    #[pyo3(signature = (topic, data, event, named, key, retry))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of an event, each once")]
+    fn publish(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        data: &Bound<'_, PyAny>,
+        event: Option<&str>,
+        named: Option<&str>,
+        key: Option<&str>,
+        retry: Option<u64>,
+    ) -> PyResult<String> {
+        let data = utf8(py, data)?;
+        let event = Event { data: &data, name: event, id: named, key, retry };
+        self.shared.publish(topic, &event).map(|id| id.to_string()).into_python(py)
+    }
+
+    /// Takes over what an external log has at `position`. False: it is there already, or has left.
+    #[pyo3(signature = (topic, position, data, event, named, key, retry))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of an event, each once")]
+    fn append(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        position: &str,
+        data: &Bound<'_, PyAny>,
+        event: Option<&str>,
+        named: Option<&str>,
+        key: Option<&str>,
+        retry: Option<u64>,
+    ) -> PyResult<bool> {
+        let data = utf8(py, data)?;
+        let event = Event { data: &data, name: event, id: named, key, retry };
+        self.shared.append(topic, id(py, position)?, &event).into_python(py)
+    }
+
+    /// Nothing up to `position` will be appended. False: something has been.
+    fn set_floor(&self, py: Python<'_>, topic: &str, position: &str) -> PyResult<bool> {
+        self.shared.set_floor(topic, id(py, position)?).into_python(py)
+    }
+
+    /// What an external log has of `topic` has been appended: who waits for that is let in. False: it had been said.
+    fn loaded(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
+        self.shared.loaded(topic).into_python(py)
+    }
+
+    /// Topics that are to be loaded, and a future that is done when there are more. Only one may be waited for at a time.
+    fn wanted<'py>(&self, py: Python<'py>) -> PyResult<(Vec<String>, Bound<'py, PyAny>)> {
+        let slot = Slot::new(self.engine.get().port(py)?);
+        let future = slot.park(py)?;
+        let names = self.shared.wanted(slot.waker());
+        if !names.is_empty() {
+            slot.waker().wake_by_ref();
+        }
+        let previous = lock(&self.loader).replace(slot);
+        drop(previous);
+        Ok((names, future))
+    }
+
+    /// No more is to come. False: that had been said.
+    fn finish(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
+        self.shared.finish(topic).into_python(py)
+    }
+
+    fn stats(&self) -> StatsRow {
+        let HubStats { topics, subscribers, used, limit, counted } = self.shared.stats();
+        (topics, subscribers, used, limit, count_row(counted))
+    }
+
+    fn topic_stats(&self, topic: &str) -> Option<TopicRow> {
+        let stats = self.shared.topic_stats(topic)?;
+        let TopicStats { subscribers, events, bytes, newest, floor, is_finished, counted, .. } = stats;
+        Some((
+            subscribers,
+            events,
+            bytes,
+            newest.to_string(),
+            floor.to_string(),
+            is_finished,
+            count_row(counted),
+        ))
+    }
+
+    /// The names of all topics.
+    fn topics(&self) -> Vec<String> {
+        self.shared.names()
+    }
+
+    /// Ends all responses to subscribers behind a whole event, and takes nothing any more. Idempotent.
+    fn close(&self) {
+        self.shared.close();
+        let loader = lock(&self.loader).take();
+        drop(loader);
+    }
+}
+
+/// Requests for topics that the engine answers alone.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Topics(Arc<EdgeTopics>);
+
+impl Topics {
+    pub(crate) fn shared(&self) -> Arc<EdgeTopics> {
+        Arc::clone(&self.0)
+    }
+}
+
+#[pymethods]
+impl Topics {
+    #[new]
+    #[pyo3(signature = (name, host, prefix, hub, terms, limits, response))]
+    fn new(
+        name: String,
+        host: Option<String>,
+        prefix: String,
+        hub: &Bound<'_, Hub>,
+        terms: SubscriptionSettings,
+        limits: RouteLimitSettings,
+        response: Vec<Change>,
+    ) -> Self {
+        let (hub, pattern) = (Arc::clone(&hub.get().shared), Pattern { host, prefix });
+        let response = response.into_iter().map(edit).collect();
+        Self(Arc::new(EdgeTopics::new(name, pattern, hub, terms.into(), limits.into(), response)))
+    }
+}

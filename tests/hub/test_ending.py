@@ -1,0 +1,139 @@
+"""Hubs and sites that end: subscribers are left with whole events, and nothing is kept of them."""
+
+from pathlib import Path
+
+import pytest
+
+import penstock
+from conftest import until
+from edge.serving import in_time
+from penstock import Hub, _native
+from penstock.config import Edge, History, Subscriptions
+
+from .subscribers import PATH, Topics, parse
+
+
+async def test_a_hub_that_is_closed_ends_its_subscriptions_behind_whole_events(topics: Topics) -> None:
+    hub = topics.hub()
+    subscriber = await topics.subscribe(await topics.serve(hub))
+    await hub.publish("news", "a")
+    assert await subscriber.data(1) == ["a"]
+    hub.close()
+    assert await subscriber.rest() == [], "no sign of a topic that has ended: it comes back"
+    hub.close()
+    with pytest.raises(penstock.StateError, match="HUB_CLOSED"):
+        await hub.publish("news", "b")
+    await subscriber.client.get(PATH)
+    assert (await subscriber.client.head()).status == 503
+
+
+async def test_a_site_that_is_closed_ends_subscriptions_behind_whole_events(topics: Topics) -> None:
+    hub = topics.hub()
+    served = await topics.serve(hub)
+    everyone = [await topics.subscribe(served) for _ in range(5)]
+    for number in range(20):
+        await hub.publish("news", str(number))
+    served.native.drain()
+    await hub.publish("news", "20")
+    served.native.close()
+    for subscriber in everyone:
+        got = [event.data for event in await subscriber.rest()]
+        assert got == [str(number) for number in range(len(got))]
+        assert await in_time(subscriber.client.rest()) == b""
+    await until(lambda: hub.stats().subscribers == 0, "all have left")
+
+
+async def test_a_subscription_that_begins_while_the_site_drains_says_that_it_is_the_last(
+    topics: Topics,
+) -> None:
+    hub = topics.hub()
+    served = await topics.serve(hub)
+    client = await topics.edge.connect(served)
+    await client.send(b"GET /events/ne")
+    await until(lambda: topics.edge.engine.stats().pool.live_bytes > 0, "the beginning is read")
+    served.native.drain()
+    await client.send(b"ws HTTP/1.1\r\nHost: a\r\n\r\n")
+    head = await in_time(client.head())
+    assert (head.status, head.one("Connection")) == (200, "close")
+    await hub.finish("news")
+    assert b"penstock-end" in await in_time(client.rest())
+
+
+async def test_the_access_log_tells_of_a_subscription(topics: Topics, tmp_path: Path) -> None:
+    hub = topics.hub()
+    path = tmp_path / "access.log"
+    route = hub.native("/events/", subscriptions=Subscriptions(), name="live")
+    served = await topics.edge.serve([route], log=path)
+    subscriber = await topics.subscribe(served)
+    await hub.publish("news", "a")
+    await hub.finish("news")
+    blocks = []
+    while block := await subscriber.client.chunk():
+        blocks.append(block)
+    assert [parse(block).type for block in blocks] == ["message", "penstock-end"]
+    # With the framing, as they lie in the history.
+    size = sum(len(block) + len(f"{len(block):x}\r\n\r\n") for block in blocks)
+    await until(lambda: path.read_text(), "a line is written")
+    line = path.read_text()
+    assert f'"GET {PATH} HTTP/1.1" 200 {size} ' in line
+    assert "live" in line
+
+
+async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(topics: Topics) -> None:
+    hub = topics.hub()
+    hub.close()
+    engine = topics.edge.engine
+    hub.native_hub = native = _native.Hub(engine.native, History(memory="1MiB"), True)
+    served = await topics.serve(hub)
+    names, more = native.wanted()
+    assert names == []
+    clients = [await topics.edge.connect(served) for _ in range(3)]
+    await clients[0].get(PATH, "Last-Event-ID: 20-1")
+    await in_time(more)
+    names, _ = native.wanted()
+    assert names == ["news"]
+    await clients[1].get(PATH, "Last-Event-ID: 10-0")
+    await clients[2].get(PATH)
+    assert native.set_floor("news", "10-0")
+    for position, data in (("20-1", "a"), ("30-0", "b")):
+        assert native.append("news", position, data, None, None, None, None)
+        assert not native.append("news", position, data, None, None, None, None)
+    await until(lambda: served.requests == 3, "all have asked")
+    assert native.stats()[1] == 0, "nobody is let in"
+    assert native.loaded("news")
+    assert not native.loaded("news")
+    for client in clients:
+        head = await in_time(client.head())
+        assert head.one("Penstock-Resume") == (None if client is clients[2] else "full")
+    assert native.append("news", "31-0", "c", None, None, None, None)
+    for client, expected in zip(clients, (["b", "c"], ["a", "b", "c"], ["c"]), strict=True):
+        assert [parse(await in_time(client.chunk())).data for _ in expected] == expected
+    native.close()
+
+
+async def test_an_engine_that_is_closed_takes_its_hubs_with_it() -> None:
+    engine = penstock.Engine(memory="4MiB")
+    hub = Hub(engine=engine)
+    assert hub.stats().limit == 1 << 20, "a quarter of the pool"
+    await hub.publish("news", "a")
+    engine.close()
+    hub.close()
+    assert engine.stats().pool.live_bytes == 0
+    with pytest.raises(penstock.StateError):
+        Hub(engine=engine)
+
+
+async def test_a_slow_end_does_not_wait_for_one_that_takes_nothing(topics: Topics) -> None:
+    hub = topics.hub(bytes="512KiB")
+    served = await topics.edge.serve([hub.native("/events/")], edge=Edge(linger=0.1))
+    slow = await topics.subscribe(served, receive_buffer=4096)
+    slow.client.writer.transport.pause_reading()
+    fast = await topics.subscribe(served)
+    for _ in range(300):
+        await hub.publish("news", "x" * 30_000)
+        await fast.event()
+    served.native.close()
+    await until(lambda: served.connections == 0, "both are gone")
+    slow.client.writer.transport.resume_reading()
+    with pytest.raises(ConnectionResetError):
+        await slow.client.rest()
