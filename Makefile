@@ -69,6 +69,10 @@ cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACH
 eventsource-tests: $(VENV)/.built ## Run suites of EventSource through penstock: WPT= and EVENTSOURCE= their checkouts
 	$(BIN)/python benchmarks/eventsource_tests.py $(if $(WPT),--wpt $(WPT)) $(if $(EVENTSOURCE),--eventsource $(EVENTSOURCE))
 
+.PHONY: events-churn
+events-churn: build ## Two thousand subscribers that come and go for two minutes
+	PENSTOCK_CHURN_SECONDS=120 PENSTOCK_CHURN_FOLLOWERS=2000 $(BIN)/python -m pytest -q tests/hub/test_churn.py
+
 .PHONY: loom
 loom: ## Model-check what two threads touch
 	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-engine --lib --target-dir target/loom loom

@@ -19,17 +19,18 @@ def main() -> None:
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     arguments = parser.parse_args()
     engine = penstock.Engine(threads=1)
-    hub = penstock.Hub(engine)
+    hub = penstock.Hub(engine=engine)
 
     async def publish(request: web.Request) -> web.Response:
         await hub.publish("topic", await request.read())
         return web.Response(status=204)
 
-    async def close_engine(_app: web.Application) -> None:
+    async def close(_app: web.Application) -> None:
+        hub.close()
         await engine.aclose()
 
     app = web.Application()
-    app.on_cleanup.append(close_engine)
+    app.on_cleanup.append(close)
     app.router.add_post("/publish", publish)
     app.add_routes([hub.native("/events/")])
     host, _, port = arguments.listen.rpartition(":")
