@@ -2,7 +2,7 @@
 
 Each has one core and one worker, logs nothing, keeps a history to resume from and gives every event an id; but for the
 limit, which does neither of the last two. What publishing costs is part of a hub's CPU time: one small POST for each
-event, whose share is less than a thousandth with 2,000 subscribers.
+event, which is a hundredth of what 2,000 subscribers cost where a handler of aiohttp's takes it.
 """
 
 from __future__ import annotations

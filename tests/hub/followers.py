@@ -218,17 +218,18 @@ class _Connection(asyncio.Protocol):
             self._take(block.decode())
 
     def _decode(self) -> None:
-        while True:
-            size, end, rest = self._pending.partition(b"\r\n")
-            if not end or len(rest) < int(size, 16) + 2:
-                return
-            length = int(size, 16)
-            self._body += rest[:length]
-            self._pending = rest[length + 2 :]
+        place = 0
+        while (end := self._pending.find(b"\r\n", place)) >= 0:
+            length = int(self._pending[place:end], 16)
+            if len(self._pending) < end + 2 + length + 2:
+                break
+            self._body += self._pending[end + 2 : end + 2 + length]
+            place = end + 2 + length + 2
             if not length:
-                # What comes behind the end is nothing; the response is over, well.
+                # The response is over, well.
                 self._transport.close()
-                return
+                break
+        self._pending = self._pending[place:]
 
     def _take(self, block: str) -> None:
         if self._resume is not None:
