@@ -8,7 +8,7 @@ use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
 use crate::error::{Code, Result};
-use crate::hub::{Admission, Hub, Resumption, Terms};
+use crate::hub::{Admission, Asked, Hub, Resumption, Terms};
 use crate::net::{Body, Outgoing, Piece, Supply};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
@@ -77,7 +77,9 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     let framing = Framing::of(Announced::Chunked, incoming.minor_version);
     let chunked = framing == Framing::Chunked;
     // On the heap: what is sent for hours keeps nothing of it.
-    let admission = Box::pin(topics.hub.subscribe(&topic, after.as_deref(), topics.terms, chunked)).await?;
+    let connection = Some(&task.client.connection).filter(|connection| chunked && !connection.is_tls());
+    let asked = Asked { after: after.as_deref(), terms: topics.terms, chunked, express: connection.cloned() };
+    let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
     let (subscriber, resumption) = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
         Admission::Over => {

@@ -2,7 +2,8 @@
 //!
 //! An event is encoded once, into slabs of the pool that events share (`log`); what a subscriber is sent is slices of
 //! these, and several events that lie side by side are one. Whoever publishes, on whatever thread, appends under the topic's
-//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`row`). A subscriber is the body of a
+//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`row`), which writes it to all of them that
+//! have had all before; who has not goes by its connection's own task. A subscriber is the body of a
 //! response (`subscriber`). What it had before it came says where it begins (`resume`).
 //!
 //! ```text
@@ -34,6 +35,8 @@ pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Slow, Terms};
 pub use resume::Resumption;
 
+#[cfg(not(loom))]
+pub(crate) use subscriber::Asked;
 #[cfg(not(loom))]
 pub(crate) use topics::Admission;
 #[cfg(not(loom))]

@@ -14,9 +14,9 @@ use super::counts::Counted;
 use super::id::Ids;
 use super::log::{Log, Room};
 use super::resume::Resumption;
-use super::subscriber::Subscriber;
+use super::subscriber::{Asked, Subscriber};
 use super::topic::{Gone, Phase, Topic};
-use super::{Event, HubConfig, Id, Terms};
+use super::{Event, HubConfig, Id};
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
@@ -157,20 +157,13 @@ impl Hub {
         self.with(topic, true, |topic| topic.finish(self.now()))
     }
 
-    /// Lets a client subscribe that had `after`, on the calling engine thread, once the topic has been loaded. `chunked`: what
-    /// it is given is framed as chunks of HTTP/1.1.
+    /// Lets a client subscribe, on the calling engine thread, once the topic has been loaded.
     ///
     /// # Errors
     /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
-    pub(crate) async fn subscribe(
-        &self,
-        topic: &str,
-        after: Option<&str>,
-        terms: Terms,
-        chunked: bool,
-    ) -> Result<Admission> {
+    pub(crate) async fn subscribe(&self, topic: &str, asked: Asked<'_>) -> Result<Admission> {
         loop {
-            let topic = self.topic(topic, terms.open)?;
+            let topic = self.topic(topic, asked.terms.open)?;
             let (follower, _) = topic.follow();
             poll_fn(
                 |context| {
@@ -178,11 +171,11 @@ impl Hub {
                 },
             )
             .await;
-            match topic.enter(after, terms.join, self.now()) {
+            match topic.enter(asked.after, asked.terms.join, self.now()) {
                 Ok(entered) if entered.is_over => return Ok(Admission::Over),
                 Ok(entered) => {
                     let resumption = entered.beginning.resumption;
-                    let subscriber = Subscriber::new(topic, &entered, after, terms, chunked);
+                    let subscriber = Subscriber::new(topic, &entered, asked);
                     return Ok(Admission::Subscriber(subscriber, resumption));
                 }
                 Err(Gone) => self.forget(&topic),
