@@ -71,7 +71,7 @@ eventsource-tests: $(VENV)/.built ## Run suites of EventSource through penstock:
 
 .PHONY: events-churn
 events-churn: build ## Two thousand subscribers that come and go for two minutes
-	PENSTOCK_CHURN_SECONDS=120 PENSTOCK_CHURN_FOLLOWERS=2000 $(BIN)/python -m pytest -q tests/hub/test_churn.py
+	PENSTOCK_CHURN_SECONDS=120 PENSTOCK_CHURN_FOLLOWERS=2000 $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/hub/test_churn.py
 
 .PHONY: loom
 loom: ## Model-check what two threads touch

@@ -163,8 +163,10 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
-        # Bytes, not events: it leaves within one as well.
-        self._left = round(follower.random.expovariate(1 / follower.habits.mean_bytes))
+        # Bytes, not events: it leaves within one as well. One that will stay away does so early, to have time for it.
+        early = follower.habits.away and not follower.left
+        mean = follower.habits.mean_bytes
+        self._left = round(mean / 10 if early else follower.random.expovariate(1 / mean))
         self._head: str | None = None
         self._pending = b""
         self._body = b""
