@@ -13,6 +13,7 @@ penstock that passes without.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,8 +94,14 @@ def scores(rows: list[Row]) -> dict[str, dict[str, int]]:
     return found
 
 
-def versions() -> dict[str, str]:
-    return {
+def commit(checkout: Path) -> str:
+    """Return which one is checked out, and of what day it is."""
+    asked = ["git", "-C", str(checkout), "log", "-1", "--format=%h of %cs"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
+
+
+def versions(checkouts: dict[str, Path]) -> dict[str, str]:
+    return {suite: commit(checkout) for suite, checkout in checkouts.items()} | {
         "penstock": first_line(sys.executable, "python", "-m", "penstock", "--version"),
         "chromium": first_line("chromium", "chromium", "--version"),
         "node": first_line("node", "nodejs", "--version"),
@@ -127,7 +134,7 @@ def main() -> int:
         raise SystemExit("nothing was run: see --wpt and --eventsource")
     show(rows)
     if all(checkouts.values()) and not arguments.only:
-        results.publish(OUTPUT, rows, scores=scores(rows), versions=versions())
+        results.publish(OUTPUT, rows, scores=scores(rows), versions=versions(checkouts))
     return int(any(row.is_ours for row in rows))
 
 

@@ -79,9 +79,18 @@ class Follower:
     left: int = 0
     missed: int = 0
     stalls: int = 0
+    transport: asyncio.Transport | None = None
     ended: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    def stop(self) -> None:
+        """Leave for good, wherever it is."""
+        self.ended.cancel()
+        if self.transport is not None:
+            self.transport.abort()
+
     def connect(self) -> None:
+        if self.ended.done():
+            return
         # What fails in it fails the follower.
         task = asyncio.get_running_loop().create_task(self._connect())
         task.add_done_callback(lambda done: done.cancelled() or self._fail(done.exception()))
@@ -175,7 +184,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = self._follower.transport = transport
         last = self._follower.last
         field = "" if last is None else f"Last-Event-ID: {last}\r\n"
         transport.write(f"GET {self._follower.path} HTTP/1.1\r\nHost: hub\r\n{field}\r\n".encode())

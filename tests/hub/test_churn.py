@@ -60,11 +60,15 @@ async def test_whoever_comes_and_goes_gets_each_event_once_in_order_or_is_told(t
         )
         for number in range(_FOLLOWERS)
     ]
-    for follower in followers:
-        follower.connect()
-    await _publish(hub, journal, source)
-    # The first that is wrong fails the test, before the others time out.
-    await asyncio.gather(*(follower.ended for follower in followers))
+    try:
+        for follower in followers:
+            follower.connect()
+        await _publish(hub, journal, source)
+        # The first that is wrong fails the test, before the others time out.
+        await asyncio.gather(*(follower.ended for follower in followers))
+    finally:
+        for follower in followers:
+            follower.stop()
     counts = hub.stats().counts
     assert counts.events == _EVENTS
     assert counts.gaps >= sum(follower.gaps for follower in followers)
