@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -166,9 +167,12 @@ async def running_broker(directory: Path) -> AsyncIterator[Broker]:
 async def _main(directory: Path) -> None:
     if reason := missing():
         sys.exit(reason)
+    over = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
     async with running_broker(directory) as broker:
         print(broker.address, flush=True)  # noqa: T201 (how it tells its port)
-        await asyncio.Event().wait()
+        await over.wait()
 
 
 if __name__ == "__main__":
