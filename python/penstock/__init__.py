@@ -15,6 +15,7 @@ from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .engine import Engine, default_engine
+from .events import encode_event
 from .exceptions import (
     ArgumentError,
     BodyTruncatedError,
@@ -35,7 +36,7 @@ from .exceptions import (
 )
 from .hub import Hub, HubCounts, HubStats, TopicStats
 from .sources import open_fd, open_file, open_process
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
+from .stats import DiskStats, EngineStats, OriginStats, PoolStats, RelayStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "PoolError",
     "PoolStats",
     "ProtocolError",
+    "RelayStats",
     "RequestError",
     "Response",
     "SlabClass",
@@ -73,6 +75,7 @@ __all__ = [
     "__version__",
     "config",
     "default_engine",
+    "encode_event",
     "error_codes",
     "framing",
     "open_fd",

@@ -16,6 +16,7 @@
 mod budget;
 mod counts;
 mod encode;
+mod guests;
 mod id;
 mod log;
 mod policy;
@@ -23,7 +24,15 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod feeding;
+#[cfg(not(loom))]
+mod jitter;
+#[cfg(not(loom))]
+mod reading;
+#[cfg(not(loom))]
 mod row;
+#[cfg(not(loom))]
+mod seats;
 #[cfg(not(loom))]
 mod subscriber;
 #[cfg(not(loom))]
@@ -31,16 +40,23 @@ mod topics;
 
 pub use counts::Counted;
 pub use encode::Event;
+pub(crate) use guests::Guest;
 pub use id::{Id, NoId};
-pub use policy::{History, HubConfig, Join, Slow, Terms};
+pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
+#[cfg(not(loom))]
+pub use feeding::feed;
+#[cfg(not(loom))]
+pub(crate) use reading::fields;
+#[cfg(not(loom))]
+pub use reading::{Lease, Reading, read};
 #[cfg(not(loom))]
 pub(crate) use subscriber::Asked;
 #[cfg(not(loom))]
 pub(crate) use topics::Admission;
 #[cfg(not(loom))]
-pub use topics::{Hub, HubStats, TopicStats, keep};
+pub use topics::{Claim, Hub, HubStats, TopicStats, keep};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
