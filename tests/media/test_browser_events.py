@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import penstock
+from conftest import until
 from demo.devtools import Page, open_browser
+from events.ways import NEVER, SOON, Steps, Way
+from gateway.client import answer
 from penstock.testing import Peer, ScriptedOrigin
 
 from .programs import require
@@ -129,3 +133,34 @@ async def test_a_browser_does_not_come_back_for_what_has_ended(page: tuple[Page,
     await tab.evaluate(f"{ended}.then(() => undefined)")
     assert await tab.evaluate("over.readyState") == 2
     assert origin.finished == 1
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("lane", ["native", "app"])
+async def test_a_browser_hears_nothing_of_heartbeats(
+    engine: penstock.Engine, lane: str, tmp_path: Path
+) -> None:
+    chromium = require("chromium", package="chromium")
+    # The page has no origin that a server could know: any may read.
+    anyone = "Access-Control-Allow-Origin: *"
+    head = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream", anyone)
+    origin = Steps(b"id: 1\ndata: one\n\n", head=head)
+    way = Way(engine, lane)
+    async with ScriptedOrigin(origin) as served, open_browser(chromium, tmp_path / "profile") as page:
+        relay = await way.relay(served.url, events=SOON, timeouts=NEVER)
+        await page.evaluate(f"""{{
+            window.heard = []
+            window.source = new EventSource('http://127.0.0.1:{relay.port}/')
+            source.onmessage = ({{data, lastEventId}}) => heard.push([data, lastEventId])
+            source.onerror = () => heard.push('an error')
+        }}""")
+        await page.until("heard.length === 1", seconds=_SECONDS)
+        before = way.counts().heartbeats
+        await until(lambda: way.counts().heartbeats > before + 2, "heartbeats are sent")
+        origin.put(b"id: 2\ndata: two\n\n")
+        await page.until("heard.length > 1", seconds=_SECONDS)
+        assert await page.evaluate("heard") == [["one", "1"], ["two", "2"]]
+        assert await page.evaluate("source.readyState") == 1
+        await page.evaluate("source.close()")
+        await (await served.connection()).wait_left()
+    await way.close()
