@@ -31,6 +31,7 @@ __all__ = [
     "Inspection",
     "Inspector",
     "Lane",
+    "Lease",
     "Limiter",
     "LoopPort",
     "Route",
@@ -336,11 +337,34 @@ class Hub:
     ) -> tuple[int, int, int, str, str, bool, tuple[int, int, int, int, int, int, int, int, int]] | None:
         """Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts."""
 
+    def subscribe(
+        self,
+        topic: str,
+        after: str | None,
+        terms: config.Subscriptions,
+        guest: tuple[str | None, str | None],
+        lease: Lease,
+        framing: Framing,
+        near: Transport | None,
+    ) -> Source:
+        """Subscribe as if an origin were asked: a head, then events. `guest`: tenant and address."""
+
+    def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
+        """Publish the events of `stream` to `topic`, and finish it when that ends."""
+
     def topics(self) -> list[str]:
         """The names of all topics."""
 
     def close(self) -> None:
         """End all responses to subscribers behind a whole event, and take nothing any more. Idempotent."""
+
+@final
+class Lease:
+    """How long a subscription may go on."""
+
+    def __new__(cls, seconds: float | None) -> Self: ...
+    def renew(self, seconds: float | None) -> None:
+        """For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event."""
 
 @final
 class Topics:

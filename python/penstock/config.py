@@ -367,7 +367,8 @@ class Cache:
     """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
     disk: str | os.PathLike[str] | None = None
     """A directory for what leaves memory, which one engine at a time may use; made if only it is missing. None: what
-    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there."""
+    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there, and what is larger,
+    whole or as a slice, never gets there."""
     disk_budget: Size | None = None
     """Bytes that the files there may take; to be given with `disk`, because nobody else knows how much is free."""
     disk_save: float = 10.0
@@ -375,8 +376,9 @@ class Cache:
     second, and less than process managers wait. 0: that is lost."""
     disk_timeout: float = 5.0
     """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from
-    the origin then, what it has is broken off, and the disk is left alone until it answers. A disk that is merely busy
-    takes tenths of a second, and a player has some seconds in its buffer."""
+    the origin then, what it has is broken off unless it is in parts, whose rest is fetched as well, and the disk is left
+    alone until it answers. A disk that is merely busy takes tenths of a second, and a player has some seconds in its
+    buffer."""
 
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)
@@ -575,6 +577,21 @@ class Subscriptions:
     it likes; browsers wait for some seconds."""
     open: bool = True
     """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
+    heartbeat: float | None = 15.0
+    """How long nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by chance.
+    Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
+    max_age: float | None = None
+    """How long a response goes on before it ends behind a whole event and the client comes back; up to a quarter less,
+    by chance. It lets load move to other nodes. None: for ever."""
+    per_topic: int | None = None
+    """Subscribers that the topic may have for one more to be let in, which is answered with 429 else. None: any number;
+    and so below."""
+    per_tenant: int | None = None
+    """Subscriptions of the same tenant to all topics of the hub, where `Hub.stream` is told the tenant."""
+    per_address: int | None = None
+    """Subscriptions from the same address to all topics of the hub. Clients behind one proxy have one address."""
+    most: int | None = None
+    """Subscribers of all topics of the hub."""
 
     def __post_init__(self) -> None:
         if isinstance(self.join, bool) or not (
@@ -590,6 +607,11 @@ class Subscriptions:
                 raise _bad(self, "behind", "goes with slow='disconnect'")
         _seconds(self, "retry", optional=True, zero=True)
         _flag(self, "open")
+        _seconds(self, "heartbeat", optional=True)
+        _seconds(self, "max_age", optional=True)
+        for name in ("per_topic", "per_tenant", "per_address", "most"):
+            if getattr(self, name) is not None:
+                _count(self, name, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

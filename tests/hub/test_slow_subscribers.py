@@ -113,10 +113,10 @@ async def test_one_may_get_only_the_newest_of_each_key(topics: Topics) -> None:
     events = await slow.rest()
     assert events.pop().type == "penstock-end"
     got = numbers(events)
-    # What was on its way when it stalled, then the newest of each of three keys, and what has no key.
+    assert got == sorted(set(got))
+    # At last the newest of each of three keys, and what has no key.
     assert got[-5:] == list(range(ENOUGH - 3, ENOUGH + 2))
-    assert got[:-5] == list(range(len(got) - 5))
-    assert hub.stats().counts.conflated == ENOUGH - 3 - len(got[:-5])
+    assert hub.stats().counts.conflated == ENOUGH + 2 - len(got) > 20
 
 
 async def test_one_that_takes_nothing_is_cut_off_by_the_edge(topics: Topics) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
@@ -25,11 +26,13 @@ from penstock.config import (
     Inspection,
     Overrides,
     RouteLimits,
+    Subscriptions,
     Timeouts,
 )
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
+from penstock.hub import Hub
 from penstock.stats import InspectionStats
 from penstock.stream import FrameStream, Response
 
@@ -38,6 +41,7 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
+from .feeding import Feeding
 from .handover import (
     HANDED_OVER,
     Asked,
@@ -142,6 +146,9 @@ class Gateway:
         overrides: Overrides | None = None,
         events: EventRelay | None = None,
         inspect: Inspection | None = None,
+        topic: str | None = None,
+        hub: Hub | None = None,
+        subscriptions: Subscriptions | None = None,
     ) -> web.StreamResponse:
         """Answer `request` with what the origin answers to it. A handler like any other.
 
@@ -165,6 +172,12 @@ class Gateway:
                 counts the relays of this gateway with equal `events` together.
             inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen, and
                 `stats` counts it by the path of the route that the application has `request` handled by.
+            topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
+                the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
+                (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
+                relayed to the one who asked first; the others then ask themselves. Not with `on_complete`.
+            hub: where the topic is. Its history should hold a whole transcript.
+            subscriptions: how those are served; by default from the start on.
 
         Returns:
             The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
@@ -177,7 +190,8 @@ class Gateway:
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
             ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
-                there is no caching; or both `caching` and `inspect`.
+                there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete` or
+                `inspect`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -204,6 +218,14 @@ class Gateway:
         )
         if overrides is not None and order.caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        if topic is not None:
+            if hub is None or on_complete is not None or inspect is not None:
+                message = "a topic goes with a hub, and neither with on_complete nor with inspect"
+                raise make_error("BAD_CONFIGURATION", message)
+            feeding = Feeding(hub, topic, tenant, subscriptions, events)
+            return await feeding.respond(
+                request, partial(self._relay, request, order._replace(feeding=feeding))
+            )
         return await self._relay(request, order)
 
     def native(
@@ -424,6 +446,8 @@ class Gateway:
                 # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
                 await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
+            if order.feeding is not None and order.feeding.take(upstream, status):
+                return await order.feeding.stream(request)
             if (
                 direct is not None
                 and order.changes is None
@@ -526,6 +550,7 @@ class _Order(NamedTuple):
     overrides: Overrides | None = None
     tenant: str | None = None
     seen: Seen | None = None
+    feeding: Feeding | None = None
 
 
 def _asked(request: web.Request, order: _Order) -> Asked:

@@ -8,12 +8,13 @@ use penstock_engine::Code;
 use penstock_engine::edge::Supplies;
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
+use penstock_engine::hub::{self, Hub, Reading};
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
-use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, channel};
+use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, Stream, channel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -161,6 +162,30 @@ impl Engine {
             }
         }
         Ok(Source::new(stream, port))
+    }
+
+    /// Has `hub` feed a subscription, on the engine thread of the client of `near` if that is given and one of this engine's.
+    pub(crate) fn read_topic(
+        &self,
+        py: Python<'_>,
+        hub: Arc<Hub>,
+        reading: Reading,
+        framing: &Framing,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Source> {
+        self.check(py)?;
+        let port = self.port(py)?;
+        let (feed, stream) = channel(&self.pool, self.flow, &framing.0, &self.meter);
+        let thread = near
+            .and_then(|transport| transport.get().thread(&self.threads))
+            .unwrap_or_else(|| self.threads.pick());
+        self.threads.spawn(thread, || hub::read(hub, reading, feed));
+        Ok(Source::new(stream, port))
+    }
+
+    /// Has the events of `stream` published where `claim` says.
+    pub(crate) fn feed_topic(&self, claim: hub::Claim, stream: Stream, error_event: String) {
+        self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event));
     }
 
     /// Starts `read`, a source that is not HTTP, on the next thread.

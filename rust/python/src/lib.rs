@@ -49,7 +49,7 @@ mod _native {
     #[pymodule_export]
     use super::framing::Framing;
     #[pymodule_export]
-    use super::hub::{Hub, Topics};
+    use super::hub::{Hub, Lease, Topics};
     #[pymodule_export]
     use super::inspect::{Counts, Inspection, Inspector};
     #[pymodule_export]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_engine::Result;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
-use penstock_engine::hub::{History, HubConfig, Join, Slow, Terms};
+use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::store::{CachePolicy, Unread};
@@ -284,6 +284,12 @@ pub(crate) struct SubscriptionSettings {
     behind: Option<u64>,
     retry: Option<f64>,
     open: bool,
+    heartbeat: Option<f64>,
+    max_age: Option<f64>,
+    per_topic: Option<usize>,
+    per_tenant: Option<usize>,
+    per_address: Option<usize>,
+    most: Option<usize>,
 }
 
 impl From<SubscriptionSettings> for Terms {
@@ -301,6 +307,14 @@ impl From<SubscriptionSettings> for Terms {
             },
             retry: settings.retry.map(|seconds| milliseconds(Duration::from_secs_f64(seconds))),
             open: settings.open,
+            heartbeat: settings.heartbeat.map(Duration::from_secs_f64),
+            age: settings.max_age.map(Duration::from_secs_f64),
+            limits: Limits {
+                topic: settings.per_topic,
+                tenant: settings.per_tenant,
+                address: settings.per_address,
+                all: settings.most,
+            },
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::net::Connection;
+use crate::sync::Arc;
 use crate::sys::descriptor::set_option;
 
 /// A client, and the connection to it.
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) connection: Connection,
+    /// Shared with who may write to it past what sends a response.
+    pub(super) connection: Arc<Connection>,
     pub(super) addresses: Addresses,
 }
 

@@ -191,7 +191,8 @@ fn is_of_client(error: &io::Error) -> bool {
 fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addresses) {
     let load = site.admit();
     let run = |load: Load, socket: Socket| {
-        connection::serve(load, Client { connection: Connection::new(Transport::Plain(socket)), addresses })
+        let connection = Arc::new(Connection::new(Transport::Plain(socket)));
+        connection::serve(load, Client { connection, addresses })
     };
     if load.thread == 0 {
         tokio::spawn(run(load, socket));

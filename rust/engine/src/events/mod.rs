@@ -24,6 +24,8 @@ pub(crate) use draining::Draining;
 pub use inspecting::begin_inspection;
 #[cfg(not(loom))]
 pub use pipe::{pipe, read_on};
+#[cfg(not(loom))]
+pub(crate) use policy::error_data;
 pub use policy::{Drain, Field, Leave, Policy};
 
 #[cfg(all(test, not(loom)))]

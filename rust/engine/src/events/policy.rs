@@ -37,17 +37,19 @@ impl Policy {
     /// The event that tells the client of `error`. Not the error's own text, which may name the origin.
     pub(crate) fn told(&self, error: &Error) -> Option<Vec<u8>> {
         let name = self.error_event.as_ref()?;
-        let code = error.code();
-        let (number, row, retryable) = (code.number(), code.name(), code.retryable());
-        let message = code.meaning();
-        Some(
-            format!(
-                "event: {name}\ndata: {{\"error\":{{\"code\":\"0x{number:03X}\",\"name\":\"{row}\",\
-                 \"message\":\"{message}\",\"retryable\":{retryable}}}}}\n\n"
-            )
-            .into_bytes(),
-        )
+        Some(format!("event: {name}\ndata: {}\n\n", error_data(error)).into_bytes())
     }
+}
+
+/// What a client is told of `error`, as JSON on one line. Not the error's own text, which may name the origin.
+pub(crate) fn error_data(error: &Error) -> String {
+    let code = error.code();
+    let (number, row, retryable) = (code.number(), code.name(), code.retryable());
+    let message = code.meaning();
+    format!(
+        "{{\"error\":{{\"code\":\"0x{number:03X}\",\"name\":\"{row}\",\"message\":\"{message}\",\
+         \"retryable\":{retryable}}}}}"
+    )
 }
 
 /// What becomes of the origin's response when its client leaves.

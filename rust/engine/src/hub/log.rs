@@ -309,6 +309,12 @@ impl Log {
         }
     }
 
+    /// The id of the event before `place`, where that is there and what it is called on the wire.
+    pub(super) fn id_before(&self, place: u64) -> Option<Id> {
+        let before = usize::try_from(place.checked_sub(self.first)?.checked_sub(1)?).ok()?;
+        self.entries.get(before).filter(|entry| !entry.named).map(|entry| entry.id)
+    }
+
     fn name_of(&self, entry: &Entry) -> &[u8] {
         id_of(&self.segment(entry).bytes[lines_of(entry)])
     }
@@ -354,7 +360,7 @@ impl Log {
 
     fn take(&self, size: usize) -> Result<(Writer, Charge)> {
         let writer = self.room.pool.writer(size, Purpose::Bulk)?;
-        let charge = self.room.budget.take(writer.capacity());
+        let charge = Budget::take(&self.room.budget, writer.capacity());
         Ok((writer, charge.ok_or_else(|| self.full(size))?))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! An event is encoded once, into slabs of the pool that events share (`log`); what a subscriber is sent is slices of
 //! these, and several events that lie side by side are one. Whoever publishes, on whatever thread, appends under the topic's
-//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`row`). A subscriber is the body of a
+//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`row`), which writes it to all of them that
+//! have had all before; who has not goes by its connection's own task. A subscriber is the body of a
 //! response (`subscriber`). What it had before it came says where it begins (`resume`).
 //!
 //! ```text
@@ -22,7 +23,17 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod feeding;
+#[cfg(not(loom))]
+mod guests;
+#[cfg(not(loom))]
+mod jitter;
+#[cfg(not(loom))]
+mod reading;
+#[cfg(not(loom))]
 mod row;
+#[cfg(not(loom))]
+mod seats;
 #[cfg(not(loom))]
 mod subscriber;
 #[cfg(not(loom))]
@@ -31,13 +42,26 @@ mod topics;
 pub use counts::Counted;
 pub use encode::Event;
 pub use id::{Id, NoId};
-pub use policy::{History, HubConfig, Join, Slow, Terms};
+pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
 #[cfg(not(loom))]
+pub use feeding::feed;
+#[cfg(not(loom))]
+pub(crate) use guests::Guest;
+#[cfg(not(loom))]
+pub(crate) use reading::fields;
+#[cfg(not(loom))]
+pub use reading::{Lease, Reading, read};
+#[cfg(not(loom))]
+pub(crate) use subscriber::Asked;
+#[cfg(not(loom))]
 pub(crate) use topics::Admission;
 #[cfg(not(loom))]
-pub use topics::{Hub, HubStats, TopicStats, keep};
+pub use topics::{Claim, Hub, HubStats, TopicStats, keep};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_models;

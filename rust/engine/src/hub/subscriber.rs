@@ -7,18 +7,33 @@ use std::task::{Context, Poll};
 
 use super::budget::Charge;
 use super::counts::add;
-use super::encode::{end, framed, gap, retry};
+use super::encode::{HEARTBEAT, end, framed, gap, retry};
+use super::guests::{Counted, Guest};
 use super::log::{Found, Run};
 use super::resume::Resumption;
-use super::row::{Row, Seat};
+use super::row::{Row, Seat, Taken};
+use super::seats::{Rest, Times};
 use super::topic::{Entered, Phase, Topic};
 use super::{Id, Slow, Terms};
 use crate::error::{Code, Result};
-use crate::net::{Payload, Source};
+use crate::net::{Connection, Payload, Source};
 use crate::sync::Arc;
 
 /// Bytes that wait to be sent, beyond which no more of the history is taken: one full slab that events share.
 const MOST: usize = 64 * 1024;
+
+/// How a client wants to subscribe.
+#[derive(Debug)]
+pub(crate) struct Asked<'a> {
+    /// What it had before.
+    pub(crate) after: Option<&'a str>,
+    pub(crate) terms: Terms,
+    /// What it is given is framed as chunks of HTTP/1.1.
+    pub(crate) chunked: bool,
+    pub(crate) guest: Guest<'a>,
+    /// Where what it is given goes as it is: this may be written to past who sends it.
+    pub(crate) express: Option<Arc<Connection>>,
+}
 
 /// A subscriber of a topic.
 #[derive(Debug)]
@@ -38,22 +53,19 @@ pub(crate) struct Subscriber {
     is_over: bool,
     /// What is taken of the hub's memory by what has not been sent.
     held: Vec<Arc<Charge>>,
+    _counted: Counted,
 }
 
 impl Subscriber {
-    /// One that has been let in, on the calling engine thread. `chunked`: what it is given is framed as chunks.
-    pub(super) fn new(
-        topic: Arc<Topic>,
-        entered: &Entered,
-        after: Option<&str>,
-        terms: Terms,
-        chunked: bool,
-    ) -> Self {
+    /// One that has been let in, on the calling engine thread.
+    pub(super) fn new(topic: Arc<Topic>, entered: &Entered, asked: Asked<'_>, counted: Counted) -> Self {
+        let Asked { after, terms, chunked, express, .. } = asked;
         let mut opening = terms.retry.map(retry).unwrap_or_default();
         if entered.beginning.resumption == Resumption::Gap {
             opening += &gap(after, &entered.resumed);
         }
-        let seat = Row::seat(&topic);
+        let times = Times { heartbeat: terms.heartbeat, most: terms.age };
+        let seat = Row::seat(&topic, express, times);
         Self {
             topic,
             seat,
@@ -65,7 +77,26 @@ impl Subscriber {
             has_caught_up: false,
             is_over: false,
             held: Vec::new(),
+            _counted: counted,
         }
+    }
+
+    /// Goes on where the row has left off; what that has begun to write, and not written.
+    fn take_over(&mut self) -> Option<Payload> {
+        let Taken { place, rest, beats, ends } = self.seat.take_over();
+        if let Some(place) = place.filter(|place| *place != self.place) {
+            self.place = place;
+            self.last = self.topic.id_before(place);
+        }
+        self.is_over |= ends;
+        if beats {
+            return Some(self.say(HEARTBEAT.to_owned()));
+        }
+        rest.map(|rest| {
+            let Rest { bytes, charge } = *rest;
+            self.held.extend(charge);
+            bytes
+        })
     }
 
     /// What there is next, but for what this subscriber says itself.
@@ -143,6 +174,9 @@ impl Source for Subscriber {
         if held == 0 {
             self.held.clear();
         }
+        if let Some(rest) = self.take_over() {
+            return Poll::Ready(Some(Ok(rest)));
+        }
         if let Some(text) = self.text.take() {
             return Poll::Ready(Some(Ok(Payload::Text(text))));
         }
@@ -154,6 +188,19 @@ impl Source for Subscriber {
             return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
         }
         self.poll_read(context).map(|payload| payload.map(Ok))
+    }
+
+    fn idle(&mut self) {
+        self.held = Vec::new();
+        self.seat.rest(self.place);
+    }
+
+    fn aside(&self) -> u64 {
+        self.seat.written()
+    }
+
+    fn rest(&mut self) -> Option<Payload> {
+        self.take_over()
     }
 }
 

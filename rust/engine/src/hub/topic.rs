@@ -46,6 +46,8 @@ struct State {
     log: Log,
     phase: Phase,
     subscribers: usize,
+    /// A stream publishes to it.
+    is_fed: bool,
     /// Who waits for a change, by the numbers that they were given.
     followers: Vec<(u64, Waker)>,
     next_follower: u64,
@@ -85,6 +87,7 @@ impl Topic {
                 log: Log::new(room, floor),
                 phase,
                 subscribers: 0,
+                is_fed: false,
                 followers: Vec::new(),
                 next_follower: 0,
             }),
@@ -146,6 +149,16 @@ impl Topic {
         Ok(news)
     }
 
+    /// A stream is to publish to it, until [`Topic::end_feed`]. Not if one does.
+    pub(super) fn begin_feed(&self) -> std::result::Result<bool, Gone> {
+        let mut state = self.live()?;
+        Ok(!std::mem::replace(&mut state.is_fed, true))
+    }
+
+    pub(super) fn end_feed(&self) {
+        lock(&self.state).is_fed = false;
+    }
+
     /// What was published before is there; whoever waits for that is let in. Whether that is news.
     pub(super) fn loaded(&self) -> std::result::Result<bool, Gone> {
         let mut state = self.live()?;
@@ -167,13 +180,21 @@ impl Topic {
     }
 
     /// Lets a subscriber in, unless that is over at once; [`Topic::leave`] lets it out.
+    ///
+    /// # Errors
+    /// `TOO_MANY_REQUESTS` where there are `most` already.
     pub(super) fn enter(
         &self,
         after: Option<&str>,
         join: Join,
+        most: Option<usize>,
         now: Duration,
-    ) -> std::result::Result<Entered, Gone> {
+    ) -> std::result::Result<Result<Entered>, Gone> {
         let mut state = self.live()?;
+        if let Some(most) = most.filter(|most| state.subscribers >= *most) {
+            let detail = format!("the topic {:?} has {most} subscribers already", self.name);
+            return Ok(Err(Code::TooManyRequests.error(detail)));
+        }
         state.log.expire(now);
         let beginning = begin(&state.log, after, join);
         let has_all = after.is_some() || matches!(join, Join::Now | Join::Last(0));
@@ -192,7 +213,7 @@ impl Topic {
             Resumption::Gap => add(&self.counts.gaps, 1),
             Resumption::Fresh => {}
         }
-        Ok(Entered { beginning, resumed, is_over })
+        Ok(Ok(Entered { beginning, resumed, is_over }))
     }
 
     pub(super) fn leave(&self) {
@@ -214,6 +235,11 @@ impl Topic {
     pub(super) fn oldest(&self) -> (u64, String) {
         let state = lock(&self.state);
         (state.log.first(), state.log.name_before(state.log.first()))
+    }
+
+    /// The id of the event before `place`, where that is what it is called, and is known.
+    pub(super) fn id_before(&self, place: u64) -> Option<Id> {
+        lock(&self.state).log.id_before(place)
     }
 
     /// What the newest event is called.
@@ -263,7 +289,7 @@ impl Topic {
             Phase::Finished(since) => now.saturating_sub(since) >= finished_age,
             Phase::Gone => true,
         };
-        let goes = is_over && state.subscribers == 0;
+        let goes = is_over && state.subscribers == 0 && !state.is_fed;
         if goes {
             state.phase = Phase::Gone;
             state.log.clear();

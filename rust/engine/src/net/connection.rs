@@ -95,6 +95,12 @@ impl Connection {
         }
     }
 
+    /// Writes what the socket takes at once of `bytes`, past whoever waits for it; that nothing is taken is `WouldBlock`. Not
+    /// over TLS.
+    pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.with_socket(|socket| socket.option(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL)))
+    }
+
     /// Ready when everything that was written is with the kernel.
     pub(crate) fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut lock(&self.inner).transport {

@@ -23,6 +23,20 @@ pub(crate) trait Source: fmt::Debug + Send {
     /// Does what is to be done although none is asked for.
     fn attend(&mut self, _: &mut Context<'_>) {}
 
+    /// All that it has given is with the kernel, and there was no more. Until it is asked again it may write to the
+    /// connection itself.
+    fn idle(&mut self) {}
+
+    /// Bytes that it has written itself so far.
+    fn aside(&self) -> u64 {
+        0
+    }
+
+    /// What is left of something that it has begun to write itself: nothing else may be sent before.
+    fn rest(&mut self) -> Option<Payload> {
+        None
+    }
+
     /// What is asked for from now on is sent to nobody.
     fn client_left(&mut self) {}
 }
@@ -52,6 +66,20 @@ impl Supply {
         if let Self::Source(source) = self {
             source.attend(context);
         }
+    }
+
+    fn idle(&mut self) {
+        if let Self::Source(source) = self {
+            source.idle();
+        }
+    }
+
+    fn aside(&self) -> u64 {
+        if let Self::Source(source) = self { source.aside() } else { 0 }
+    }
+
+    fn rest(&mut self) -> Option<Payload> {
+        if let Self::Source(source) = self { source.rest() } else { None }
     }
 
     /// As [`Source::client_left`].
@@ -86,6 +114,12 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    /// Bytes that whoever gives it has written itself.
+    fn aside(&self) -> u64 {
+        // In chunks of its own, or as they are: what is framed here cannot pass by.
+        if let Self::Framed(supply) | Self::Raw(supply) = self { supply.aside() } else { 0 }
+    }
+
     fn supply(&mut self) -> Option<&mut Supply> {
         match self {
             Self::Ended => None,
@@ -166,9 +200,9 @@ impl Outgoing {
         self.body = body;
     }
 
-    /// Bytes of the attached body that have been taken from its supply.
+    /// Bytes of the attached body that have been taken from its supply, or that this has written itself.
     pub(crate) fn payload(&self) -> u64 {
-        self.payload
+        self.payload + self.body.aside()
     }
 
     /// Bytes that the kernel took since the last call, framing and all.
@@ -198,7 +232,12 @@ impl Outgoing {
 
     /// Ends the body behind what was taken from its supply, as if it had been all. Not for a body that was announced.
     pub(crate) fn end_early(&mut self) {
-        if let Body::Chunked(_) | Body::Framed(_) = std::mem::replace(&mut self.body, Body::Ended) {
+        let is_chunked = matches!(self.body, Body::Chunked(_) | Body::Framed(_));
+        if let Some(rest) = self.take_supply().and_then(|mut supply| supply.rest()) {
+            self.payload += rest.len() as u64;
+            self.outbox.push(Piece::Payload(rest));
+        }
+        if is_chunked {
             self.outbox.push(Piece::Mark(LAST_CHUNK));
         }
     }
@@ -250,7 +289,9 @@ impl Outgoing {
             if self.outbox.is_empty() {
                 self.kept = None;
                 ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
-                return if matches!(self.body, Body::Ended) { Poll::Ready(Ok(())) } else { Poll::Pending };
+                let Some(supply) = self.body.supply() else { return Poll::Ready(Ok(())) };
+                supply.idle();
+                return Poll::Pending;
             }
             self.written += ready!(self.outbox.poll_write(context, connection)).map_err(Fault::Socket)?;
             self.begun = true;
@@ -314,6 +355,7 @@ impl Outgoing {
     }
 
     fn take_supply(&mut self) -> Option<Supply> {
+        self.payload += self.body.aside();
         match std::mem::replace(&mut self.body, Body::Ended) {
             Body::Ended => None,
             Body::Counted(supply, _) | Body::Chunked(supply) | Body::Framed(supply) | Body::Raw(supply) => {
