@@ -36,7 +36,17 @@ from .exceptions import (
 )
 from .hub import Hub, HubCounts, HubStats, TopicStats
 from .sources import open_fd, open_file, open_process
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, RelayStats, SlabClass, Timings
+from .stats import (
+    DiskStats,
+    EngineStats,
+    Histogram,
+    InspectionStats,
+    OriginStats,
+    PoolStats,
+    RelayStats,
+    SlabClass,
+    Timings,
+)
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -52,9 +62,11 @@ __all__ = [
     "Frame",
     "FrameError",
     "FrameStream",
+    "Histogram",
     "Hub",
     "HubCounts",
     "HubStats",
+    "InspectionStats",
     "OriginStats",
     "PenstockError",
     "PoolError",
