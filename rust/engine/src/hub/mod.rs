@@ -23,6 +23,8 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod external;
+#[cfg(not(loom))]
 mod row;
 #[cfg(not(loom))]
 mod subscriber;
@@ -35,6 +37,8 @@ pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Slow, Terms};
 pub use resume::Resumption;
 
+#[cfg(not(loom))]
+pub use external::{Published, Taken};
 #[cfg(not(loom))]
 pub(crate) use subscriber::Asked;
 #[cfg(not(loom))]
