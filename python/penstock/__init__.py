@@ -14,6 +14,7 @@ in `penstock.framing`.
 from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
+from .config import RedisLog
 from .engine import Engine, default_engine
 from .exceptions import (
     ArgumentError,
@@ -34,6 +35,7 @@ from .exceptions import (
     error_codes,
 )
 from .hub import Hub, HubCounts, HubStats, TopicStats
+from .log import LogStats
 from .sources import open_fd, open_file, open_process
 from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
@@ -54,11 +56,13 @@ __all__ = [
     "Hub",
     "HubCounts",
     "HubStats",
+    "LogStats",
     "OriginStats",
     "PenstockError",
     "PoolError",
     "PoolStats",
     "ProtocolError",
+    "RedisLog",
     "RequestError",
     "Response",
     "SlabClass",

@@ -236,7 +236,7 @@ class Caching:
     def __new__(cls, cache: Cache, settings: config.Caching) -> Self:
         """From now on a purge by URL finds what is stored there."""
 
-LogEntry = tuple[str, str | None, str | None, str | None, str | None, int | None]
+_LogEntry: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, int | None]
 """Where an event stands, its data (None: the topic's end), type, id and key, and milliseconds before one comes back."""
 
 @final
@@ -257,13 +257,14 @@ class Hub:
     ) -> str:
         """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
 
-    def load(self, topic: str, floor: str, entries: list[LogEntry]) -> bool:
+    def load(self, topic: str, floor: str, entries: list[_LogEntry]) -> bool:
         """Open a topic that is waiting for it with what an external log has behind `floor`. False: it is not."""
 
-    def take(self, topic: str, entries: list[LogEntry]) -> tuple[int, str | None] | None:
+    def take(self, topic: str, entries: list[_LogEntry]) -> tuple[int, str | None] | None:
         """Append what an external log has next: how many were taken, and why not more.
 
-        None: the topic is not there, or waits to be loaded."""
+        None: the topic is not there, or waits to be loaded.
+        """
 
     def interrupt(self, topic: str, floor: str) -> bool:
         """Tell subscribers that events between what they have and `floor` may be missing. False as for `load`."""
@@ -295,7 +296,8 @@ class Hub:
     def wanted(self) -> tuple[list[str], asyncio.Future[None]]:
         """Topics of which an external log is to be asked, and a future that is done when there are more.
 
-        Only one may be waited for."""
+        Only one may be waited for.
+        """
 
     def finish(self, topic: str) -> bool:
         """No more is to come. False: that had been said."""
