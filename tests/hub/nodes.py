@@ -25,6 +25,10 @@ class Node:
         fields = () if after is None else (f"Last-Event-ID: {after}",)
         return await self._topics.subscribe(self.served, *fields, path=path)
 
+    async def leave(self) -> None:
+        """Once; the nodes' end does it else."""
+        await self.hub.__aexit__(None, None, None)
+
     @property
     def log(self) -> LogStats:
         log = self.hub.stats().log
@@ -37,15 +41,6 @@ class Node:
     async def until_ready(self) -> None:
         await until(lambda: self.log.state == "ready", "Redis is back")
 
-    async def until_newest(self, position: str, topic: str = "news") -> None:
-        """Waits until an event has come to this node."""
-
-        def there() -> bool:
-            stats = self.hub.topic_stats(topic)
-            return stats is not None and stats.newest == position
-
-        await until(there, f"{position} has come")
-
 
 class Nodes:
     """Makes nodes that share one Redis."""
@@ -57,12 +52,18 @@ class Nodes:
         self._entered = AsyncExitStack()
 
     async def node(
-        self, *, history: dict[str, Any] | None = None, log: dict[str, Any] | None = None, **subscriptions: Any
+        self,
+        *,
+        history: dict[str, Any] | None = None,
+        log: dict[str, Any] | None = None,
+        **subscriptions: Any,
     ) -> Node:
         # Nothing here takes that long, unless Redis does not answer at all.
         settings = RedisLog(**{"url": self._server.url, "timeout": 5.0, "longest_wait": 0.1, **(log or {})})
         kept = History(**{"memory": "2MiB", **(history or {})})
-        hub = await self._entered.enter_async_context(Hub(engine=self._edge.engine, history=kept, log=settings))
+        hub = await self._entered.enter_async_context(
+            Hub(engine=self._edge.engine, history=kept, log=settings)
+        )
         route = hub.native("/events/", subscriptions=Subscriptions(**subscriptions))
         return Node(self._topics, hub, await self._edge.serve([route]))
 

@@ -32,8 +32,8 @@ class Entry(NamedTuple):
     """What a topic has at a position."""
 
     position: str
-    before: str
-    """The position of the entry before it, or `NOTHING`."""
+    before: str | None
+    """The position of the entry before it, or `NOTHING`; None if it does not say."""
     event: Event | None
     """None: something that is no event."""
     is_end: bool = False

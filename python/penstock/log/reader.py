@@ -50,6 +50,8 @@ class LogStats:
     """Why it is away."""
     topics: int
     """Topics that are followed."""
+    behind: int
+    """Those of them that wait for room in the hub's memory, or for what they lack."""
     published: int
     """Events that it has confirmed."""
     refused: int
@@ -147,6 +149,7 @@ class Reader:
             "ready" if self._is_ready else "away",
             self._error,
             len(self._topics),
+            sum(topic.is_behind for topic in self._topics.values()),
             self._published,
             self._refused,
             self._delivered,
@@ -254,7 +257,7 @@ class Reader:
         begin = 0
         end = topic.position
         for at, entry in enumerate(entries):
-            if entry.before != end:
+            if entry.before is not None and entry.before != end:
                 if not self._take(name, topic, entries[begin:at]):
                     return False
                 self._interrupt(name, topic, entry.before)

@@ -116,12 +116,10 @@ class RedisStreams:
                 entry = read_row(row)
                 size += _LINES + (len(entry.event.data) if entry.event is not None else 0)
                 is_beyond = len(entries) >= self._kept.events or size > int(self._kept.bytes)
-                if (
-                    is_beyond
-                    or order(entry.position)[0] < oldest
-                    or (entries and entries[-1].before != entry.position)
-                ):
-                    floor = entry.position if not entries else entries[-1].before
+                is_old = order(entry.position)[0] < oldest
+                follows = not entries or entries[-1].before == entry.position
+                if is_beyond or is_old or not follows or entry.before is None:
+                    floor = entries[-1].before if entries else entry.position
                     break
                 entries.append(entry)
             if len(rows) < _PAGE:
@@ -194,8 +192,8 @@ def read_row(row: Sequence[Any]) -> Entry:
         case [b"before", before, kind, blob]:
             return _entry(position.decode(), before, kind, blob)
         case _:
-            # Somebody else's: what it follows on nobody knows.
-            return Entry(position.decode(), NOTHING, None)
+            # Somebody else's.
+            return Entry(position.decode(), None, None)
 
 
 def read_message(message: bytes) -> Entry | None:

@@ -64,9 +64,10 @@ impl Hub {
     /// Whether an event could be published, before anybody else is given it.
     ///
     /// # Errors
-    /// `BAD_TOPIC`; `BAD_EVENT` also for one that is larger than its topic's history.
+    /// `BAD_TOPIC`, `HUB_CLOSED`; `BAD_EVENT` also for one that is larger than its topic's history.
     pub fn check(&self, topic: &str, event: &Event<'_>) -> Result<()> {
         check_name(topic)?;
+        self.find(topic)?;
         event.check()?;
         self.room.fit(event.length()).map(|_| ())
     }
