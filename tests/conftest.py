@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 
-DEADLINE = 10.0
+DEADLINE = 30.0
 
 # The first engine of a process opens the signal pipe that tokio keeps for good; it is no test's.
 penstock.Engine(memory="1MiB").close()

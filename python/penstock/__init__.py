@@ -16,6 +16,7 @@ from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .config import RedisLog
 from .engine import Engine, default_engine
+from .events import encode_event
 from .exceptions import (
     ArgumentError,
     BodyTruncatedError,
@@ -37,7 +38,7 @@ from .exceptions import (
 from .hub import Hub, HubCounts, HubStats, TopicStats
 from .log import LogStats
 from .sources import open_fd, open_file, open_process
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, SlabClass, Timings
+from .stats import DiskStats, EngineStats, OriginStats, PoolStats, RelayStats, SlabClass, Timings
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "PoolStats",
     "ProtocolError",
     "RedisLog",
+    "RelayStats",
     "RequestError",
     "Response",
     "SlabClass",
@@ -77,6 +79,7 @@ __all__ = [
     "__version__",
     "config",
     "default_engine",
+    "encode_event",
     "error_codes",
     "framing",
     "open_fd",

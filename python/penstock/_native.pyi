@@ -26,6 +26,7 @@ __all__ = [
     "Framing",
     "Hub",
     "Lane",
+    "Lease",
     "Limiter",
     "LoopPort",
     "Route",
@@ -140,6 +141,7 @@ class Timeouts:
         first_byte: float | None,
         between_bytes: float | None,
         total: float | None,
+        lets_events_pause: bool,
     ) -> Self: ...
 
 @final
@@ -184,10 +186,25 @@ class Route:
         limits: config.RouteLimits,
         request: Sequence[tuple[str, bytes, bytes]],
         response: Sequence[tuple[str, bytes, bytes]],
-        drain: int | None,
+        drain: Drain | None,
         caching: Caching | None,
+        events: EventPolicy | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Drain:
+    """How bodies are read on whose clients have left, and how many at a time."""
+
+    def __new__(cls, settings: config.Drain) -> Self: ...
+
+@final
+class EventPolicy:
+    """What is done with event streams besides relaying them."""
+
+    def __new__(cls, settings: config.EventRelay, drain: Drain | None) -> Self: ...
+    def fields(self) -> list[tuple[str, str]]:
+        """The fields that the head has where the origin says nothing else."""
 
 @final
 class Limiter:
@@ -310,11 +327,34 @@ class Hub:
     ) -> tuple[int, int, int, str, str, bool, tuple[int, int, int, int, int, int, int, int, int]] | None:
         """Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts."""
 
+    def subscribe(
+        self,
+        topic: str,
+        after: str | None,
+        terms: config.Subscriptions,
+        guest: tuple[str | None, str | None],
+        lease: Lease,
+        framing: Framing,
+        near: Transport | None,
+    ) -> Source:
+        """Subscribe as if an origin were asked: a head, then events. `guest`: tenant and address."""
+
+    def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
+        """Publish the events of `stream` to `topic`, and finish it when that ends."""
+
     def topics(self) -> list[str]:
         """The names of all topics."""
 
     def close(self) -> None:
         """End all responses to subscribers behind a whole event, and take nothing any more. Idempotent."""
+
+@final
+class Lease:
+    """How long a subscription may go on."""
+
+    def __new__(cls, seconds: float | None) -> Self: ...
+    def renew(self, seconds: float | None) -> None:
+        """For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event."""
 
 @final
 class Topics:
@@ -432,13 +472,17 @@ class Transport:
         stream: FrameStream,
         forwarding: Forwarding,
         events: Framing,
+        policy: EventPolicy | None,
         method: str,
         version: tuple[int, int],
         closes: bool,
         on_end: Callable[[int, PenstockError | None], object],
     ) -> int: ...
     def _attach_rest(
-        self, stream: FrameStream, on_end: Callable[[int, PenstockError | None], object]
+        self,
+        stream: FrameStream,
+        policy: EventPolicy | None,
+        on_end: Callable[[int, PenstockError | None], object],
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...
@@ -531,7 +575,11 @@ class Engine:
     ) -> Source: ...
     def notices(self) -> list[str]: ...
     def address_range(self) -> tuple[int, int]: ...
-    def stats(self) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow]: ...
+    def relay_events(self, stream: FrameStream, policy: EventPolicy) -> Source: ...
+    def read_on(self, stream: FrameStream, drain: Drain | None, policy: EventPolicy | None) -> None: ...
+    def stats(
+        self,
+    ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

@@ -17,7 +17,9 @@ from .exceptions import make_error
 __all__ = [
     "Cache",
     "Caching",
+    "Drain",
     "Edge",
+    "EventRelay",
     "Flow",
     "Forwarding",
     "History",
@@ -47,6 +49,7 @@ _UNITS: Final = {
     "GIB": 1 << 30,
 }
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
+_NO_EVENT_NAME: Final = re.compile(r"[\0\r\n]")  # HTML Living Standard 9.2.5
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 
 # The pool's unit of cutting, and the largest slab.
@@ -257,6 +260,8 @@ class Edge:
     """For a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
+    event_backlog: Size | None = None
+    """Bytes of an event stream that the kernel may keep for a client without having sent them (TCP_NOTSENT_LOWAT). XXX"""
     app_waiting: int = 1024
     """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
     looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
@@ -281,10 +286,68 @@ class Edge:
         _count(self, "stall_grace", 1)
         _seconds(self, "linger")
         _bytes(self, "max_event", 1)
+        if self.event_backlog is not None:
+            _bytes(self, "event_backlog", 1, 1 << 30)
         _count(self, "app_waiting", 1)
         _seconds(self, "app_wait", optional=True)
         _count(self, "backlog", 1)
         _flag(self, "reuse_port")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """How a response is read on when its client has left, so that the origin can finish what it has begun.
+
+    Each limit that is reached cancels the origin's response.
+    """
+
+    bytes: Size = "16MiB"
+    """Bytes of one response: far more than a model says in one answer, and not a film."""
+    seconds: float = 300.0
+    """For one response, from when the client left: long answers of slow models take some minutes."""
+    concurrency: int = 64
+    """Responses at a time, by route; beyond it the origin is cancelled at once, and counted. Clients that ask and leave
+    could otherwise have an origin work for nobody without end."""
+
+    def __post_init__(self) -> None:
+        _bytes(self, "bytes", 0)
+        _seconds(self, "seconds")
+        _count(self, "concurrency", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRelay:
+    """What is done with the event streams (text/event-stream) of a route, a gateway or a request besides relaying them.
+
+    Times are seconds. Streams that the origin has compressed, or given a length, are relayed as they are.
+    """
+
+    heartbeat: float | None = 15.0
+    """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter, so
+    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comments."""
+    idle: float | None = None
+    """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not for
+    the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
+    unbuffered: bool = True
+    """Send `X-Accel-Buffering: no`, by which nginx lets events pass at once, and `Cache-Control: no-cache`, where the
+    origin says nothing else."""
+    error_event: str | None = "error"
+    """The name of the event that tells the client of a failure behind the head: its data is `{"error": {"code", "name",
+    "message", "retryable"}}`, which clients of model servers raise. The stream is broken off all the same. None: it is
+    broken off alone."""
+    drain: Drain | None = None
+    """How an event stream is read on when its client leaves. None: as the route says of all responses; by default the
+    origin is cancelled at once."""
+
+    def __post_init__(self) -> None:
+        _seconds(self, "heartbeat", optional=True)
+        _seconds(self, "idle", optional=True)
+        _flag(self, "unbuffered")
+        name = self.error_event
+        if name is not None and (not isinstance(name, str) or not name or _NO_EVENT_NAME.search(name)):
+            raise _bad(self, "error_event", "must be a text of one line, or None")
+        if self.drain is not None and not isinstance(self.drain, Drain):
+            raise _bad(self, "drain", "must be a Drain or None")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -539,6 +602,21 @@ class Subscriptions:
     it likes; browsers wait for some seconds."""
     open: bool = True
     """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
+    heartbeat: float | None = 15.0
+    """How long nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by chance.
+    Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
+    max_age: float | None = None
+    """How long a response goes on before it ends behind a whole event and the client comes back; up to a quarter less,
+    by chance. It lets load move to other nodes. None: for ever."""
+    per_topic: int | None = None
+    """Subscribers that the topic may have for one more to be let in, which is answered with 429 else. None: any number;
+    and so below."""
+    per_tenant: int | None = None
+    """Subscriptions of the same tenant to all topics of the hub, where `Hub.stream` is told the tenant."""
+    per_address: int | None = None
+    """Subscriptions from the same address to all topics of the hub. Clients behind one proxy have one address."""
+    most: int | None = None
+    """Subscribers of all topics of the hub."""
 
     def __post_init__(self) -> None:
         if isinstance(self.join, bool) or not (
@@ -554,6 +632,11 @@ class Subscriptions:
                 raise _bad(self, "behind", "goes with slow='disconnect'")
         _seconds(self, "retry", optional=True, zero=True)
         _flag(self, "open")
+        _seconds(self, "heartbeat", optional=True)
+        _seconds(self, "max_age", optional=True)
+        for name in ("per_topic", "per_tenant", "per_address", "most"):
+            if getattr(self, name) is not None:
+                _count(self, name, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from ._upload import REPLAYABLE, Body, pump
 from .cache import Cache
 from .exceptions import PenstockError, make_error
 from .framing import Framing
-from .stats import EngineStats, OriginStats, PoolStats, SlabClass
+from .stats import EngineStats, OriginStats, PoolStats, RelayStats, SlabClass
 from .stream import Response
 
 __all__ = ["Engine", "default_engine"]
@@ -235,7 +235,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """A snapshot of the counters; see `penstock.stats`."""
-        requests, streams, received, wakeups, origins, pool = self.native.stats()
+        requests, streams, received, wakeups, origins, pool, relays = self.native.stats()
         budget, state, classes, runs, live, peak, refusals, copied = pool
         return EngineStats(
             requests=requests,
@@ -253,6 +253,7 @@ class Engine:
                 refusals=refusals,
                 bytes_copied=dict(copied),
             ),
+            relays=RelayStats(*relays),
         )
 
     def pool_addresses(self) -> tuple[int, int]:
@@ -312,8 +313,11 @@ def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:
     return _native.Cache(engine, config.parse_size(settings.memory), disk)
 
 
-def native_timeouts(timeouts: config.Timeouts) -> _native.Timeouts:
-    """The engine's form of `timeouts`: make it once where many requests share it."""
+def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = False) -> _native.Timeouts:
+    """The engine's form of `timeouts`: make it once where many requests share it.
+
+    `lets_events_pause`: whoever takes the response has a limit of his own for the pauses of an event stream.
+    """
     return _native.Timeouts(
         timeouts.queue,
         timeouts.resolve,
@@ -322,6 +326,7 @@ def native_timeouts(timeouts: config.Timeouts) -> _native.Timeouts:
         timeouts.first_byte,
         timeouts.between_bytes,
         timeouts.total,
+        lets_events_pause,
     )
 
 

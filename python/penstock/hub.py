@@ -8,20 +8,26 @@ gets what followed, once and in order; where that cannot be shown, a `penstock-g
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from . import _native
-from .config import History, RedisLog, RouteLimits, Subscriptions
+from .config import History, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
 from .log import Event, Log, LogStats, Reader
+from .stream import FrameStream, Response
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
+    from .web.subscription import Authorise
     from .web.topics import TopicsRoute
 
 T = TypeVar("T")
 
 __all__ = ["Hub", "HubCounts", "HubStats", "TopicStats"]
+
+_SAID: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +125,7 @@ class Hub:
         history = history or History()
         if history.memory is None:
             history = replace(history, memory=self._engine.stats().pool.budget // 4)
+        self._events = parse_size(history.bytes)
         self._reader: Reader | None = None
         self._delivers_alone = log is not None and log.away == "deliver"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -203,6 +210,118 @@ class Hub:
                 return False
             raise
         return True
+
+    def subscribe(
+        self, topic: str, *, after: str | None = None, subscriptions: Subscriptions | None = None
+    ) -> Response:
+        """Listen to a topic in Python.
+
+        It is a stream of frames, one for each event: `frame.data`, `frame.event`, `frame.id`. Its head says in
+        `Penstock-Resume` whether it goes on behind `after`; a status of 204 is that of a topic that has ended and of
+        which nothing is missing. Who does not take what comes is dealt with as any subscriber that does not keep up;
+        a few frames may wait.
+
+        Args:
+            topic: its name.
+            after: the id of the last event that was had before.
+            subscriptions: where it begins, and what becomes of it if it is slow. There are no heartbeats.
+
+        Raises:
+            PenstockError: when it is awaited or iterated: the topic's name is none (BAD_TOPIC), there is no such topic
+                (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
+                hub is closed (HUB_CLOSED).
+        """
+        terms = replace(subscriptions or Subscriptions(), heartbeat=None)
+        return self._read(topic, after, terms, (None, None), _native.Lease(None), None, False)
+
+    def feed(self, topic: str, response: FrameStream, *, error_event: str = "error") -> None:
+        """Have the engine publish the events of a response, such as a token stream, to a topic that nothing else feeds.
+
+        Its own ids are kept; an event without one gets the hub's. It goes on whether anybody listens or not, so that who
+        comes later gets the transcript, as far as the history holds it. When it has ended the topic is finished. One
+        that fails is told of by an event before that. Not with a log that other processes share.
+
+        Args:
+            topic: its name.
+            response: an event stream, of which nothing has been taken. It is the engine's from now on.
+            error_event: the type of the event that tells of a failure; its data is JSON with code, name and message.
+
+        Raises:
+            StateError: another response feeds the topic (BUSY), the response is closed, or the hub is.
+            ConfigurationError: the hub has a log that other processes share.
+            ArgumentError: the topic's name is none (BAD_TOPIC).
+            PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
+        """
+        if self._reader is not None:
+            raise make_error("BAD_CONFIGURATION", "a response feeds topics of one process alone: the hub has a log")
+        # Longer events would have no room in the history.
+        framing = _native.Framing.events(self._events, False)
+        self.native_hub.feed(topic, response, framing, error_event)
+
+    async def stream(
+        self,
+        request: "web.Request",
+        topic: str,
+        *,
+        tenant: str | None = None,
+        authorise: "Authorise | None" = None,
+        subscriptions: Subscriptions | None = None,
+        headers: Mapping[str, str | None] | None = None,
+    ) -> "web.StreamResponse":
+        """Answer `request` with a topic's events, from a handler that decides who may.
+
+        What the client had before is in the request's `Last-Event-ID`, or in its query as `lastEventId`. On a
+        `penstock.web.Site` the engine sends the events from here on, and the handler is done.
+
+        Args:
+            request: nothing may have been sent back yet.
+            topic: the topic's name.
+            tenant: for whom it is, for `Subscriptions.per_tenant`, logs and middlewares (`penstock.web.TENANT`).
+            authorise: asked once, with the request and the topic. True: it may go on for as long as it likes. A number:
+                for so many seconds, after which it is asked again; a hook that has not answered 10 s later, or that
+                fails, has refused. False is answered with 403, later it ends the response behind a whole event.
+            subscriptions: how it is served.
+            headers: fields to send in place of those of the same names; None drops them.
+
+        Returns:
+            The response, or the answer to what could not be: 403, 404, 429, 503.
+
+        Raises:
+            PenstockError: what went wrong behind the head. The client has been cut off.
+            CancelledError: the client left.
+        """
+        from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
+        from .web.native import changes  # noqa: PLC0415
+        from .web.subscription import respond  # noqa: PLC0415
+
+        if tenant is not None:
+            request[TENANT] = tenant
+        return await respond(
+            self,
+            request,
+            topic,
+            tenant=tenant,
+            authorise=authorise,
+            subscriptions=subscriptions or Subscriptions(),
+            changes=changes("headers", headers, ()),
+        )
+
+    def _read(
+        self,
+        topic: str,
+        after: str | None,
+        terms: Subscriptions,
+        guest: tuple[str | None, str | None],
+        lease: _native.Lease,
+        near: _native.Transport | None,
+        blocks: bool,
+    ) -> Response:
+        """Subscribe as if an origin were asked. `blocks`: comments as well."""
+        # What the hub says itself is longer than an event by some lines at most.
+        framing = _native.Framing.events(self._events + _SAID, blocks)
+        response = Response(self.native_hub.subscribe(topic, after, terms, guest, lease, framing, near))
+        response.method, response.url = "GET", topic
+        return response
 
     def native(
         self,

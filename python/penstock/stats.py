@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
+__all__ = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "RelayStats", "SlabClass", "Timings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,24 @@ class DiskStats:
 
 
 @dataclass(frozen=True, slots=True)
+class RelayStats:
+    """What gateways have done besides relaying: with event streams by `config.EventRelay`, and for clients who left."""
+
+    heartbeats: int
+    """Comments that were sent while an event stream was quiet."""
+    idle: int
+    """Event streams that were cut because the origin sent no event (EVENT_TIMEOUT)."""
+    told: int
+    """Failures that a client was told of by an event."""
+    draining: int
+    """Responses that are being read on now, whose clients have left."""
+    drained: int
+    """Responses that were read on, so far."""
+    undrained: int
+    """Responses that were to be read on, and were cancelled because `config.Drain.concurrency` others were."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineStats:
     """One engine. `streams` and `origins` are as of now; origins that are out of use are forgotten."""
 
@@ -112,6 +130,8 @@ class EngineStats:
     """By `scheme://authority`."""
     pool: PoolStats
     """The memory budget."""
+    relays: RelayStats
+    """Event streams, and clients who left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,8 +123,13 @@ async def test_a_failure_in_the_body_is_never_a_clean_end(edge: Edges, fault: st
         await client.get(version=version)
         await client.reader.readuntil(b"half")
         received.set()
-        with pytest.raises(ConnectionResetError):
-            await client.rest()
+        if first.startswith(EVENTS) and version == "1.1":
+            # A reset could overtake the last events; that there is no last chunk says as much.
+            assert await client.rest() == b"\n\n\r\n"
+            client.abort()
+        else:
+            with pytest.raises(ConnectionResetError):
+                await client.rest()
         await nothing_is_left(edge, origin)
         await until(lambda: served.connections == 0, "the connection is closed")
 

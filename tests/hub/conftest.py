@@ -1,14 +1,18 @@
 """A hub behind sites of the engine's, with one engine thread and with three."""
 
+import asyncio
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+import penstock
+from conftest import _forget, until
 from edge.conftest import THREADS, _edges
 from edge.serving import Edges
 
+from .applications import Served
 from .nodes import Nodes
 from .redis_server import RedisServer, need_redis
 from .subscribers import Topics
@@ -43,3 +47,18 @@ async def nodes(edge: Edges, redis: RedisServer) -> AsyncIterator[Nodes]:
     nodes = Nodes(edge, redis)
     yield nodes
     await nodes.close()
+
+
+@pytest.fixture(params=["one thread", "three threads", "stock"])
+async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
+    threads = 3 if request.param == "three threads" else 1
+    async with penstock.Engine(memory="16MiB", threads=threads) as engine:
+        served = Served(engine, request.param == "stock")
+        yield served
+        await served.close()
+        del served
+        _forget(request)
+        await until(lambda: engine.stats().streams == 0, "every stream has ended")
+        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
+        ours = asyncio.current_task()
+        await until(lambda: asyncio.all_tasks() <= {ours}, "every task of the test has ended")

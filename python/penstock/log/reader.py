@@ -247,7 +247,8 @@ class Reader:
                 self._interrupt(name, topic, floor)
                 self._take(name, topic, entries)
                 return
-            while topic.position is not None and not topic.is_behind:
+            # What comes meanwhile is no reason to stop: whoever waits here waits for what the log has now.
+            while topic.position is not None:
                 entries = await self._log.read(name, topic.position, _PAGE)
                 if not self._take_all(name, topic, entries) or len(entries) < _PAGE:
                     return

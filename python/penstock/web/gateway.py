@@ -11,22 +11,34 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
-from penstock.config import Caching, Forwarding, Overrides, RouteLimits, Timeouts, parse_size
+from penstock.config import (
+    Caching,
+    Drain,
+    EventRelay,
+    Forwarding,
+    Overrides,
+    RouteLimits,
+    Subscriptions,
+    Timeouts,
+)
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
-from penstock.stream import Response
+from penstock.hub import Hub
+from penstock.stream import FrameStream, Response
 
 from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
+from .feeding import Feeding
 from .handover import (
     HANDED_OVER,
     Handover,
@@ -37,7 +49,7 @@ from .handover import (
     hand_over,
     timings_of,
 )
-from .native import Changes, NativeRoute, changes, read_on
+from .native import Changes, NativeRoute, RelayResource, changes, handles, lets_pause
 from .problem import problem_response
 from .relayed import TakenOver, has_signals, relayed
 from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
@@ -45,6 +57,7 @@ from .upload import Pieces, request_body
 
 __all__ = ["TENANT", "Gateway"]
 
+_CONTENT_LENGTH: Final = istr(hdrs.CONTENT_LENGTH)
 _CONTENT_TYPE: Final = istr(hdrs.CONTENT_TYPE)
 _CONTENT_ENCODING: Final = istr(hdrs.CONTENT_ENCODING)
 
@@ -71,6 +84,8 @@ class Gateway:
         unix: path of a Unix socket to reach the origin by.
         caching: how all of it uses the engine's cache, where a route or a relay does not say otherwise. By default
             nothing does.
+        events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise. By
+            default they are relayed as they are.
 
     Raises:
         ConfigurationError: `origin` or `prefix` makes no URL; or there is `caching`, and no engine with a cache.
@@ -87,6 +102,7 @@ class Gateway:
         max_event: int | str = "1MiB",
         unix: str | os.PathLike[str] | None = None,
         caching: Caching | None = None,
+        events: EventRelay | None = None,
     ) -> None:
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
@@ -94,8 +110,10 @@ class Gateway:
         self._engine = engine
         self._prefix = prefix
         self._unix = None if unix is None else os.fspath(unix)
-        self._events = Events(max_frame=max_event, blocks=True)
-        self._cut = self._events._native()  # noqa: SLF001
+        self._framing = Events(max_frame=max_event, blocks=True)
+        self._cut = self._framing._native()  # noqa: SLF001
+        self._events = events
+        self._policies: dict[EventRelay, _native.EventPolicy] = {}
         self._timeouts = None if timeouts is None else native_timeouts(timeouts)
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
@@ -116,6 +134,10 @@ class Gateway:
         on_complete: OnComplete | None = None,
         caching: Caching | None = None,
         overrides: Overrides | None = None,
+        events: EventRelay | None = None,
+        topic: str | None = None,
+        hub: Hub | None = None,
+        subscriptions: Subscriptions | None = None,
     ) -> web.StreamResponse:
         """Answer `request` with what the origin answers to it. A handler like any other.
 
@@ -135,6 +157,14 @@ class Gateway:
                 `Engine.request` store is one, and so is what they wait for.
             overrides: what is decided about this request alone: its key, for how long what it brings is fresh, tags, or
                 that it goes past the cache.
+            events: what is done with an event stream besides relaying it, in place of the gateway's. `Drain.concurrency`
+                counts the relays of this gateway with equal `events` together.
+            topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
+                the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
+                (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
+                relayed to the one who asked first; the others then ask themselves. Not with `on_complete`.
+            hub: where the topic is. Its history should hold a whole transcript.
+            subscriptions: how those are served; by default from the start on.
 
         Returns:
             The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
@@ -146,12 +176,13 @@ class Gateway:
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
-            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; or `overrides`,
-                and there is no caching.
+            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
+                there is no caching; or `topic` without `hub`, or with `on_complete`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
             request[TENANT] = tenant
+        events = events or self._events
         where = self._origin if origin is None else parse_origin(origin)
         target = None if path is None else replaced_target(request, where.base, path)
         order = _Order(
@@ -161,13 +192,21 @@ class Gateway:
             None if headers is None else tuple(headers.items()),
             None,
             self._forwarding,
-            self._timeouts if timeouts is None else native_timeouts(timeouts),
+            self._native_timeouts(timeouts, events),
+            policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
             caching=self._handle(caching or self._caching),
             overrides=overrides,
         )
         if overrides is not None and order.caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        if topic is not None:
+            if hub is None or on_complete is not None:
+                raise make_error("BAD_CONFIGURATION", "a topic goes with a hub, and not with on_complete")
+            feeding = Feeding(hub, topic, tenant, subscriptions, events)
+            return await feeding.respond(
+                request, partial(self._relay, request, order._replace(feeding=feeding))
+            )
         return await self._relay(request, order)
 
     def native(
@@ -183,7 +222,8 @@ class Gateway:
         add_response_headers: Iterable[tuple[str, str]] = (),
         timeouts: Timeouts | None = None,
         limits: RouteLimits | None = None,
-        drain: int | str | None = None,
+        drain: Drain | int | str | None = None,
+        events: EventRelay | None = None,
         caching: Caching | None = None,
         name: str | None = None,
     ) -> NativeRoute:
@@ -206,8 +246,9 @@ class Gateway:
             add_response_headers: the same for the response on its way to the client.
             timeouts: limits on time in place of the gateway's.
             limits: how much the route serves at most.
-            drain: how many bytes of a response are read on when its client has left, so that the origin can finish.
-                By default the origin is cancelled at once.
+            drain: how a response is read on when its client has left, so that the origin can finish; a size is short for
+                `config.Drain(bytes=...)`. By default the origin is cancelled at once.
+            events: what is done with event streams besides relaying them, in place of the gateway's.
             caching: how the route uses the engine's cache, in place of the gateway's. The engine is the site's, or the
                 gateway's where a server of another kind serves the route.
             name: what the route is called in logs; its prefix by default.
@@ -238,7 +279,8 @@ class Gateway:
             limits=limits or RouteLimits(),
             request=changes("headers", headers, add_headers),
             response=changes("response_headers", response_headers, add_response_headers),
-            drain=None if drain is None else parse_size(drain),
+            drain=Drain(bytes=drain) if isinstance(drain, int | str) else drain,
+            events=events or self._events,
             caching=caching or self._caching,
             name=name or prefix,
         )
@@ -252,11 +294,30 @@ class Gateway:
     def _handle(self, caching: Caching | None) -> _native.Caching | None:
         return None if caching is None else self._checked(caching, "a relay")
 
+    def _native_timeouts(
+        self, timeouts: Timeouts | None, events: EventRelay | None
+    ) -> _native.Timeouts | None:
+        """None for those of the engine."""
+        if lets_pause(events):
+            limits = timeouts or self._limits or (self._engine or default_engine()).timeouts
+            return native_timeouts(limits, lets_events_pause=True)
+        return self._timeouts if timeouts is None else native_timeouts(timeouts)
+
+    def _policy_of(self, events: EventRelay) -> _native.EventPolicy:
+        policy = self._policies.get(events)
+        if policy is None:
+            if len(self._policies) >= 1024:  # noqa: PLR2004 (more policies than that are made anew for each request)
+                self._policies.clear()
+            policy = handles(None, events)[1]
+            assert policy is not None  # noqa: S101 (it is of events)
+            self._policies[events] = policy
+        return policy
+
     async def _relay_native(
-        self, request: web.Request, route: NativeRoute, prefix: str
+        self, request: web.Request, route: NativeRoute, resource: RelayResource
     ) -> web.StreamResponse:
-        """Serve `route`, whose prefix is `prefix` in this application, where the engine does not."""
-        target = route.replacement + request.rel_url.raw_path_qs.removeprefix(prefix)
+        """Serve `route`, which is `resource` in this application, where the engine does not."""
+        target = route.replacement + request.rel_url.raw_path_qs.removeprefix(resource.prefix)
         order = _Order(
             route.origin,
             route.unix,
@@ -264,9 +325,10 @@ class Gateway:
             route.request.set,
             route.request.add,
             _native.Forwarding(route.forwarding),
-            native_timeouts(route.timeouts),
+            native_timeouts(route.timeouts, lets_events_pause=lets_pause(route.events)),
             route.response,
-            route.drain,
+            resource.drain,
+            policy=resource.events,
             caching=self._handle(route.caching),
         )
         return await self._relay(request, order)
@@ -282,6 +344,7 @@ class Gateway:
         link = ClientLink.of(transport)
         body, length, decoded = request_body(request, link)
         upstream: Response | None = None
+        relayed_events: FrameStream | None = None
         response: web.StreamResponse | None = None
         handover: Handover | None = None
         payload = Payload()
@@ -323,6 +386,8 @@ class Gateway:
                 # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
                 await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
+            if order.feeding is not None and order.feeding.take(upstream, status):
+                return await order.feeding.stream(request)
             if (
                 direct is not None
                 and order.changes is None
@@ -333,34 +398,41 @@ class Gateway:
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
                 taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
-                taken.begin(request, direct, self._cut, handover)
+                taken.begin(request, direct, self._cut, order.policy, handover)
             else:
                 answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
                 if order.changes is not None:
                     order.changes.apply(answered)
-                content_type = answered.get(_CONTENT_TYPE)
+                policy = None if order.policy is None or _CONTENT_LENGTH in answered else order.policy
+                events = _is_event_stream(answered)
+                if events and policy is not None:
+                    _add_missing(answered, policy.fields(), order.changes)
                 response = relayed(status, reason, answered)
                 writer = await response.prepare(request)
                 assert writer is not None  # noqa: S101 (it is for a response that has ended)
-                # Coded events cannot be told apart, and are none of the gateway's business.
-                events = _is_event_stream(content_type) and _CONTENT_ENCODING not in response.headers
-                stream = upstream.frames(self._events) if events else upstream
+                stream: FrameStream = upstream.frames(self._framing) if events else upstream
                 direct = can_hand_over(writer, transport)
                 if direct is not None and order.drain is None:
                     handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
                     if order.on_complete is not None:
                         handover.when_over(order.on_complete, upstream)
-                    hand_over(stream, writer, direct, handover)
+                    hand_over(stream, writer, direct, policy, handover)
                 else:
+                    if events and policy is not None:
+                        source = engine.native.relay_events(stream, policy)
+                        stream = relayed_events = FrameStream(source)
                     await copy_body(stream, writer, transport, payload)
             if handover is not None and isinstance(body, Pieces) and not body.ended:
                 # The origin answers while it is still being sent the request, which is Python's to pass on.
                 await handover.over(link.loop)
         except BaseException as error:
             left = link.lost or transport.is_closing()
-            if upstream is not None:
-                if left and order.drain is not None:
-                    read_on(upstream, order.drain)
+            if relayed_events is not None:
+                # The engine takes that for the client's leaving, and does as the policy says.
+                await relayed_events.aclose()
+            elif upstream is not None and not upstream.closed:
+                if left and (order.drain is not None or order.policy is not None):
+                    engine.native.read_on(upstream, order.drain, order.policy)
                 else:
                     await upstream.aclose()
             status = None
@@ -402,10 +474,12 @@ class _Order(NamedTuple):
     forwarding: _native.Forwarding
     timeouts: _native.Timeouts | None
     changes: Changes | None = None
-    drain: int | None = None
+    drain: _native.Drain | None = None
+    policy: _native.EventPolicy | None = None
     on_complete: OnComplete | None = None
     caching: _native.Caching | None = None
     overrides: Overrides | None = None
+    feeding: Feeding | None = None
 
 
 def _tell(order: _Order, handover: Handover | None, end: RelayEnd) -> None:
@@ -420,8 +494,17 @@ def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
     return error
 
 
-def _is_event_stream(content_type: str | None) -> bool:
-    return content_type is not None and content_type[:17].lower() == "text/event-stream"
+def _is_event_stream(fields: CIMultiDict[str]) -> bool:
+    """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
+    return (
+        fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
+    )
+
+
+def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:
+    for name, value in defaults:
+        if name not in fields and (changes is None or not changes.names(name)):
+            fields.add(name, value)
 
 
 def _without_coding(headers: tuple[tuple[str, str | None], ...] | None) -> tuple[tuple[str, str | None], ...]:

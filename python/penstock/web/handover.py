@@ -122,15 +122,21 @@ def can_hand_over(writer: object, transport: object) -> _native.Transport | None
     return engines(transport) if plain else None
 
 
-def hand_over(stream: FrameStream, writer: Any, transport: _native.Transport, handover: Handover) -> None:
-    """Let the engine send all of `stream` behind the head that `writer` holds back.
+def hand_over(
+    stream: FrameStream,
+    writer: Any,
+    transport: _native.Transport,
+    policy: _native.EventPolicy | None,
+    handover: Handover,
+) -> None:
+    """Let the engine send all of `stream`, events by `policy`, behind the head that `writer` holds back.
 
     Raises:
         ConnectionResetError: the client left.
         StateError: the stream is closed.
     """
     writer.send_headers()
-    transport._attach_rest(stream, handover)  # noqa: SLF001
+    transport._attach_rest(stream, policy, handover)  # noqa: SLF001
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
     writer._eof = True  # noqa: SLF001
 

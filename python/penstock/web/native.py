@@ -4,7 +4,6 @@
 waking Python; on every other server the same route is a handler, which relays by the same rules.
 """
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,10 +20,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Caching, Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.config import Caching, Drain, EventRelay, Forwarding, RouteLimits, Timeouts, parse_size
 from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
-from penstock.stream import Response
 
 from .problem import problem_response
 from .target import Origin, has_dot_segments
@@ -62,6 +60,10 @@ class Changes(NamedTuple):
                 fields.add(name, value)
         for name, value in self.add:
             fields.add(name, value)
+
+    def names(self, name: str) -> bool:
+        """Whether fields called `name` are changed."""
+        return any(other.lower() == name.lower() for other, _ in (*self.set, *self.add))
 
     def native(self) -> list[tuple[str, bytes, bytes]]:
         """As the engine takes them."""
@@ -118,13 +120,14 @@ class NativeRoute(web.AbstractRouteDef):
     limits: RouteLimits
     request: Changes
     response: Changes
-    drain: int | None
+    drain: Drain | None
+    events: EventRelay | None
     caching: Caching | None
     name: str
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
         """Add the route to an application; `app.add_routes` calls it."""
-        resource = NativeResource(self, router)
+        resource = RelayResource(self, router)
         router.register_resource(resource)
         return list(resource)
 
@@ -135,6 +138,7 @@ class NativeRoute(web.AbstractRouteDef):
             raise make_error(
                 "BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache"
             )
+        drain, events = handles(self.drain, self.events)
         return _native.Route(
             self.name,
             self.host,
@@ -142,13 +146,30 @@ class NativeRoute(web.AbstractRouteDef):
             engine.endpoint(origin.scheme, origin.host, origin.port, self.unix),
             self.replacement,
             _native.Forwarding(self.forwarding),
-            native_timeouts(self.timeouts),
+            native_timeouts(self.timeouts, lets_events_pause=lets_pause(self.events)),
             self.limits,
             self.request.native(),
             self.response.native(),
-            self.drain,
+            drain,
             None if self.caching is None else engine.caching(self.caching),
+            events,
         )
+
+
+def lets_pause(events: EventRelay | None) -> bool:
+    """Whether the pauses of event streams have a limit of their own."""
+    return events is not None and events.idle is not None
+
+
+def handles(
+    drain: Drain | None, events: EventRelay | None
+) -> tuple[_native.Drain | None, _native.EventPolicy | None]:
+    """What the engine does with bodies whose clients leave, and with event streams; places are counted by handle."""
+    every = None if drain is None else _native.Drain(drain)
+    if events is None:
+        return every, None
+    own = every if events.drain is None else _native.Drain(events.drain)
+    return every, _native.EventPolicy(events, own)
 
 
 class NativeResource(AbstractResource):
@@ -225,9 +246,7 @@ class NativeResource(AbstractResource):
             entered.leave()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        route = self.route
-        assert isinstance(route, NativeRoute)  # noqa: S101 (others answer otherwise)
-        return await route.gateway._relay_native(request, route, self.prefix)  # noqa: SLF001
+        raise NotImplementedError
 
     def _check_size(self, request: web.Request) -> None:
         most, size = self.route.limits.body, request.content_length
@@ -235,27 +254,16 @@ class NativeResource(AbstractResource):
             raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {most} bytes")
 
 
-_reading_on: Final[set[asyncio.Task[None]]] = set()
+class RelayResource(NativeResource):
+    """A route that relays, in an aiohttp router."""
 
+    def __init__(self, route: "NativeRoute", router: UrlDispatcher) -> None:
+        super().__init__(route, router)
+        self._relay = route
+        self.drain, self.events = handles(route.drain, route.events)
 
-def read_on(upstream: Response, most: int) -> None:
-    """Read up to `most` bytes of a response for nobody, so that the origin can finish what it has begun."""
-
-    async def read() -> None:
-        left = most
-        try:
-            async with upstream:
-                async for frame in upstream:
-                    left -= len(frame)
-                    if left < 0:
-                        break
-        except PenstockError:
-            # There is nobody left to tell.
-            return
-
-    task = asyncio.get_running_loop().create_task(read())
-    _reading_on.add(task)
-    task.add_done_callback(_reading_on.discard)
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        return await self._relay.gateway._relay_native(request, self._relay, self)  # noqa: SLF001
 
 
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:

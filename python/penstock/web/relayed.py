@@ -81,9 +81,10 @@ class TakenOver(web.StreamResponse):
         request: web.BaseRequest,
         transport: _native.Transport,
         events: _native.Framing,
+        policy: _native.EventPolicy | None,
         handover: Handover,
     ) -> None:
-        """Let the engine send it.
+        """Let the engine send it; what is an event stream, cut by `events`, by `policy`.
 
         Raises:
             ConnectionResetError: the client left.
@@ -94,6 +95,7 @@ class TakenOver(web.StreamResponse):
             self._upstream,
             self._forwarding,
             events,
+            policy,
             request.method,
             request.version,
             not self._keep_alive,

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from aiohttp import web
 from aiohttp.web_urldispatcher import AbstractRoute, UrlDispatcher
@@ -14,6 +15,7 @@ from penstock.exceptions import make_error
 
 from .native import Changes, Headers, NativeResource, changes
 from .problem import problem_response
+from .subscription import respond
 from .target import has_dot_segments
 
 if TYPE_CHECKING:
@@ -65,8 +67,22 @@ class TopicsResource(NativeResource):
         """Whether `request` is one for this route: what is not a subscription is the application's."""
         return request.method in _METHODS and super().matches(request)
 
-    async def _answer(self, _: web.Request) -> web.StreamResponse:
-        return problem_response(make_error("NO_ROUTE", "topics are served by penstock.web.Site"))
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        route = self.route
+        assert isinstance(route, TopicsRoute)  # noqa: S101 (that is what it is made with)
+        try:
+            topic = unquote(request.rel_url.raw_path.removeprefix(self.prefix), errors="strict")
+        except UnicodeDecodeError:
+            return problem_response(make_error("BAD_TOPIC", "the rest of the path is not UTF-8"))
+        return await respond(
+            route.hub,
+            request,
+            topic,
+            tenant=None,
+            authorise=None,
+            subscriptions=route.subscriptions,
+            changes=route.response,
+        )
 
 
 def topics_route(

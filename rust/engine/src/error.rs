@@ -134,6 +134,7 @@ table! {
     0x10C OriginClosed "ORIGIN_CLOSED" Connection Origin true "The origin closed the connection before a whole response head.";
     0x10D BodyTruncated "BODY_TRUNCATED" Connection Origin true "The origin closed the connection before the end of the body.";
     0x10E QueueFull "QUEUE_FULL" Connection Origin true "Too many requests wait for a connection to the origin.";
+    0x10F EventTimeout "EVENT_TIMEOUT" Timeout Origin true "The origin sent no event of an event stream within the limit.";
 
     0x201 BadHead "BAD_HEAD" Protocol Origin false "The response head is not HTTP/1.x.";
     0x202 HeadTooLarge "HEAD_TOO_LARGE" Protocol Origin false "The response head exceeds its limit of bytes or fields.";

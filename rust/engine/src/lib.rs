@@ -10,6 +10,7 @@ pub mod cache;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod error;
+pub mod events;
 pub mod framing;
 pub mod hub;
 #[cfg(not(loom))]

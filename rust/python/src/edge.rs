@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Edit, Entered as EdgeEntered, Leave, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native,
-    Pattern, Route as EdgeRoute, Routes, Service, Site as EdgeSite,
+    Edit, Entered as EdgeEntered, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern,
+    Route as EdgeRoute, Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::prelude::*;
@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
+use crate::events::{Drain, EventPolicy, leave, policy};
 use crate::hub::Topics;
 use crate::lane::Lane;
 use crate::lock;
@@ -41,7 +42,7 @@ pub(crate) fn edit((kind, name, value): Change) -> Edit {
 #[pymethods]
 impl Route {
     #[new]
-    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching))]
+    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching, events))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     fn new(
         name: String,
@@ -54,8 +55,9 @@ impl Route {
         limits: RouteLimitSettings,
         request: Vec<Change>,
         response: Vec<Change>,
-        drain: Option<u64>,
+        drain: Option<&Bound<'_, Drain>>,
         caching: Option<&Bound<'_, Caching>>,
+        events: Option<&Bound<'_, EventPolicy>>,
     ) -> Self {
         let endpoint = endpoint.get();
         let native = Native {
@@ -68,7 +70,8 @@ impl Route {
             response: response.into_iter().map(edit).collect(),
             limits: limits.into(),
             cache: caching.map(|caching| caching.get().0.clone()),
-            leave: drain.map_or(Leave::Cancel, Leave::Drain),
+            leave: leave(drain),
+            events: policy(events),
             name,
         };
         Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)))

@@ -6,25 +6,28 @@ use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
 use penstock_engine::edge::Supplies;
+use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
+use penstock_engine::hub::{self, Hub, Reading};
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
-use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, channel};
+use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, Stream, channel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception};
+use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::LoopPort;
 use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
-use crate::stats::{OriginRow, PoolRow, origin_rows, pool_row};
-use crate::stream::Source;
+use crate::stats::{OriginRow, PoolRow, RelayRow, origin_rows, pool_row, relay_row};
+use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 use crate::upload::Upload;
 
@@ -154,6 +157,30 @@ impl Engine {
             }
         }
         Ok(Source::new(stream, port))
+    }
+
+    /// Has `hub` feed a subscription, on the engine thread of the client of `near` if that is given and one of this engine's.
+    pub(crate) fn read_topic(
+        &self,
+        py: Python<'_>,
+        hub: Arc<Hub>,
+        reading: Reading,
+        framing: &Framing,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Source> {
+        self.check(py)?;
+        let port = self.port(py)?;
+        let (feed, stream) = channel(&self.pool, self.flow, &framing.0, &self.meter);
+        let thread = near
+            .and_then(|transport| transport.get().thread(&self.threads))
+            .unwrap_or_else(|| self.threads.pick());
+        self.threads.spawn(thread, || hub::read(hub, reading, feed));
+        Ok(Source::new(stream, port))
+    }
+
+    /// Has the events of `stream` published where `claim` says.
+    pub(crate) fn feed_topic(&self, claim: hub::Claim, stream: Stream, error_event: String) {
+        self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event));
     }
 
     /// Starts `read`, a source that is not HTTP, on the next thread.
@@ -315,8 +342,38 @@ impl Engine {
         self.pool.address_range()
     }
 
-    /// Requests, live streams, bytes, wake-ups, origins, pool.
-    fn stats(&self) -> (u64, usize, u64, u64, Vec<OriginRow>, PoolRow) {
+    /// The event stream `stream`, cut with every byte, as `policy` has it sent. Who takes it is the client.
+    fn relay_events(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        policy: &Bound<'_, EventPolicy>,
+    ) -> PyResult<Source> {
+        self.check(py)?;
+        let (port, stream) = (self.port(py)?, stream.get().hand_over(py)?);
+        let (feed, relayed) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
+        let (policy, meter) = (Arc::clone(&policy.get().0), Arc::clone(&self.meter));
+        self.threads.spawn(self.threads.pick(), || events::pipe(stream, policy, meter, feed));
+        Ok(Source::new(relayed, port))
+    }
+
+    /// The client of `stream` has left: reads it on, by `drain`, or by `policy` if it is one of events. Neither: cancels it.
+    #[pyo3(signature = (stream, drain, policy))]
+    fn read_on(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        drain: Option<&Bound<'_, Drain>>,
+        policy: Option<&Bound<'_, EventPolicy>>,
+    ) -> PyResult<()> {
+        let stream = stream.get().hand_over(py)?;
+        let (leave, policy, meter) = (leave(drain), policy_of(policy), Arc::clone(&self.meter));
+        self.threads.spawn(self.threads.pick(), || events::read_on(stream, leave, policy, meter));
+        Ok(())
+    }
+
+    /// Requests, live streams, bytes, wake-ups, origins, pool, relays.
+    fn stats(&self) -> (u64, usize, u64, u64, Vec<OriginRow>, PoolRow, RelayRow) {
         let wakeups = lock(&self.ports).iter().map(|port| port.get().wakeups()).sum();
         (
             self.requests.load(Ordering::Relaxed),
@@ -325,6 +382,7 @@ impl Engine {
             wakeups,
             origin_rows(&self.origins),
             pool_row(&self.pool),
+            relay_row(&self.meter),
         )
     }
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
-use penstock_engine::hub::{self, Counted, Event, HubStats, Id, Published, TopicStats};
+use penstock_engine::hub::{self, Counted, Event, HubStats, Id, Published, Reading, TopicStats};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -13,9 +14,12 @@ use pyo3::types::{PyBytes, PyString};
 use crate::edge::{Change, edit};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
+use crate::framing::Framing;
 use crate::lock;
 use crate::port::Slot;
 use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
+use crate::stream::{FrameStream, Source};
+use crate::transport::Transport;
 
 /// Topics, their history and their subscribers. Any thread may use it.
 #[pyclass(frozen, module = "penstock._native")]
@@ -216,6 +220,44 @@ impl Hub {
         ))
     }
 
+    /// Subscribes as if an origin were asked: a head, then events, cut by `framing`; on the engine thread of the client of
+    /// `near`, if that is given. `guest`: tenant and address.
+    #[pyo3(signature = (topic, after, terms, guest, lease, framing, near))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a subscription, each once")]
+    fn subscribe(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        after: Option<String>,
+        terms: SubscriptionSettings,
+        guest: (Option<String>, Option<String>),
+        lease: &Bound<'_, Lease>,
+        framing: &Bound<'_, Framing>,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Source> {
+        let (tenant, address) = guest;
+        let lease = lease.get().0.clone();
+        let reading = Reading { topic, after, terms: terms.into(), tenant, address, lease };
+        let hub = Arc::clone(&self.shared);
+        self.engine.get().read_topic(py, hub, reading, framing.get(), near)
+    }
+
+    /// Publishes the events of `stream` to `topic`, and finishes it when that ends. `framing` is that of events.
+    fn feed(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        stream: &Bound<'_, FrameStream>,
+        framing: &Bound<'_, Framing>,
+        error_event: String,
+    ) -> PyResult<()> {
+        stream.get().set_framing(py, framing.get())?;
+        let claim = self.shared.begin_feed(topic).into_python(py)?;
+        let stream = stream.get().hand_over(py)?;
+        self.engine.get().feed_topic(claim, stream, error_event);
+        Ok(())
+    }
+
     /// The names of all topics.
     fn topics(&self) -> Vec<String> {
         self.shared.names()
@@ -226,6 +268,24 @@ impl Hub {
         self.shared.close();
         let loader = lock(&self.loader).take();
         drop(loader);
+    }
+}
+
+/// How long a subscription may go on.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Lease(hub::Lease);
+
+#[pymethods]
+impl Lease {
+    /// For so many seconds from now on; None: for ever.
+    #[new]
+    fn new(seconds: Option<f64>) -> Self {
+        Self(hub::Lease::new(seconds.map(Duration::from_secs_f64)))
+    }
+
+    /// For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event.
+    fn renew(&self, seconds: Option<f64>) {
+        self.0.renew(seconds.map(Duration::from_secs_f64));
     }
 }
 

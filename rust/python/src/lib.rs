@@ -10,6 +10,7 @@ mod cache;
 mod edge;
 mod engine;
 mod errors;
+mod events;
 mod frame;
 mod framing;
 mod hub;
@@ -41,11 +42,13 @@ mod _native {
     #[pymodule_export]
     use super::errors::error_table;
     #[pymodule_export]
+    use super::events::{Drain, EventPolicy};
+    #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]
     use super::framing::Framing;
     #[pymodule_export]
-    use super::hub::{Hub, Topics};
+    use super::hub::{Hub, Lease, Topics};
     #[pymodule_export]
     use super::lane::Lane;
     #[pymodule_export]

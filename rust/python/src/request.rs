@@ -68,7 +68,8 @@ pub(crate) struct Timeouts(pub(crate) origin::Timeouts);
 #[pymethods]
 impl Timeouts {
     #[new]
-    #[pyo3(signature = (queue, resolve, connect, tls, first_byte, between_bytes, total))]
+    #[pyo3(signature = (queue, resolve, connect, tls, first_byte, between_bytes, total, lets_events_pause))]
+    #[expect(clippy::too_many_arguments, reason = "the limits, each once")]
     fn new(
         queue: Option<f64>,
         resolve: Option<f64>,
@@ -77,6 +78,7 @@ impl Timeouts {
         first_byte: Option<f64>,
         between_bytes: Option<f64>,
         total: Option<f64>,
+        lets_events_pause: bool,
     ) -> Self {
         let seconds = |value: Option<f64>| value.map(Duration::from_secs_f64);
         Self(origin::Timeouts {
@@ -87,6 +89,7 @@ impl Timeouts {
             first_byte: seconds(first_byte),
             between_bytes: seconds(between_bytes),
             total: seconds(total),
+            lets_events_pause,
         })
     }
 }

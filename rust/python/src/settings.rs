@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_engine::Result;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
-use penstock_engine::hub::{History, HubConfig, Join, Slow, Terms};
+use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::store::{CachePolicy, Unread};
@@ -118,6 +118,7 @@ pub(crate) struct EdgeSettings {
     stall_grace: u64,
     linger: f64,
     max_event: usize,
+    event_backlog: Option<u32>,
     backlog: i32,
     reuse_port: bool,
 }
@@ -143,6 +144,7 @@ impl From<&EdgeSettings> for EdgeConfig {
             stall_turns: settings.stall_grace,
             linger: Duration::from_secs_f64(settings.linger),
             max_event: settings.max_event,
+            event_backlog: settings.event_backlog,
         }
     }
 }
@@ -282,6 +284,12 @@ pub(crate) struct SubscriptionSettings {
     behind: Option<u64>,
     retry: Option<f64>,
     open: bool,
+    heartbeat: Option<f64>,
+    max_age: Option<f64>,
+    per_topic: Option<usize>,
+    per_tenant: Option<usize>,
+    per_address: Option<usize>,
+    most: Option<usize>,
 }
 
 impl From<SubscriptionSettings> for Terms {
@@ -299,6 +307,14 @@ impl From<SubscriptionSettings> for Terms {
             },
             retry: settings.retry.map(|seconds| milliseconds(Duration::from_secs_f64(seconds))),
             open: settings.open,
+            heartbeat: settings.heartbeat.map(Duration::from_secs_f64),
+            age: settings.max_age.map(Duration::from_secs_f64),
+            limits: Limits {
+                topic: settings.per_topic,
+                tenant: settings.per_tenant,
+                address: settings.per_address,
+                all: settings.most,
+            },
         }
     }
 }

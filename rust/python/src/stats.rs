@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use penstock_engine::origin::Origins;
 use penstock_engine::pool::{CopyReason, Pool};
+use penstock_engine::stream::Meter;
 
 /// Size, total, live, peak.
 type Class = (usize, usize, usize, usize);
@@ -54,4 +55,12 @@ pub(crate) fn origin_rows(threads: &[Arc<Origins>]) -> Vec<OriginRow> {
         so_far.5 += endpoint.counts.retried;
     }
     rows.into_iter().map(|(name, (now, so_far))| (name, now, so_far)).collect()
+}
+
+/// Heartbeats, idle, told, draining, drained, undrained.
+pub(crate) type RelayRow = (u64, u64, u64, usize, u64, u64);
+
+pub(crate) fn relay_row(meter: &Meter) -> RelayRow {
+    let counts = meter.relays();
+    (counts.heartbeats, counts.idle, counts.told, counts.draining, counts.drained, counts.undrained)
 }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use penstock_engine::Code;
 use penstock_engine::edge::{RelayedHead, relayed_head};
+use penstock_engine::events::Policy;
 use penstock_engine::pool::CopyReason;
 use penstock_engine::relay;
 use penstock_engine::stream::{ResponseHead, Stream};
@@ -57,12 +58,13 @@ impl FrameStream {
         method: &str,
         minor_version: u8,
         closes: bool,
+        policy: Option<&Policy>,
     ) -> penstock_engine::Result<RelayedHead> {
         let Some(ResponseHead { head, .. }) = self.stream.head() else {
             return Err(Code::Internal.error("a head was relayed that has not come"));
         };
         let via = forwarding.via((1, head.minor_version));
-        relayed_head(head, method, minor_version, closes, via.as_deref())
+        relayed_head(head, method, minor_version, closes, via.as_deref(), policy)
     }
 
     pub(crate) fn set_framing(&self, py: Python<'_>, framing: &Framing) -> PyResult<()> {

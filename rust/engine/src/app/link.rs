@@ -9,10 +9,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
+use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 
 use super::queue::Completion;
 use crate::error::{Code, Error};
+use crate::events::Policy;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -68,6 +70,8 @@ pub struct Attachment {
     /// Who hears of the end where it is all that is left of the body, and then the application need not wait for it.
     /// `None`: it is a part, the application goes on behind it, and hears of it by [`News::outcome`].
     pub rest: Option<Completion>,
+    /// What is done besides with the events of one that is cut into them.
+    pub policy: Option<Plain<Policy>>,
 }
 
 /// A part of a file.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::net::Connection;
 use crate::sync::Arc;
+use crate::sys::descriptor::set_option;
 
 /// A client, and the connection to it.
 #[derive(Debug)]
@@ -11,6 +12,18 @@ pub(super) struct Client {
     /// Shared with who may write to it past what sends a response.
     pub(super) connection: Arc<Connection>,
     pub(super) addresses: Addresses,
+}
+
+impl Client {
+    /// Has the kernel keep no more than so many bytes unsent, where it is TCP: what a slow client has not been sent is then
+    /// here, where it is counted. Zero is what the system says.
+    pub(super) fn keep_backlog(&self, most: Option<u32>) {
+        let Some(most) = most.and_then(|most| i32::try_from(most).ok()) else { return };
+        // An error means that it is no TCP.
+        let _ = self.connection.with_socket(|socket| {
+            socket.option(|socket| set_option(&*socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, most))
+        });
+    }
 }
 
 /// Both ends of a connection.

@@ -27,4 +27,6 @@ pub struct EdgeConfig {
     pub linger: Duration,
     /// The longest event of an event stream that is relayed, in bytes.
     pub max_event: usize,
+    /// Bytes of an event stream that the kernel may keep unsent for a client (`TCP_NOTSENT_LOWAT`).
+    pub event_backlog: Option<u32>,
 }

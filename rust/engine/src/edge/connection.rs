@@ -17,10 +17,11 @@ use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Begun, Task, fault};
 use super::progress::Progress;
-use super::route::{Leave, Route, Service};
+use super::route::{Route, Service};
 use super::site::{Load, Phase, Site};
 use super::topics::{self, Topics};
 use crate::error::{Code, Error, Result};
+use crate::events::Leave;
 use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::Feed;
@@ -161,6 +162,7 @@ async fn exchange(
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
             Box::pin(refuse(site, client, &error, incoming.method() == "HEAD")).await
         }
+        Err(_) if progress.ends_visibly() => Next::Close,
         Err(_) => Next::Reset,
     }
 }
@@ -265,16 +267,16 @@ async fn attempt(
         outgoing.push(Piece::Mark(CONTINUE));
     }
     let answer = async {
-        let is_events = if is_hit {
-            false
+        let (is_events, left) = if is_hit {
+            (false, None)
         } else {
             // On the heap: a body may come for hours when its head has come.
             match Box::pin(native::begin(task, route, upload, outgoing)).await? {
-                Begun::Body { is_events } => is_events,
+                Begun::Body { is_events, left } => (is_events, left),
                 Begun::Sent => return Ok(()),
             }
         };
-        native::send(task, route.native.leave, is_events, outgoing, |_| {}).await
+        native::send(task, route.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
     let result = beside(site, progress, &life, inbound.listen(body, most, feed), answer).await;
     if outgoing.is_torn() {
@@ -304,7 +306,7 @@ async fn answer_by_topics(
     let task = Task { site, thread, client, incoming, progress, is_tunnel: false };
     let answer = async {
         topics::begin(&task, topics, &mut outgoing).await?;
-        native::send(&task, Leave::Cancel, true, &mut outgoing, |_| {}).await
+        native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
     };
     let result = beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await;
     if outgoing.is_torn() {

@@ -5,7 +5,8 @@ use std::io::Write;
 use super::date::Date;
 use super::route::Edit;
 use crate::error::Result;
-use crate::relay::response_fields;
+use crate::events::{Field, Policy};
+use crate::relay::{is_event_stream, response_fields};
 use crate::wire::{Body, Head, body_of, write_field, write_status_line};
 
 /// How the body of a response goes to the client.
@@ -66,7 +67,8 @@ pub struct RelayedHead {
 }
 
 /// The head of the response `head` to a request of `method` in HTTP/1.`minor_version`, for an application that relays it
-/// and lets the engine send what follows. `closes` if the connection is to end behind it in any case.
+/// and lets the engine send what follows, event streams by `policy`. `closes` if the connection is to end behind it in any
+/// case.
 ///
 /// # Errors
 /// As [`body_of`].
@@ -76,25 +78,23 @@ pub fn relayed_head(
     minor_version: u8,
     closes: bool,
     via: Option<&str>,
+    policy: Option<&Policy>,
 ) -> Result<RelayedHead> {
     let framing = Framing::of(body_of(head, method)?, minor_version);
     let persistence = Persistence::of(closes || framing == Framing::UntilClose, minor_version);
     let status = (head.status, head.reason());
-    let bytes = encode(status, response_fields(head), framing, persistence, via, &[]);
-    Ok(RelayedHead { bytes, is_events: is_events(head, framing) })
+    let is_events = is_events(head, framing);
+    let defaults = policy.filter(|_| is_events).map_or(&[][..], Policy::fields);
+    let bytes = encode(status, response_fields(head), framing, persistence, via, &[], defaults);
+    Ok(RelayedHead { bytes, is_events })
 }
 
-/// Whether a body is a stream of events that can be told apart. Coded ones cannot, and are none of the relay's business; one
-/// of a known length is not cut short where an event ends: the client would miss the rest.
+/// Whether a body is a stream of events that can be told apart, and is relayed as one.
 pub(super) fn is_events(head: &Head, framing: Framing) -> bool {
-    matches!(framing, Framing::Chunked | Framing::UntilClose)
-        && head.get("content-encoding").is_none()
-        && head.get("content-type").is_some_and(|kind| {
-            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
-        })
+    matches!(framing, Framing::Chunked | Framing::UntilClose) && is_event_stream(head)
 }
 
-/// The bytes of the head. `fields` are end-to-end.
+/// The bytes of the head. `fields` are end-to-end; `defaults` stand where there is none of their name, and no edit of it.
 pub(super) fn encode<'a>(
     (status, reason): (u16, &[u8]),
     fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
@@ -102,12 +102,15 @@ pub(super) fn encode<'a>(
     persistence: Persistence,
     via: Option<&str>,
     edits: &[Edit],
+    defaults: &[Field],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(512);
     let out = &mut bytes;
     write_status_line(out, status, reason);
     let mut dated = false;
+    let mut missing = defaults.to_vec();
     for (name, value) in fields {
+        missing.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
         let replaced = |edit: &Edit| match edit {
             Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
             Edit::Add(..) => false,
@@ -119,10 +122,15 @@ pub(super) fn encode<'a>(
         write_field(out, name, value);
     }
     for edit in edits {
-        if let Edit::Set(name, value) | Edit::Add(name, value) = edit {
+        let (Edit::Set(name, _) | Edit::Add(name, _) | Edit::Drop(name)) = edit;
+        missing.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
+        if let Edit::Set(_, value) | Edit::Add(_, value) = edit {
             dated |= name.eq_ignore_ascii_case(b"date");
             write_field(out, name, value);
         }
+    }
+    for (name, value) in missing {
+        write_field(out, name, value);
     }
     // RFC 9110, section 6.6.1.
     if !dated {

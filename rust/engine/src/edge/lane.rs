@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::client::Client;
@@ -19,7 +20,10 @@ use crate::app::{
     Queue, Request, Rest, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
-use crate::net::{Body as Attached, Fault as SendFault, Filing, Life, Outgoing, Part, Piece, Socket, Watch};
+use crate::events::{EventBody, Leave};
+use crate::net::{
+    Body as Attached, Fault as SendFault, Filing, Life, Outgoing, Part, Piece, Socket, Supply, Watch,
+};
 use crate::runtime::from_afar;
 use crate::sys::descriptor::set_option;
 use crate::wire::{Body, Incoming};
@@ -97,6 +101,9 @@ pub(super) async fn answer(
         }
         result => result,
     };
+    if let Err(error) = &result {
+        lane.read_on(error).await;
+    }
     lane.end(&result);
     if result.is_err() && lane.ends_visibly() {
         // A reset could overtake what was sent before, such as the last events of a stream.
@@ -121,6 +128,8 @@ enum Sending {
         rest: Option<Completion>,
         /// It can be ended behind any of its frames: nobody was told how long it is.
         framed: bool,
+        /// What becomes of it when the client leaves.
+        leave: Leave,
     },
     /// On the heap: it is twice as large as what a stream needs, which stays for longer.
     File(Box<Filing>),
@@ -203,6 +212,19 @@ impl Lane<'_> {
         self.source_failed
             && self.progress.status().is_some()
             && matches!(self.checker.rest(), Ok(Some(Rest::Length(_) | Rest::Chunked)))
+    }
+
+    /// Where the client left: reads on, so that the origin can finish, what the engine was sending.
+    async fn read_on(&mut self, error: &Error) {
+        let Sending::Stream { leave, .. } = &self.sending else { return };
+        if !matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
+            return;
+        }
+        let Some(draining) = leave.begin(&self.site.supplies.meter) else { return };
+        let Some(supply) = self.outgoing.detach() else { return };
+        let life = self.life;
+        // On the heap, because few clients leave.
+        Box::pin(draining.run(supply, |context| !life.is_stopped(context))).await;
     }
 
     /// Tells the application how it ended.
@@ -372,27 +394,38 @@ impl Lane<'_> {
 
     /// From here on the engine frames the body.
     fn attach(&mut self, attachment: Attachment) -> Result<()> {
-        let Attachment { stream, rest: completion } = attachment;
+        let Attachment { stream, rest: completion, policy } = attachment;
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
+        if framed {
+            self.client.keep_backlog(self.site.config.event_backlog);
+        }
+        let policy = policy.filter(|_| framed);
+        let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
+        let supply = match policy {
+            None => stream.into(),
+            Some(_) => {
+                let meter = Arc::clone(&self.site.supplies.meter);
+                Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter)))
+            }
+        };
         self.outgoing.attach(match (framing, &completion) {
-            (None, _) => Attached::Counted(stream.into(), 0),
-            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(stream.into(), length),
-            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(stream.into()),
-            (Some(Rest::UntilClose), _) => Attached::Raw(stream.into()),
+            (None, _) => Attached::Counted(supply, 0),
+            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(supply, length),
+            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(supply),
+            (Some(Rest::UntilClose), _) => Attached::Raw(supply),
             (Some(Rest::Length(length)), None) => {
-                Attached::Part(Part { supply: stream.into(), most: Some(length), chunked: false })
+                Attached::Part(Part { supply, most: Some(length), chunked: false })
             }
-            (Some(Rest::Chunked), None) => {
-                Attached::Part(Part { supply: stream.into(), most: None, chunked: true })
-            }
+            (Some(Rest::Chunked), None) => Attached::Part(Part { supply, most: None, chunked: true }),
         });
         if completion.is_some() {
             // It may take hours.
             self.checker.leave_rest();
             self.commands.shrink_to_fit();
         }
-        self.sending = Sending::Stream { before: self.outgoing.payload(), rest: completion, framed };
+        let before = self.outgoing.payload();
+        self.sending = Sending::Stream { before, rest: completion, framed, leave };
         // Only now does the response hold memory of the pool that others may need more.
         self.outgoing.begin_life(self.life);
         Ok(())

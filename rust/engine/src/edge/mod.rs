@@ -37,6 +37,6 @@ pub use head::{RelayedHead, relayed_head};
 pub use limiter::{Entered, Limiter};
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
-pub use route::{Edit, Leave, Native, Pattern, Route, RouteLimits, Routes, Service};
+pub use route::{Edit, Native, Pattern, Route, RouteLimits, Routes, Service};
 pub use site::{Site, SiteCounts, Supplies};
 pub use topics::Topics;

@@ -11,10 +11,11 @@ use std::task::{Context, Poll};
 use super::client::Client;
 use super::head::{Framing, Persistence, encode, is_events};
 use super::progress::Progress;
-use super::route::{Edit, Leave, Route};
+use super::route::{Edit, Route};
 use super::site::Site;
 use crate::cache::{Target, is_read};
 use crate::error::{Code, Error, Result};
+use crate::events::{Draining, EventBody, Field, Leave, Policy};
 use crate::framing::Framing as Cut;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
 use crate::origin::{self, Request, RequestBody};
@@ -74,11 +75,14 @@ pub(super) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut
     sent
 }
 
+/// A client that has left, for whom the origin's response is read on all the same.
+pub(super) type Left = Option<Box<Draining>>;
+
 /// How far [`begin`] has come.
 #[derive(Debug)]
 pub(super) enum Begun {
     /// The head is in the outgoing message, with the body behind it, of events or not: [`send`] goes on.
-    Body { is_events: bool },
+    Body { is_events: bool, left: Left },
     /// All of it is with the kernel.
     Sent,
 }
@@ -98,8 +102,7 @@ pub(super) async fn begin(
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
     let Some(caching) = route.native.cache.as_ref().filter(|_| !task.is_tunnel) else {
-        let is_events = begin_body(task, route, body, outgoing).await?;
-        return Ok(Begun::Body { is_events });
+        return begin_body(task, route, body, outgoing).await;
     };
     let mut body = Some(body);
     loop {
@@ -113,16 +116,16 @@ pub(super) async fn begin(
     }
 }
 
-/// From one connection to the other. Whether the body is one of events.
+/// From one connection to the other.
 async fn begin_body(
     task: &Task<'_>,
     route: &Route,
     body: RequestBody,
     outgoing: &mut Outgoing,
-) -> Result<bool> {
+) -> Result<Begun> {
     let supplies = &task.site.supplies;
     let allowance = supplies.allowance();
-    let leave = route.native.leave;
+    let mut left = None;
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
@@ -130,14 +133,16 @@ async fn begin_body(
     let (head, body) = poll_fn(|context| {
         let begun = begun.as_mut().poll(context);
         let interim = std::mem::take(&mut *lock(&interim));
-        task.wait(context, route, leave == Leave::Cancel, interim, outgoing)?;
+        task.wait(context, route, &mut left, interim, outgoing)?;
         begun
     })
     .await?;
     let (framing, cut) = task.begin(route, &head, outgoing)?;
-    outgoing.attach(attached(Supply::Source(Box::new(body.relay(&cut, allowance))), framing));
+    let is_events = cut != Cut::Raw;
+    let supply = Supply::Source(Box::new(body.relay(&cut, allowance)));
+    outgoing.attach(attached(task.supply(route, supply, is_events), framing));
     at_once(|context| task.prime(context, outgoing)).await?;
-    Ok(cut != Cut::Raw)
+    Ok(Begun::Body { is_events, left })
 }
 
 /// By way of the route's cache: what is stored there or on its way, or what the origin answers, out of a stream.
@@ -162,30 +167,32 @@ async fn relay_by_cache(
         fetched = true;
         stored
     };
-    let leave = route.native.leave;
+    let mut left = None;
     let stored = poll_fn(|context| {
         let stored = drive(context);
-        task.wait(context, route, leave == Leave::Cancel, stream.take_interim(), outgoing)?;
+        task.wait(context, route, &mut left, stream.take_interim(), outgoing)?;
         if stored.is_some() { Poll::Ready(Ok(stored)) } else { stream.poll_head(context).map_ok(|_| None) }
     })
     .await?;
     if let Some(delivery) = stored {
         drop(stream);
         at_once(|context| task.begin_stored(context, route, delivery, outgoing)).await?;
-        return send(task, leave, false, outgoing, |_| {}).await;
+        return send(task, route.leave(Some(false)), false, left, outgoing, |_| {}).await;
     }
     let Some(head) = stream.head() else {
         return Err(Code::Internal.error("a head that had come is gone"));
     };
     let (framing, cut) = task.begin(route, head, outgoing)?;
     stream.set_framing(&cut)?;
-    outgoing.attach(attached(stream.into(), framing));
+    let is_events = cut != Cut::Raw;
+    outgoing.attach(attached(task.supply(route, stream.into(), is_events), framing));
     at_once(|context| {
         drive(context);
         task.prime(context, outgoing)
     })
     .await?;
-    send(task, leave, cut != Cut::Raw, outgoing, |context| drop(drive(context))).await
+    let leave = route.leave(Some(is_events));
+    send(task, leave, is_events, left, outgoing, |context| drop(drive(context))).await
 }
 
 /// Does what needs the task, and does not wait.
@@ -201,8 +208,9 @@ pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
 /// What went wrong.
 pub(super) async fn send(
     task: &Task<'_>,
-    leave: Leave,
+    leave: &Leave,
     is_events: bool,
+    left: Left,
     outgoing: &mut Outgoing,
     mut drive: impl FnMut(&mut Context<'_>),
 ) -> Result<()> {
@@ -215,16 +223,31 @@ pub(super) async fn send(
             task.progress.close(true);
         }
         if !ended {
-            task.check(true)?;
+            task.check()?;
         }
-        outgoing.poll_send(context, &task.client.connection).map_err(fault)
+        outgoing.poll_send(context, &task.client.connection).map_err(|error| {
+            if is_events && matches!(error, Fault::Source(_)) && outgoing.ends_visibly() {
+                task.progress.end_visibly();
+            }
+            fault(error)
+        })
     })
     .await;
     task.progress.set_payload(outgoing.payload());
-    if let (Leave::Drain(most), Err(error)) = (leave, &sent) {
-        if matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
+    if sent.as_ref().is_err_and(|error| matches!(error.code(), Code::ClientGone | Code::WriteTimeout)) {
+        let draining = match left {
+            // Its time has begun.
+            Some(draining) if leave.drains() => Some(draining),
+            Some(_) => None,
+            None => leave.begin(&task.site.supplies.meter),
+        };
+        if let Some((draining, supply)) = draining.zip(outgoing.detach()) {
             // On the heap, because few clients leave.
-            Box::pin(drain(outgoing.detach(), most, drive)).await;
+            Box::pin(draining.run(supply, |context| {
+                drive(context);
+                !task.progress.is_stopped()
+            }))
+            .await;
         }
     }
     sent
@@ -232,14 +255,41 @@ pub(super) async fn send(
 
 impl Task<'_> {
     /// Whether to go on.
-    fn check(&self, cancels: bool) -> Result<()> {
-        if cancels && self.progress.has_left() {
-            return Err(Code::ClientGone.error("the client left before the end of the response"));
+    fn check(&self) -> Result<()> {
+        if self.progress.has_left() {
+            return Err(gone());
         }
+        self.check_stopped()
+    }
+
+    fn check_stopped(&self) -> Result<()> {
         if self.progress.is_stopped() {
             return Err(Code::Draining.error("the time for requests to finish is over"));
         }
         Ok(())
+    }
+
+    /// As [`Task::check`] while the head is awaited: if the client has left, whether the route reads on.
+    fn check_left(&self, context: &mut Context<'_>, route: &Route, left: &mut Left) -> Result<()> {
+        if self.progress.has_left() {
+            let begun = left.take().or_else(|| route.leave(None).begin(&self.site.supplies.meter));
+            let draining = left.insert(begun.ok_or_else(gone)?);
+            if draining.poll_over(context).is_ready() {
+                return Err(gone());
+            }
+        }
+        self.check_stopped()
+    }
+
+    /// The body of a response, with what the route does for events.
+    fn supply(&self, route: &Route, supply: Supply, is_events: bool) -> Supply {
+        match route.native.events.as_ref().filter(|_| is_events) {
+            None => supply,
+            Some(policy) => {
+                let meter = std::sync::Arc::clone(&self.site.supplies.meter);
+                Supply::Source(Box::new(EventBody::new(supply, Some(Arc::clone(policy)), meter)))
+            }
+        }
     }
 
     /// Puts what is stored, or on its way, into `outgoing`.
@@ -251,7 +301,8 @@ impl Task<'_> {
         outgoing: &mut Outgoing,
     ) -> Result<()> {
         let framing = Framing::of(delivery.body, self.incoming.minor_version);
-        self.put_head(route, (delivery.status, delivery.reason(), 1), delivery.fields(), framing, outgoing);
+        let status = (delivery.status, delivery.reason(), 1);
+        self.put_head(route, status, delivery.fields(), framing, &[], outgoing);
         outgoing.attach(attached(Supply::Source(delivery), framing));
         self.prime(context, outgoing)
     }
@@ -274,11 +325,11 @@ impl Task<'_> {
         &self,
         context: &mut Context<'_>,
         route: &Route,
-        cancels: bool,
+        left: &mut Left,
         interim: Vec<Head>,
         outgoing: &mut Outgoing,
     ) -> Result<()> {
-        self.check(cancels)?;
+        self.check_left(context, route, left)?;
         for head in interim {
             // HTTP/1.0 has none (RFC 9110, section 15.2).
             if self.incoming.minor_version == 1 {
@@ -347,14 +398,18 @@ impl Task<'_> {
         } else {
             Framing::of(body_of(head, incoming.method())?, incoming.minor_version)
         };
+        let is_events = is_events(head, framing);
+        let policy = route.native.events.as_deref().filter(|_| is_events);
         self.put_head(
             route,
             (head.status, head.reason(), head.minor_version),
             relay::response_fields(head),
             framing,
+            policy.map_or(&[], Policy::fields),
             outgoing,
         );
-        let cut = if is_events(head, framing) {
+        let cut = if is_events {
+            self.client.keep_backlog(self.site.config.event_backlog);
             Cut::Events { max_frame: self.site.config.max_event, blocks: true }
         } else {
             Cut::Raw
@@ -362,13 +417,14 @@ impl Task<'_> {
         Ok((framing, cut))
     }
 
-    /// Puts the head of a response into `outgoing`; `fields` are end-to-end.
+    /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` stand for those that are missing.
     fn put_head<'a>(
         &self,
         route: &Route,
         (status, reason, minor_version): (u16, &[u8], u8),
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         framing: Framing,
+        defaults: &[Field],
         outgoing: &mut Outgoing,
     ) {
         let (native, incoming) = (&route.native, self.incoming);
@@ -382,7 +438,8 @@ impl Task<'_> {
         }
         let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);
         let via = native.forwarding.via((1, minor_version));
-        let bytes = encode((status, reason), fields, framing, persistence, via.as_deref(), &native.response);
+        let (via, edits) = (via.as_deref(), &native.response);
+        let bytes = encode((status, reason), fields, framing, persistence, via, edits, defaults);
         self.progress.begin(status);
         outgoing.push(Piece::Bytes(bytes));
     }
@@ -397,21 +454,8 @@ fn attached(supply: Supply, framing: Framing) -> Body {
     }
 }
 
-/// Reads on for nobody, so that the origin can finish what it has begun.
-async fn drain(supply: Option<Supply>, most: u64, mut drive: impl FnMut(&mut Context<'_>)) {
-    let Some(mut supply) = supply else { return };
-    let mut read = 0;
-    poll_fn(|context| {
-        drive(context);
-        while let Poll::Ready(next) = supply.poll_next(context, 0) {
-            match next {
-                Some(Ok(payload)) if read <= most => read += payload.len() as u64,
-                _ => return Poll::Ready(()),
-            }
-        }
-        Poll::Pending
-    })
-    .await;
+fn gone() -> Error {
+    Code::ClientGone.error("the client left before the end of the response")
 }
 
 pub(super) fn fault(fault: Fault) -> Error {

@@ -12,6 +12,7 @@ pub(super) struct Progress {
     stopped: AtomicBool,
     close: AtomicBool,
     torn: AtomicBool,
+    visible: AtomicBool,
 }
 
 impl Progress {
@@ -59,6 +60,16 @@ impl Progress {
 
     pub(super) fn tear(&self) {
         self.torn.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client sees by the framing that what it has of a response that failed is not the whole, and the connection
+    /// need not be reset: that could overtake what was sent before, such as the last events of a stream.
+    pub(super) fn ends_visibly(&self) -> bool {
+        self.visible.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn end_visibly(&self) {
+        self.visible.store(true, Ordering::Relaxed);
     }
 
     /// Whether the connection ends with this response, which says so.

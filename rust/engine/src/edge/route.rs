@@ -4,6 +4,7 @@ use super::limiter::{Entered, Limiter};
 use super::topics::Topics;
 use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
+use crate::events::{Leave, Policy};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
 use crate::store::Caching;
@@ -18,15 +19,6 @@ pub enum Edit {
     Add(Vec<u8>, Vec<u8>),
     /// None of that name.
     Drop(Vec<u8>),
-}
-
-/// What becomes of the origin's response when its client leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leave {
-    /// It is cancelled at once.
-    Cancel,
-    /// It is read on, up to so many bytes, so that the origin can finish.
-    Drain(u64),
 }
 
 /// What a route serves at most.
@@ -72,6 +64,8 @@ pub struct Native {
     pub limits: RouteLimits,
     /// What becomes of a response when its client leaves.
     pub leave: Leave,
+    /// What is done with event streams besides, and when their clients leave.
+    pub events: Option<Arc<Policy>>,
     /// What is stored of it, and how.
     pub cache: Option<Caching>,
     /// What it is called in logs and counts.
@@ -110,6 +104,15 @@ impl Route {
     /// `TOO_MANY_REQUESTS`.
     pub(super) fn enter(&self) -> Result<Entered> {
         self.limiter.enter()
+    }
+
+    /// What becomes of a response when its client leaves: whether it is one of events is not known before its head.
+    pub(super) fn leave(&self, is_events: Option<bool>) -> &Leave {
+        let (all, events) = (&self.native.leave, self.native.events.as_deref());
+        match is_events {
+            None => Leave::before_head(all, events),
+            Some(is_events) => Leave::of(all, events, is_events),
+        }
     }
 
     /// The target of a request for `path` at the origin.

@@ -8,7 +8,7 @@ use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
 use crate::error::{Code, Result};
-use crate::hub::{Admission, Asked, Hub, Resumption, Terms};
+use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
 use crate::net::{Body, Outgoing, Piece, Supply};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
@@ -78,7 +78,13 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     let chunked = framing == Framing::Chunked;
     // On the heap: what is sent for hours keeps nothing of it.
     let connection = Some(&task.client.connection).filter(|connection| chunked && !connection.is_tls());
-    let asked = Asked { after: after.as_deref(), terms: topics.terms, chunked, express: connection.cloned() };
+    let asked = Asked {
+        after: after.as_deref(),
+        terms: topics.terms,
+        chunked,
+        guest: Guest { tenant: None, address: task.client.addresses.host.as_deref() },
+        express: connection.cloned(),
+    };
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
     let (subscriber, resumption) = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
@@ -111,17 +117,9 @@ impl Topics {
             progress.close(true);
         }
         let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);
-        let mut fields: Vec<(&[u8], &[u8])> = Vec::with_capacity(4);
-        if framing != Framing::Empty {
-            fields.push((b"Content-Type", b"text/event-stream"));
-            // nginx, and what follows it, would keep events back until a buffer is full.
-            fields.push((b"X-Accel-Buffering", b"no"));
-        }
-        fields.push((b"Cache-Control", b"no-cache"));
-        if let Some(word) = resumption.word() {
-            fields.push((b"Penstock-Resume", word.as_bytes()));
-        }
-        let bytes = encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response);
+        let fields = fields(resumption, framing == Framing::Empty);
+        let bytes =
+            encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response, &[]);
         progress.begin(status);
         outgoing.push(Piece::Bytes(bytes));
     }

@@ -30,11 +30,11 @@ impl Budget {
         self.limit.saturating_sub(self.used())
     }
 
-    /// Takes `bytes` until what this returns is dropped, if there is room for them.
-    pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
-        let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
-        Some(Charge { budget: Arc::clone(self), bytes })
+    /// Takes `bytes` of `budget` until what this returns is dropped, if there is room for them.
+    pub(super) fn take(budget: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let room = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= budget.limit);
+        budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).ok()?;
+        Some(Charge { budget: Arc::clone(budget), bytes })
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Event<'a> {
 
 /// The longest type, id or key of an event. What clients send back with a request must fit into its head; arbitrary beyond
 /// that.
-const LONGEST: usize = 1024;
+pub(super) const LONGEST: usize = 1024;
 
 impl Event<'_> {
     /// # Errors
@@ -196,6 +196,9 @@ pub(super) fn end(last: &str) -> String {
 pub(super) fn retry(milliseconds: u64) -> String {
     format!("retry: {milliseconds}\n\n")
 }
+
+/// A comment, which no browser tells its page of.
+pub(super) const HEARTBEAT: &str = ":\n\n";
 
 /// `text` as a chunk, if it is to be one.
 pub(super) fn framed(text: String, chunked: bool) -> Vec<u8> {

@@ -363,7 +363,7 @@ impl Log {
 
     fn take(&self, size: usize) -> Result<(Writer, Charge)> {
         let writer = self.room.pool.writer(size, Purpose::Bulk)?;
-        let charge = self.room.budget.take(writer.capacity());
+        let charge = Budget::take(&self.room.budget, writer.capacity());
         Ok((writer, charge.ok_or_else(|| self.full(size))?))
     }
 

@@ -25,7 +25,17 @@ mod topic;
 #[cfg(not(loom))]
 mod external;
 #[cfg(not(loom))]
+mod feeding;
+#[cfg(not(loom))]
+mod guests;
+#[cfg(not(loom))]
+mod jitter;
+#[cfg(not(loom))]
+mod reading;
+#[cfg(not(loom))]
 mod row;
+#[cfg(not(loom))]
+mod seats;
 #[cfg(not(loom))]
 mod subscriber;
 #[cfg(not(loom))]
@@ -34,17 +44,28 @@ mod topics;
 pub use counts::Counted;
 pub use encode::Event;
 pub use id::{Id, NoId};
-pub use policy::{History, HubConfig, Join, Slow, Terms};
+pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
 #[cfg(not(loom))]
 pub use external::{Published, Taken};
 #[cfg(not(loom))]
+pub use feeding::feed;
+#[cfg(not(loom))]
+pub(crate) use guests::Guest;
+#[cfg(not(loom))]
+pub(crate) use reading::fields;
+#[cfg(not(loom))]
+pub use reading::{Lease, Reading, read};
+#[cfg(not(loom))]
 pub(crate) use subscriber::Asked;
 #[cfg(not(loom))]
 pub(crate) use topics::Admission;
 #[cfg(not(loom))]
-pub use topics::{Hub, HubStats, TopicStats, keep};
+pub use topics::{Claim, Hub, HubStats, TopicStats, keep};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_models;

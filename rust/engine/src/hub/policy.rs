@@ -65,4 +65,23 @@ pub struct Terms {
     pub retry: Option<u64>,
     /// Whether a topic that is not there begins with its first subscriber.
     pub open: bool,
+    /// How long nothing may be sent before a comment is; chance takes up to a quarter off.
+    pub heartbeat: Option<Duration>,
+    /// How long a response may go on before it ends behind a whole event; chance takes up to a quarter off.
+    pub age: Option<Duration>,
+    /// How many there may be.
+    pub limits: Limits,
+}
+
+/// Subscribers at a time, when one more comes; `None` for no limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// Of its topic.
+    pub topic: Option<usize>,
+    /// For its tenant, of all topics.
+    pub tenant: Option<usize>,
+    /// From its address, of all topics.
+    pub address: Option<usize>,
+    /// Of all topics.
+    pub all: Option<usize>,
 }

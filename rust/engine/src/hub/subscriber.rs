@@ -7,10 +7,12 @@ use std::task::{Context, Poll};
 
 use super::budget::Charge;
 use super::counts::add;
-use super::encode::{end, framed, gap, retry};
+use super::encode::{HEARTBEAT, end, framed, gap, retry};
+use super::guests::{Counted, Guest};
 use super::log::{Found, Run};
 use super::resume::Resumption;
-use super::row::{Rest, Row, Seat};
+use super::row::{Row, Seat, Taken};
+use super::seats::{Rest, Times};
 use super::topic::{Entered, Phase, Topic};
 use super::{Id, Slow, Terms};
 use crate::error::{Code, Result};
@@ -28,6 +30,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) terms: Terms,
     /// What it is given is framed as chunks of HTTP/1.1.
     pub(crate) chunked: bool,
+    pub(crate) guest: Guest<'a>,
     /// Where what it is given goes as it is: this may be written to past who sends it.
     pub(crate) express: Option<Arc<Connection>>,
 }
@@ -50,17 +53,19 @@ pub(crate) struct Subscriber {
     is_over: bool,
     /// What is taken of the hub's memory by what has not been sent.
     held: Vec<Arc<Charge>>,
+    _counted: Counted,
 }
 
 impl Subscriber {
     /// One that has been let in, on the calling engine thread.
-    pub(super) fn new(topic: Arc<Topic>, entered: &Entered, asked: Asked<'_>) -> Self {
-        let Asked { after, terms, chunked, express } = asked;
+    pub(super) fn new(topic: Arc<Topic>, entered: &Entered, asked: Asked<'_>, counted: Counted) -> Self {
+        let Asked { after, terms, chunked, express, .. } = asked;
         let mut opening = terms.retry.map(retry).unwrap_or_default();
         if entered.beginning.resumption == Resumption::Gap {
             opening += &gap(after, &entered.resumed);
         }
-        let seat = Row::seat(&topic, express);
+        let times = Times { heartbeat: terms.heartbeat, most: terms.age };
+        let seat = Row::seat(&topic, express, times);
         Self {
             topic,
             seat,
@@ -72,20 +77,25 @@ impl Subscriber {
             has_caught_up: false,
             is_over: false,
             held: Vec::new(),
+            _counted: counted,
         }
     }
 
     /// Goes on where the row has left off; what that has begun to write, and not written.
     fn take_over(&mut self) -> Option<Payload> {
-        let (place, rest) = self.seat.take_over();
+        let Taken { place, rest, beats, ends } = self.seat.take_over();
         if let Some(place) = place.filter(|place| *place != self.place) {
             self.place = place;
             self.last = self.topic.id_before(place);
         }
+        self.is_over |= ends;
+        if beats {
+            return Some(self.say(HEARTBEAT.to_owned()));
+        }
         rest.map(|rest| {
             let Rest { bytes, charge } = *rest;
-            self.held.push(charge);
-            Payload::Kept(bytes)
+            self.held.extend(charge);
+            bytes
         })
     }
 

@@ -4,6 +4,7 @@
 //! subscribers. The lock is never held across I/O. The invariant: a follower that has been told that there is nothing new
 //! is woken by the next change, because it is told and takes its place under the same lock.
 
+#[cfg(not(loom))]
 mod external;
 
 use std::task::Waker;
@@ -17,6 +18,7 @@ use super::{Id, Join};
 use crate::error::{Code, Result};
 use crate::sync::{Mutex, MutexGuard, lock};
 
+#[cfg(not(loom))]
 pub use external::{Published, Taken};
 
 /// How far a topic has come.
@@ -52,6 +54,8 @@ struct State {
     /// An external log is being asked whether it has more; nobody is let in meanwhile.
     is_checked: bool,
     subscribers: usize,
+    /// A stream publishes to it.
+    is_fed: bool,
     /// Who waits for a change, by the numbers that they were given.
     followers: Vec<(u64, Waker)>,
     next_follower: u64,
@@ -92,6 +96,7 @@ impl Topic {
                 phase,
                 is_checked: false,
                 subscribers: 0,
+                is_fed: false,
                 followers: Vec::new(),
                 next_follower: 0,
             }),
@@ -148,6 +153,16 @@ impl Topic {
         Ok(news)
     }
 
+    /// A stream is to publish to it, until [`Topic::end_feed`]. Not if one does.
+    pub(super) fn begin_feed(&self) -> std::result::Result<bool, Gone> {
+        let mut state = self.live()?;
+        Ok(!std::mem::replace(&mut state.is_fed, true))
+    }
+
+    pub(super) fn end_feed(&self) {
+        lock(&self.state).is_fed = false;
+    }
+
     /// Whether subscribers are let in; if not yet, `waker` is woken when that may have changed.
     pub(super) fn is_loaded(&self, follower: u64, waker: &Waker) -> bool {
         let mut state = lock(&self.state);
@@ -159,13 +174,21 @@ impl Topic {
     }
 
     /// Lets a subscriber in, unless that is over at once; [`Topic::leave`] lets it out.
+    ///
+    /// # Errors
+    /// `TOO_MANY_REQUESTS` where there are `most` already.
     pub(super) fn enter(
         &self,
         after: Option<&str>,
         join: Join,
+        most: Option<usize>,
         now: Duration,
-    ) -> std::result::Result<Entered, Gone> {
+    ) -> std::result::Result<Result<Entered>, Gone> {
         let mut state = self.live()?;
+        if let Some(most) = most.filter(|most| state.subscribers >= *most) {
+            let detail = format!("the topic {:?} has {most} subscribers already", self.name);
+            return Ok(Err(Code::TooManyRequests.error(detail)));
+        }
         state.log.expire(now);
         let beginning = begin(&state.log, after, join);
         let has_all = after.is_some() || matches!(join, Join::Now | Join::Last(0));
@@ -184,7 +207,7 @@ impl Topic {
             Resumption::Gap => add(&self.counts.gaps, 1),
             Resumption::Fresh => {}
         }
-        Ok(Entered { beginning, resumed, is_over })
+        Ok(Ok(Entered { beginning, resumed, is_over }))
     }
 
     pub(super) fn leave(&self) {
@@ -260,7 +283,7 @@ impl Topic {
             Phase::Finished(since) => now.saturating_sub(since) >= finished_age,
             Phase::Gone => true,
         };
-        let goes = is_over && state.subscribers == 0;
+        let goes = is_over && state.subscribers == 0 && !state.is_fed;
         if goes {
             state.phase = Phase::Gone;
             state.log.clear();

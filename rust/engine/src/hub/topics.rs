@@ -11,12 +11,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::budget::Budget;
 use super::counts::Counted;
+use super::guests::Guests;
 use super::id::Ids;
 use super::log::{Log, Room};
 use super::resume::Resumption;
 use super::subscriber::{Asked, Subscriber};
 use super::topic::{Gone, Phase, Topic};
-use super::{Event, HubConfig, Id};
+use super::{Event, HubConfig, Id, Terms};
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
@@ -37,6 +38,7 @@ pub struct Hub {
     began: Instant,
     topics: Mutex<Topics>,
     wanted: Mutex<Wanted>,
+    guests: Arc<Guests>,
 }
 
 /// Topics of which an external log is to be asked, and who does that.
@@ -44,6 +46,32 @@ pub struct Hub {
 struct Wanted {
     names: Vec<String>,
     loader: Option<Waker>,
+}
+
+/// The right of a stream to publish to a topic.
+#[derive(Debug)]
+pub struct Claim {
+    pub(super) hub: Arc<Hub>,
+    topic: Arc<Topic>,
+}
+
+impl Claim {
+    /// What it is called.
+    pub(super) fn topic(&self) -> &str {
+        &self.topic.name
+    }
+
+    /// Drops the topic: responses end behind a whole event, and without a sign that this was all.
+    pub(super) fn abandon(&self) {
+        self.topic.close();
+        self.hub.forget(&self.topic);
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.topic.end_feed();
+    }
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +133,7 @@ impl Hub {
         let budget = Arc::new(Budget::new(config.memory));
         let room = Room { pool, budget, history: config.history };
         let (ids, topics, wanted) = (Ids::default(), Mutex::default(), Mutex::default());
-        Self { config, room, ids, began: Instant::now(), topics, wanted }
+        Self { config, room, ids, began: Instant::now(), topics, wanted, guests: Arc::default() }
     }
 
     /// Publishes `event`, and returns its place in the order of all of the hub's.
@@ -127,10 +155,22 @@ impl Hub {
         self.with(topic, true, |topic| topic.finish(self.now()))
     }
 
+    /// Claims `topic` for a stream that publishes to it alone, until what is returned is dropped. It stays until then.
+    ///
+    /// # Errors
+    /// `BUSY` where one does already; `BAD_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
+    pub fn begin_feed(self: &Arc<Self>, topic: &str) -> Result<Claim> {
+        let claimed = |topic: &Arc<Topic>| Ok((topic.begin_feed()?, Arc::clone(topic)));
+        match self.with(topic, true, claimed)? {
+            (true, topic) => Ok(Claim { hub: Arc::clone(self), topic }),
+            (false, _) => Err(Code::Busy.error(format!("a stream feeds the topic {topic:?} already"))),
+        }
+    }
+
     /// Lets a client subscribe, on the calling engine thread, once the topic has been loaded.
     ///
     /// # Errors
-    /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `HUB_CLOSED`.
+    /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `TOO_MANY_REQUESTS`, `HUB_CLOSED`.
     pub(crate) async fn subscribe(&self, topic: &str, asked: Asked<'_>) -> Result<Admission> {
         let mut is_checked = !self.config.external;
         loop {
@@ -151,11 +191,14 @@ impl Hub {
                 self.want(&topic.name);
                 continue;
             }
-            match topic.enter(asked.after, asked.terms.join, self.now()) {
-                Ok(entered) if entered.is_over => return Ok(Admission::Over),
-                Ok(entered) => {
+            let Terms { join, limits, .. } = asked.terms;
+            let counted = self.guests.enter(asked.guest, &limits)?;
+            match topic.enter(asked.after, join, limits.topic, self.now()) {
+                Ok(Err(refused)) => return Err(refused),
+                Ok(Ok(entered)) if entered.is_over => return Ok(Admission::Over),
+                Ok(Ok(entered)) => {
                     let resumption = entered.beginning.resumption;
-                    let subscriber = Subscriber::new(topic, &entered, asked);
+                    let subscriber = Subscriber::new(topic, &entered, asked, counted);
                     return Ok(Admission::Subscriber(subscriber, resumption));
                 }
                 Err(Gone) => self.forget(&topic),
@@ -233,6 +276,11 @@ impl Hub {
         for topic in topics.into_values() {
             topic.close();
         }
+    }
+
+    /// Where history lies.
+    pub(super) fn pool(&self) -> &Pool {
+        &self.room.pool
     }
 
     /// On the hub's own clock, which no one sets.

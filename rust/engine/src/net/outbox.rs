@@ -37,6 +37,7 @@ pub(crate) enum Piece {
 }
 
 /// Bytes of a body.
+#[derive(Debug)]
 pub(crate) enum Payload {
     /// Of the pool, and charged to a stream.
     Charged(Delivery),

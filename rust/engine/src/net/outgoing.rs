@@ -36,6 +36,9 @@ pub(crate) trait Source: fmt::Debug + Send {
     fn rest(&mut self) -> Option<Payload> {
         None
     }
+
+    /// What is asked for from now on is sent to nobody.
+    fn client_left(&mut self) {}
 }
 
 /// Whoever gives the bytes of a body.
@@ -58,7 +61,8 @@ impl Supply {
         }
     }
 
-    fn attend(&mut self, context: &mut Context<'_>) {
+    /// As [`Source::attend`].
+    pub(crate) fn attend(&mut self, context: &mut Context<'_>) {
         if let Self::Source(source) = self {
             source.attend(context);
         }
@@ -76,6 +80,13 @@ impl Supply {
 
     fn rest(&mut self) -> Option<Payload> {
         if let Self::Source(source) = self { source.rest() } else { None }
+    }
+
+    /// As [`Source::client_left`].
+    pub(crate) fn client_left(&mut self) {
+        if let Self::Source(source) = self {
+            source.client_left();
+        }
     }
 }
 
@@ -207,6 +218,11 @@ impl Outgoing {
     /// Whether the kernel has a part of what was to be sent: what is written behind it would be read as the rest.
     pub(crate) fn is_torn(&self) -> bool {
         self.begun && !self.outbox.is_empty()
+    }
+
+    /// Whether the framing shows the other side that there should be more, however the connection ends.
+    pub(crate) fn ends_visibly(&self) -> bool {
+        self.outbox.is_empty() && matches!(self.body, Body::Counted(..) | Body::Chunked(_))
     }
 
     /// How long the socket may take no byte.

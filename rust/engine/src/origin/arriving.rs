@@ -17,6 +17,7 @@ use super::upload::{Progress, Upload};
 use crate::error::{Code, Error, Result};
 use crate::net::{Read, Reader};
 use crate::pool::Slice;
+use crate::relay::is_event_stream;
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ResponseHead};
 use crate::wire::{Body, Decoder};
@@ -68,7 +69,8 @@ impl Arriving {
         let decoder = Decoder::new(body, terms.limits.body);
         let size = ReadSize::new(terms.reads, decoder.remaining());
         let upload = (!upload.is_complete()).then(|| Box::new(upload));
-        let between_bytes = terms.timeouts.between_bytes;
+        let pauses = terms.timeouts.lets_events_pause && is_event_stream(&head.head);
+        let between_bytes = terms.timeouts.between_bytes.filter(|_| !pauses);
         let begun = Instant::now();
         let arriving = Self {
             lease,

@@ -29,6 +29,8 @@ pub struct Timeouts {
     pub between_bytes: Option<Duration>,
     /// The whole exchange, whatever it waits for (`TOTAL_TIMEOUT`).
     pub total: Option<Duration>,
+    /// Whoever takes the body has a limit of his own for the pauses of an event stream: `between_bytes` is not for them.
+    pub lets_events_pause: bool,
 }
 
 /// What one endpoint may take of an engine thread, and what its responses may look like.

@@ -13,7 +13,7 @@ mod response;
 mod tests;
 
 pub use request::{Client, Replaced};
-pub use response::{encode_interim, response_fields};
+pub use response::{encode_interim, is_event_stream, response_fields};
 
 /// What the origin is told about the client, and each side about the relay.
 #[derive(Debug, Clone)]

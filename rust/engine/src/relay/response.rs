@@ -25,6 +25,16 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
+/// Whether a body whose length the head does not say is a stream of events that can be told apart. Coded ones cannot, and are
+/// none of the relay's business; one of a known length is not cut short where an event ends: the client would miss the rest.
+pub fn is_event_stream(head: &Head) -> bool {
+    head.get("content-encoding").is_none()
+        && head.get("content-length").is_none()
+        && head.get("content-type").is_some_and(|kind| {
+            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
+        })
+}
+
 /// The bytes of an interim response, for a client of HTTP/1.1: HTTP/1.0 has none (RFC 9110, section 15.2). A length, which
 /// none may have (section 8.6), could be taken for that of a body.
 pub fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {

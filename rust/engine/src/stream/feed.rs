@@ -68,6 +68,12 @@ impl Feed {
         round(credit, squeezed)
     }
 
+    /// Bytes that wait for the consumer, or that it holds.
+    #[cfg(not(loom))]
+    pub(crate) fn held(&self) -> usize {
+        self.channel.usage(&lock(&self.channel.queue)).0
+    }
+
     /// Resolves when the consumer has left.
     pub async fn closed(&self) {
         poll_fn(|context| {

@@ -70,6 +70,29 @@ pub struct Meter {
     live: AtomicUsize,
     started: AtomicU64,
     bytes: AtomicU64,
+    heartbeats: AtomicU64,
+    idle: AtomicU64,
+    told: AtomicU64,
+    draining: AtomicUsize,
+    drained: AtomicU64,
+    undrained: AtomicU64,
+}
+
+/// What was done with relayed event streams besides relaying them, and with bodies whose clients have left.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RelayCounts {
+    /// Comments that were sent while an event stream was quiet.
+    pub heartbeats: u64,
+    /// Event streams that were cut because their origin sent no event.
+    pub idle: u64,
+    /// Failures that were told to a client by an event.
+    pub told: u64,
+    /// Bodies that are being read on now.
+    pub draining: usize,
+    /// Bodies so far that were read on.
+    pub drained: u64,
+    /// Bodies so far that were not, because too many others were.
+    pub undrained: u64,
 }
 
 impl Meter {
@@ -99,6 +122,52 @@ impl Meter {
 
     fn received(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What was done besides relaying.
+    pub fn relays(&self) -> RelayCounts {
+        RelayCounts {
+            heartbeats: self.heartbeats.load(Ordering::Relaxed),
+            idle: self.idle.load(Ordering::Relaxed),
+            told: self.told.load(Ordering::Relaxed),
+            draining: self.draining.load(Ordering::Relaxed),
+            drained: self.drained.load(Ordering::Relaxed),
+            undrained: self.undrained.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Meter {
+    /// A comment is sent.
+    pub(crate) fn beat(&self) {
+        self.heartbeats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An event stream had no event for too long.
+    pub(crate) fn cut_idle(&self) {
+        self.idle.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A client is told of a failure by an event.
+    pub(crate) fn told_failure(&self) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A body is read on for nobody.
+    pub(crate) fn began_drain(&self) {
+        self.draining.fetch_add(1, Ordering::Relaxed);
+        self.drained.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Its reading is over.
+    pub(crate) fn ended_drain(&self) {
+        self.draining.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A body is not read on, because too many others are.
+    pub(crate) fn refused_drain(&self) {
+        self.undrained.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -94,6 +94,7 @@ impl Rig {
             stall_turns: 5,
             linger: SHORT,
             max_event: 64 << 10,
+            event_backlog: None,
         };
         let queue = Queue::new(patience.waiting, Some(patience.limit));
         let site = Arc::new(Site::new(config, supplies, Routes::default(), None, Some(queue.clone())));

@@ -1,7 +1,10 @@
 //! The methods of `asyncio.Transport`, and those that only penstock calls.
 
+use std::sync::Arc;
+
 use penstock_engine::app::{Attachment, Content, File};
 use penstock_engine::edge::RelayedHead;
+use penstock_engine::events::Policy;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::gc::PyVisit;
@@ -11,6 +14,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use super::{HIGH, Transport, closing};
 use crate::buffer::{Taken, own_descriptor, take_bytes};
 use crate::errors::IntoPython;
+use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
 use crate::lane::Shared;
 use crate::lock;
@@ -58,6 +62,7 @@ impl Transport {
         py: Python<'_>,
         head: Option<Vec<u8>>,
         stream: &FrameStream,
+        policy: Option<Arc<Policy>>,
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         {
@@ -69,7 +74,7 @@ impl Transport {
             if let Some(head) = head {
                 exchange.far.write(Content::Bytes(head));
             }
-            exchange.far.attach(Attachment { stream, rest });
+            exchange.far.attach(Attachment { stream, rest, policy });
         }
         // Nearly always the handler is done now, and the end of its response goes with this.
         self.core.flush_soon(py);
@@ -260,7 +265,7 @@ impl Transport {
     }
 
     /// Has the engine answer with `stream`: with a head made of the origin's, and with what follows it, events one by one
-    /// as `events` cuts them. `closes` if the connection is to end behind it. Returns how many bytes the head has.
+    /// as `events` cuts them, by `policy`. `closes` if the connection is to end behind it. Returns how many bytes the head has.
     /// `on_end` is as in `_attach_rest`.
     #[expect(clippy::too_many_arguments, reason = "what a head is made of, each once")]
     fn _relay(
@@ -269,32 +274,36 @@ impl Transport {
         stream: &Bound<'_, FrameStream>,
         forwarding: &Bound<'_, Forwarding>,
         events: &Bound<'_, Framing>,
+        policy: Option<&Bound<'_, EventPolicy>>,
         method: &str,
         version: (u8, u8),
         closes: bool,
         on_end: Py<PyAny>,
     ) -> PyResult<usize> {
         self.core.shared.check_thread()?;
-        let RelayedHead { bytes, is_events } =
-            stream.get().relayed_head(&forwarding.get().0, method, version.1, closes).into_python(py)?;
+        let policy = policy_of(policy);
+        let head =
+            stream.get().relayed_head(&forwarding.get().0, method, version.1, closes, policy.as_deref());
+        let RelayedHead { bytes, is_events } = head.into_python(py)?;
         if is_events {
             stream.get().set_framing(py, events.get())?;
         }
         let size = bytes.len();
-        self.attach_rest(py, Some(bytes), stream.get(), on_end)?;
+        self.attach_rest(py, Some(bytes), stream.get(), policy, on_end)?;
         Ok(size)
     }
 
-    /// Has the engine send the rest of the body from `stream`, framed as the head has said. `on_end` is called once, with
-    /// how many bytes were sent and the error that ended it early, or None.
+    /// Has the engine send the rest of the body from `stream`, framed as the head has said, and by `policy` if it is cut into
+    /// events. `on_end` is called once, with how many bytes were sent and the error that ended it early, or None.
     fn _attach_rest(
         &self,
         py: Python<'_>,
         stream: &Bound<'_, FrameStream>,
+        policy: Option<&Bound<'_, EventPolicy>>,
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        self.attach_rest(py, None, stream.get(), on_end)
+        self.attach_rest(py, None, stream.get(), policy_of(policy), on_end)
     }
 
     /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.
@@ -308,7 +317,7 @@ impl Transport {
             return Err(closing());
         }
         self.core.send(py, |far| {
-            far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None });
+            far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None, policy: None });
             far.flush();
             Ok(())
         })

@@ -38,7 +38,7 @@ fn loaded() -> Hub {
 /// The place and the resumption of one that had `after`, and goes at once.
 fn resume(hub: &Hub, after: &str) -> (u64, Resumption) {
     let topic = hub.topic("a", true).unwrap();
-    let beginning = topic.enter(Some(after), Join::Now, Duration::ZERO).unwrap().beginning;
+    let beginning = topic.enter(Some(after), Join::Now, None, Duration::ZERO).unwrap().unwrap().beginning;
     topic.leave();
     (beginning.place, beginning.resumption)
 }
@@ -100,7 +100,7 @@ fn an_end_ends_the_topic_and_what_follows_is_another_one() {
 fn subscribers_are_told_that_something_is_missing() {
     let hub = loaded();
     let topic = hub.topic("a", true).unwrap();
-    topic.enter(None, Join::Now, Duration::ZERO).unwrap();
+    topic.enter(None, Join::Now, None, Duration::ZERO).unwrap().unwrap();
     assert!(hub.interrupt("a", id(40)).unwrap());
     hub.take("a", &[published(50, "y")]).unwrap().unwrap();
     let gap = "event: penstock-gap\ndata: {\"after\": \"20-0\", \"resumed\": \"40-0\"}\n\n";
@@ -114,7 +114,7 @@ fn subscribers_are_told_that_something_is_missing() {
 fn an_event_that_the_log_does_not_have_keeps_what_is_there_and_is_not_sent_again() {
     let hub = loaded();
     let topic = hub.topic("a", true).unwrap();
-    topic.enter(None, Join::Now, Duration::ZERO).unwrap();
+    topic.enter(None, Join::Now, None, Duration::ZERO).unwrap().unwrap();
     let local = Event { data: b"local", id: Some("not used"), ..Event::default() };
     assert!(hub.deliver("a", &local).unwrap());
     assert!(!hub.deliver("b", &local).unwrap());
@@ -157,7 +157,7 @@ fn subscribers_end_where_there_is_no_room_to_tell_them() {
     }
     hub.take("b", &[published(2, "x")]).unwrap().unwrap();
     let topic = hub.topic("a", true).unwrap();
-    topic.enter(None, Join::Now, Duration::ZERO).unwrap();
+    topic.enter(None, Join::Now, None, Duration::ZERO).unwrap().unwrap();
     assert!(!hub.interrupt("a", id(5)).unwrap());
     assert_eq!(topic.read(topic.oldest().0, false, false).1, Phase::Gone);
     assert_eq!(hub.names(), ["b"]);

@@ -1,0 +1,82 @@
+"""Relays that are resumable: the first request of a topic has the origin asked, and all are answered by the topic.
+
+Everything here happens on one event loop. Requests of several processes for the same topic ask an origin each.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+from weakref import WeakKeyDictionary
+
+from aiohttp import web
+
+from penstock.config import EventRelay, Subscriptions
+from penstock.hub import Hub
+from penstock.stream import Response
+
+__all__ = ["Feeding"]
+
+_FROM_THE_START: Final = Subscriptions(join="start", open=False)
+_ERROR: Final = "error"
+
+_asking: Final[WeakKeyDictionary[Hub, dict[str, asyncio.Future[None]]]] = WeakKeyDictionary()
+"""Topics whose first request waits for its origin."""
+
+
+class Feeding:
+    """One request of a topic."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        topic: str,
+        tenant: str | None,
+        subscriptions: Subscriptions | None,
+        events: EventRelay | None,
+    ) -> None:
+        self._hub = hub
+        self._topic = topic
+        self._tenant = tenant
+        self._subscriptions = subscriptions or _FROM_THE_START
+        self._error_event = (events.error_event if events is not None else None) or _ERROR
+        self._asked: asyncio.Future[None] | None = None
+
+    async def respond(
+        self, request: web.Request, relay: Callable[[], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Answer with the topic if it is there; otherwise ask the origin, or wait for the one who does."""
+        asking = _asking.setdefault(self._hub, {})
+        while self._hub.topic_stats(self._topic) is None:
+            other = asking.get(self._topic)
+            if other is None:
+                self._asked = asking[self._topic] = asyncio.get_running_loop().create_future()
+                try:
+                    return await relay()
+                finally:
+                    self._answered()
+            await asyncio.shield(other)
+        return await self.stream(request)
+
+    def take(self, upstream: Response, status: int) -> bool:
+        """Have the topic fed by the origin's answer, if it is one of events."""
+        fields = {name.lower(): value for name, value in upstream._headers()}  # noqa: SLF001 (there is a head)
+        # Coded events cannot be told apart.
+        is_events = fields.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
+        is_events &= b"content-encoding" not in fields
+        if status != web.HTTPOk.status_code or not is_events:
+            return False
+        self._hub.feed(self._topic, upstream, error_event=self._error_event)
+        self._answered()
+        return True
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Answer with the topic."""
+        return await self._hub.stream(
+            request, self._topic, tenant=self._tenant, subscriptions=self._subscriptions
+        )
+
+    def _answered(self) -> None:
+        """Those who wait look again."""
+        if self._asked is not None and not self._asked.done():
+            del _asking[self._hub][self._topic]
+            self._asked.set_result(None)

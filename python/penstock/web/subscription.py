@@ -1,0 +1,170 @@
+"""A subscription that an application lets in: a handler's response whose body is a topic's events.
+
+On `penstock.web.Site` the engine sends it and the handler is done; elsewhere Python sends the frames. How long it may
+go on can depend on a hook, which is asked again when its answer has run out.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import hdrs, web
+from multidict import CIMultiDict
+from yarl import URL
+
+from penstock import _native
+from penstock.config import Subscriptions
+from penstock.exceptions import PenstockError, make_error
+
+from .body import Payload, copy_body
+from .cutoff import cut_off
+from .disconnect import ClientLink
+from .failures import note_failure
+from .handover import HANDED_OVER, Handover, RelayEnd, can_hand_over, engines, hand_over
+from .native import Changes
+from .problem import problem_response
+
+if TYPE_CHECKING:
+    from penstock.hub import Hub
+
+__all__ = ["Authorise", "respond"]
+
+Authorise = Callable[[web.Request, str], Awaitable[bool | float]]
+"""Whether a request may subscribe to a topic: True for as long as it likes, a number for so many seconds, after which
+it is asked again, or False."""
+
+# A hook that is asked in time answers within this, or the subscription ends behind a whole event: also where the
+# interpreter hangs, because the engine keeps the time.
+_GRACE: Final = 10.0
+
+_FORBIDDEN: Final = 403
+_PARAMETERS: Final = ("lastEventId", "last-event-id")
+
+_log: Final = logging.getLogger("penstock.web")
+
+
+class _Permit:
+    """How long a subscription may go on, and whoever says it."""
+
+    def __init__(self, authorise: Authorise | None, request: web.Request, topic: str) -> None:
+        self._authorise = authorise
+        self._request = request
+        self._topic = topic
+        self._task: asyncio.Task[None] | None = None
+        self.lease = _native.Lease(None)
+
+    async def ask(self) -> bool:
+        """Whether it may begin."""
+        if self._authorise is None:
+            return True
+        answer = await self._authorise(self._request, self._topic)
+        if answer is not True and answer > 0:
+            self.lease.renew(answer + _GRACE)
+            self._task = asyncio.get_running_loop().create_task(self._ask_again(float(answer)))
+        return answer is True or answer > 0
+
+    async def _ask_again(self, seconds: float) -> None:
+        authorise = self._authorise
+        assert authorise is not None  # noqa: S101 (it has answered)
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                answer = await authorise(self._request, self._topic)
+            except Exception:  # noqa: BLE001 (whatever it is, it is no permission)
+                _log.exception("%s: the hook that authorises it has failed", self._topic)
+                answer = False
+            if answer is True:
+                self.lease.renew(None)
+                return
+            if answer <= 0:
+                self.lease.renew(0)
+                return
+            self.lease.renew(answer + _GRACE)
+            seconds = float(answer)
+
+    def over(self, _: RelayEnd | None = None) -> None:
+        """Nobody need be asked any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def respond(
+    hub: "Hub",
+    request: web.Request,
+    topic: str,
+    *,
+    tenant: str | None,
+    authorise: Authorise | None,
+    subscriptions: Subscriptions,
+    changes: Changes,
+) -> web.StreamResponse:
+    """Answer `request` with `topic`; see `Hub.stream`."""
+    transport = request.transport
+    if transport is None:
+        raise asyncio.CancelledError from _gone(request, None)
+    permit = _Permit(authorise, request, topic)
+    if not await permit.ask():
+        return web.Response(status=_FORBIDDEN, text="403: Forbidden")
+    handover: Handover | None = None
+    response: web.StreamResponse | None = None
+    link = ClientLink.of(transport)
+    link.task = asyncio.current_task(link.loop)
+    upstream = hub._read(  # noqa: SLF001 (of the same package)
+        topic, _had(request), subscriptions, (tenant, request.remote), permit.lease, engines(transport), True
+    )
+    try:
+        await upstream
+        fields = CIMultiDict(upstream.headers)
+        changes.apply(fields)
+        if upstream.status != web.HTTPOk.status_code or request.method == hdrs.METH_HEAD:
+            await upstream.aclose()
+            return web.Response(status=upstream.status, headers=fields)
+        response = web.StreamResponse(headers=fields)
+        writer = await response.prepare(request)
+        assert writer is not None  # noqa: S101 (it is for a response that has ended)
+        direct = can_hand_over(writer, transport)
+        if direct is not None:
+            handover = request[HANDED_OVER] = Handover(
+                f"{request.method} {request.raw_path}", response.status
+            )
+            handover.when_over(permit.over)
+            hand_over(upstream, writer, direct, None, handover)
+        else:
+            await copy_body(upstream, writer, transport, Payload())
+    except BaseException as error:
+        await upstream.aclose()
+        left = link.lost or transport.is_closing()
+        status = None
+        if response is not None and request.writer.output_size:
+            status = response.status
+            cut_off(request, response)
+        if left and isinstance(error, PenstockError | ConnectionError | asyncio.CancelledError):
+            raise asyncio.CancelledError from _gone(request, status)
+        if isinstance(error, PenstockError):
+            note_failure(request, error, status)
+            if status is None:
+                error.__traceback__ = None
+                return problem_response(error)
+        raise
+    else:
+        return response
+    finally:
+        link.task = None
+        if handover is None:
+            permit.over()
+
+
+def _had(request: web.Request) -> str | None:
+    """What the client had before. The field says it later than the query, with which the client once began."""
+    query = URL(request.rel_url).query
+    said = (request.headers.get("Last-Event-ID"), *(query.get(name) for name in _PARAMETERS))
+    after = next((text for text in said if text), None)
+    # What is not UTF-8 is no id of ours, and is told of as well as can be.
+    return None if after is None else after.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _gone(request: web.Request, status: int | None) -> PenstockError:
+    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
+    note_failure(request, error, status)
+    return error

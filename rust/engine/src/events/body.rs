@@ -1,0 +1,268 @@
+//! The body of an event stream for whoever sends it, with what is done while it is quiet and when it fails.
+//!
+//! A source around another one, whose frames are the blocks of events and every byte of them. What it puts in, it puts
+//! between two frames. It looks at the clock once a wait, and has one timer, which is moved when it fires early.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::policy::Policy;
+use crate::error::{Code, Error, Result};
+use crate::net::{Payload, Source, Supply, Watch};
+use crate::stream::Meter;
+
+/// A comment, and the end of the block that it is alone in: parsers that wait for whole blocks see it at once.
+const HEARTBEAT: &[u8] = b":\n\n";
+
+/// U+FEFF in UTF-8, which is skipped at the start of a stream and belongs to a field's name everywhere else.
+const MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// Who is shown the blocks of a stream that pass.
+pub trait Observer: fmt::Debug + Send {
+    /// A block has come from the origin, and is about to be sent: an event, or a comment, or a blank line.
+    fn note(&mut self, block: &[u8], now: Instant);
+
+    /// Whether nothing more is needed of a stream that is read for nobody else.
+    fn is_satisfied(&self) -> bool;
+
+    /// There will be no more blocks. Called once.
+    fn end(&mut self, cause: Cause<'_>);
+}
+
+/// Why no more blocks of a stream pass.
+#[derive(Debug, Clone, Copy)]
+pub enum Cause<'a> {
+    /// It has ended well.
+    Whole,
+    /// It has failed.
+    Failed(&'a Error),
+    /// The client had left, and the observer has seen what it needs.
+    Satisfied,
+    /// Whoever sent or read it has stopped: the client left, the server ends, or a limit of reading on was reached.
+    Dropped,
+}
+
+/// An event stream on its way to a client.
+#[derive(Debug)]
+pub(crate) struct EventBody {
+    supply: Supply,
+    policy: Option<Arc<Policy>>,
+    meter: Arc<Meter>,
+    observer: Option<Box<dyn Observer>>,
+    /// Runs to the next of what follows.
+    timer: Watch,
+    /// When a comment is due.
+    beat: Option<Instant>,
+    /// When the origin must have sent an event.
+    limit: Option<Instant>,
+    /// What stands between two comments, a little different for each stream.
+    pause: Option<Duration>,
+    state: State,
+    /// Nothing is there, and the clock was looked at when that began.
+    waits: bool,
+    /// An event has come since the last wait began.
+    came: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Nothing has come of the origin. `beaten`: but something was sent.
+    Fresh {
+        beaten: bool,
+    },
+    Flowing,
+    /// The client has left.
+    Left,
+    Failed(Error),
+    Ended,
+}
+
+impl EventBody {
+    /// Of the frames of `supply`, which are those of [`Framing::Events`](crate::framing::Framing::Events) with every byte.
+    pub(crate) fn new(supply: Supply, policy: Option<Arc<Policy>>, meter: Arc<Meter>) -> Self {
+        let pause = policy.as_ref().and_then(|policy| policy.heartbeat).map(jittered);
+        Self {
+            supply,
+            policy,
+            meter,
+            observer: None,
+            timer: Watch::default(),
+            beat: None,
+            limit: None,
+            pause,
+            state: State::Fresh { beaten: false },
+            waits: false,
+            came: true,
+        }
+    }
+
+    /// Shown to `observer`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for inspection"))]
+    pub(crate) fn observed(mut self, observer: Box<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    fn end(&mut self, cause: Cause<'_>) {
+        if let Some(mut observer) = self.observer.take() {
+            observer.end(cause);
+        }
+    }
+
+    /// Whether `block` is sent.
+    fn pass(&mut self, block: &[u8]) -> bool {
+        // A comment, or a blank line, before the first field is a frame of its own.
+        self.came |= !matches!(block.first(), None | Some(b':' | b'\n' | b'\r')) && block != MARK;
+        if let Some(observer) = &mut self.observer {
+            observer.note(block, Instant::now());
+        }
+        match self.state {
+            State::Fresh { beaten } => {
+                self.state = State::Flowing;
+                // Behind a comment of ours it would be no mark any more.
+                !(beaten && block == MARK)
+            }
+            _ => true,
+        }
+    }
+
+    fn is_satisfied(&self) -> bool {
+        matches!(self.state, State::Left) && self.observer.as_ref().is_some_and(|one| one.is_satisfied())
+    }
+
+    /// What is told of a failure, and then the failure.
+    fn fail(&mut self, error: Error) -> Result<Payload> {
+        self.end(Cause::Failed(&error));
+        let told = self.policy.as_ref().filter(|_| !matches!(self.state, State::Left));
+        let told = told.and_then(|policy| policy.told(&error));
+        self.state = State::Failed(error.clone());
+        match told {
+            Some(event) => {
+                self.meter.told_failure();
+                Ok(Payload::Text(event))
+            }
+            None => Err(error),
+        }
+    }
+
+    /// Nothing is there: what comes of that in time.
+    fn wait(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        let Some(policy) = &self.policy else { return Poll::Pending };
+        let idle = policy.idle;
+        if self.pause.is_none() && idle.is_none() {
+            return Poll::Pending;
+        }
+        let expired = if std::mem::replace(&mut self.waits, true) {
+            self.timer.poll_expired(context)
+        } else {
+            let now = Instant::now();
+            self.beat = self.pause.map(|pause| now + pause);
+            if std::mem::take(&mut self.came) {
+                self.limit = idle.map(|idle| now + idle);
+            }
+            self.poll_due(context, now)
+        };
+        ready!(expired);
+        loop {
+            let now = Instant::now();
+            if self.limit.is_some_and(|limit| limit <= now) {
+                self.meter.cut_idle();
+                let detail = format!("the origin sent no event for {:?}", idle.unwrap_or_default());
+                return Poll::Ready(Some(self.fail(Code::EventTimeout.error(detail))));
+            }
+            if self.beat.is_some_and(|beat| beat <= now) {
+                // What still waits to be sent shows the client as much as a comment behind it would.
+                if held == 0 {
+                    return Poll::Ready(Some(Ok(self.beat())));
+                }
+                self.beat = self.pause.map(|pause| now + pause);
+            }
+            ready!(self.poll_due(context, now));
+        }
+    }
+
+    /// Has the timer run to what is due next.
+    fn poll_due(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<()> {
+        let due = match (self.beat, self.limit) {
+            (Some(beat), Some(limit)) => Some(beat.min(limit)),
+            (beat, limit) => beat.or(limit),
+        };
+        self.timer.poll_start(context, now, due.map(|due| due.saturating_duration_since(now)))
+    }
+
+    fn beat(&mut self) -> Payload {
+        self.meter.beat();
+        self.waits = false;
+        self.pause = self.policy.as_ref().and_then(|policy| policy.heartbeat).map(jittered);
+        if let State::Fresh { beaten } = &mut self.state {
+            *beaten = true;
+        }
+        Payload::Text(HEARTBEAT.to_vec())
+    }
+}
+
+impl Source for EventBody {
+    fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        match &self.state {
+            State::Failed(error) => return Poll::Ready(Some(Err(error.clone()))),
+            State::Ended => return Poll::Ready(None),
+            State::Fresh { .. } | State::Flowing | State::Left => {}
+        }
+        loop {
+            if self.is_satisfied() {
+                self.end(Cause::Satisfied);
+                self.state = State::Ended;
+                return Poll::Ready(None);
+            }
+            let Poll::Ready(next) = self.supply.poll_next(context, held) else {
+                return self.wait(context, held);
+            };
+            self.waits = false;
+            return Poll::Ready(match next {
+                Some(Ok(block)) if self.pass(&block) => Some(Ok(block)),
+                Some(Ok(_)) => continue,
+                // It is whoever sends who has to go on, and nothing has failed.
+                Some(Err(error)) if error.code() == Code::WindowHeld => Some(Err(error)),
+                Some(Err(error)) => Some(self.fail(error)),
+                None => {
+                    self.end(Cause::Whole);
+                    self.state = State::Ended;
+                    None
+                }
+            });
+        }
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        self.supply.attend(context);
+    }
+
+    fn client_left(&mut self) {
+        if matches!(self.state, State::Fresh { .. } | State::Flowing) {
+            self.state = State::Left;
+            self.pause = None;
+            self.beat = None;
+        }
+        self.supply.client_left();
+    }
+}
+
+impl Drop for EventBody {
+    fn drop(&mut self) {
+        self.end(Cause::Dropped);
+    }
+}
+
+/// From three quarters of `pause` to all of it: streams that began together do not beat together, and none is quiet for
+/// longer than was asked for.
+fn jittered(pause: Duration) -> Duration {
+    // Hashers are keyed at random, each anew.
+    #[expect(clippy::cast_possible_truncation, reason = "a part of what is random is as random")]
+    let random = RandomState::new().build_hasher().finish() as u16;
+    pause - pause.mul_f64(f64::from(random) / f64::from(u16::MAX) / 4.0)
+}

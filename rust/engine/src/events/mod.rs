@@ -1,0 +1,28 @@
+//! Event streams on their way to clients: what is done while they are quiet, when they fail, and when the client leaves.
+//!
+//! [`EventBody`] stands between a body that is cut into events and whoever sends it, and holds the stream's one timer.
+//! Where the event loop's own transports send, [`pipe`] does the same from stream to stream. [`Leave`] is for bodies of
+//! all kinds. The invariants: nothing is put in but between two frames; what failed is never ended as if it were whole.
+
+#[cfg(not(loom))]
+mod body;
+#[cfg(not(loom))]
+mod draining;
+#[cfg(not(loom))]
+mod pipe;
+mod policy;
+
+#[cfg(not(loom))]
+pub(crate) use body::EventBody;
+#[cfg(not(loom))]
+pub use body::{Cause, Observer};
+#[cfg(not(loom))]
+pub(crate) use draining::Draining;
+#[cfg(not(loom))]
+pub use pipe::{pipe, read_on};
+#[cfg(not(loom))]
+pub(crate) use policy::error_data;
+pub use policy::{Drain, Field, Leave, Policy};
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,82 @@
+//! From stream to stream: what [`EventBody`] does, and reading on, for bodies that somebody other than the engine sends.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, ready};
+
+use super::{EventBody, Leave, Policy};
+use crate::error::{Code, Result};
+use crate::net::{Payload, Supply};
+use crate::pool::{Pool, Purpose, Slice};
+use crate::relay::is_event_stream;
+use crate::stream::{Ending, Feed, Meter, Stream};
+
+/// Relays the frames of `stream`, which are those of an event stream with every byte of it, to `feed` by `policy`. When
+/// the consumer of that leaves, the client has.
+pub async fn pipe(stream: Stream, policy: Arc<Policy>, meter: Arc<Meter>, feed: Feed) {
+    let pool = stream.pool().clone();
+    let body = EventBody::new(stream.into(), Some(Arc::clone(&policy)), Arc::clone(&meter));
+    let mut supply = Supply::Source(Box::new(body));
+    loop {
+        let next = {
+            let mut closed = pin!(feed.closed());
+            poll_fn(|context| {
+                if closed.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(None);
+                }
+                if ready!(feed.poll_room(context)).is_err() {
+                    return Poll::Ready(None);
+                }
+                supply.poll_next(context, feed.held()).map(Some)
+            })
+            .await
+        };
+        match next {
+            Some(Some(Ok(payload))) => {
+                // What is put in, and has no room, is left out.
+                if let Some(slice) = slice_of(&pool, &payload) {
+                    drop(payload);
+                    // Nobody reads any more: the next turn says so.
+                    let _ = feed.push_raw(slice);
+                }
+            }
+            Some(Some(Err(error))) => return feed.fail(error),
+            Some(None) => return feed.finish(Ending::default()),
+            None => break,
+        }
+    }
+    drop(feed);
+    if let Some(draining) = policy.leave.begin(&meter) {
+        draining.run(supply, |_| true).await;
+    }
+}
+
+fn slice_of(pool: &Pool, payload: &Payload) -> Option<Slice> {
+    match payload {
+        Payload::Charged(delivery) => Some(delivery.slice().clone()),
+        Payload::Kept(slice) => Some(slice.clone()),
+        Payload::Text(bytes) => {
+            let mut writer = pool.writer(bytes.len(), Purpose::Control).ok()?;
+            writer.spare()[..bytes.len()].copy_from_slice(bytes);
+            Some(writer.commit(bytes.len()))
+        }
+    }
+}
+
+/// The client of `stream` has left: reads it on by `leave`, or as `policy` says of event streams, whether its head has come
+/// or not.
+pub async fn read_on(stream: Stream, leave: Leave, policy: Option<Arc<Policy>>, meter: Arc<Meter>) {
+    let policy = policy.as_deref();
+    let Some(mut draining) = Leave::before_head(&leave, policy).begin(&meter) else { return };
+    let is_events = poll_fn(|context| -> Poll<Result<bool>> {
+        if draining.poll_over(context).is_ready() {
+            return Poll::Ready(Err(Code::ClientGone.error("the client left before the head")));
+        }
+        stream.poll_head(context).map_ok(|head| is_event_stream(&head.head))
+    })
+    .await;
+    if is_events.is_ok_and(|is_events| Leave::of(&leave, policy, is_events).drains()) {
+        draining.run(stream.into(), |_| true).await;
+    }
+}

@@ -1,0 +1,75 @@
+//! A topic that one stream feeds: each of its events is published, with the id that it has or one of the hub's, and its end
+//! finishes the topic.
+//!
+//! The stream goes on whether anybody listens or not: who comes later gets the transcript. A stream that fails is told of by a
+//! named event before the end, so that nobody takes what there is for the whole.
+
+use std::future::poll_fn;
+
+use super::Event;
+use super::encode::LONGEST;
+use super::topics::Claim;
+use crate::error::{Code, Error, Result};
+use crate::events::error_data;
+use crate::framing::event::{self, Event as Block};
+use crate::stream::Stream;
+
+/// Publishes what `stream` brings, whose frames are blocks of events, where `claim` says. `error_event` is the type of the
+/// event that tells of a failure.
+pub async fn feed(claim: Claim, stream: Stream, error_event: String) {
+    let failure = loop {
+        match poll_fn(|context| stream.poll_next(context)).await {
+            Some(Ok(block)) => {
+                if let Err(error) = publish(&claim, &block) {
+                    break Some(error);
+                }
+            }
+            Some(Err(error)) => break Some(error),
+            None => break None,
+        }
+    };
+    // The stream is cancelled before anybody is told that it is over.
+    drop(stream);
+    let told = failure.is_none_or(|error| tell(&claim, &error, &error_event));
+    if told {
+        // An error means that the hub has been closed: nobody is left to be told.
+        let _ = claim.hub.finish(claim.topic());
+    } else {
+        claim.abandon();
+    }
+}
+
+fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
+    let read = event::parse(block);
+    if !read.dispatches() {
+        return Ok(());
+    }
+    let data = joined(block, &read);
+    let id = read.id.map(|range| &block[range]).and_then(usable);
+    let name = read.name.map(|range| String::from_utf8_lossy(&block[range]).into_owned());
+    let event = Event { data: &data, name: name.as_deref(), id, retry: read.retry, ..Event::default() };
+    claim.hub.publish(claim.topic(), &event).map(|_| ())
+}
+
+/// An id that can be told again. One that is empty resets a browser's, and the hub's takes its place.
+fn usable(id: &[u8]) -> Option<&str> {
+    std::str::from_utf8(id).ok().filter(|id| !id.is_empty() && id.len() <= LONGEST)
+}
+
+fn joined<'a>(block: &'a [u8], read: &Block) -> std::borrow::Cow<'a, [u8]> {
+    match read.data.only() {
+        Some(range) => block[range.clone()].into(),
+        None => read.data.lines().map(|range| &block[range.clone()]).collect::<Vec<_>>().join(&b'\n').into(),
+    }
+}
+
+/// Whether those who listen will hear of `error`, or need not.
+fn tell(claim: &Claim, error: &Error, name: &str) -> bool {
+    // Somebody has ended the topic, or the hub: that is no failure of the stream.
+    if matches!(error.code(), Code::TopicFinished | Code::HubClosed) {
+        return true;
+    }
+    let data = error_data(error);
+    let event = Event { data: data.as_bytes(), name: Some(name), ..Event::default() };
+    claim.hub.publish(claim.topic(), &event).is_ok()
+}

@@ -1,0 +1,154 @@
+"""The ways to relay an event stream, each behind one call, and what tests of them send and receive."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web, web_app
+
+import penstock
+from conftest import until
+from gateway.client import RawClient, answer
+from penstock.config import Edge, EventRelay, Timeouts
+from penstock.stats import RelayStats
+from penstock.testing import Peer
+from penstock.web import Gateway, RelayEnd, Site
+
+EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
+BEAT = b":\n\n"
+# Waited for often, and far above what a busy machine needs to send an event.
+SOON = EventRelay(heartbeat=0.05)
+# What no test waits for.
+NEVER = Timeouts(between_bytes=None, first_byte=None)
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class Steps:
+    """An origin that sends a head, and then the next piece whenever the test says so; None ends the connection."""
+
+    def __init__(self, *pieces: bytes, head: bytes = EVENTS) -> None:
+        self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.head = head
+        for piece in pieces:
+            self.put(piece)
+
+    def put(self, data: bytes) -> None:
+        """Send `data` as a chunk."""
+        self.pieces.put_nowait(chunk(data))
+
+    def end(self) -> None:
+        self.pieces.put_nowait(b"0\r\n\r\n")
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.request()
+        await peer.read_body()
+        await peer.send(self.head)
+        while (piece := await self.pieces.get()) is not None:
+            await peer.send(piece)
+
+
+@dataclass
+class Relay:
+    """A gateway on a port of its own."""
+
+    way: "Way"
+    port: int
+    ends: "asyncio.Queue[RelayEnd]" = field(default_factory=asyncio.Queue)
+    """What became of each relay, in order; none of a route."""
+
+    async def ask(self, *fields: str, version: str = "1.1", receive_buffer: int | None = None) -> RawClient:
+        """A client that has asked."""
+        client = await self.way.connect(self.port, receive_buffer)
+        await client.get("/", *fields, version=version)
+        return client
+
+
+class Way:
+    """One way to relay, until the test ends."""
+
+    def __init__(self, engine: penstock.Engine, name: str) -> None:
+        self.engine = engine
+        self.name = name
+        self._runners: list[web.AppRunner] = []
+        self._clients: list[RawClient] = []
+
+    @property
+    def is_route(self) -> bool:
+        return self.name in {"native", "stock route"}
+
+    @property
+    def is_stock(self) -> bool:
+        return self.name.startswith("stock")
+
+    def counts(self) -> RelayStats:
+        return self.engine.stats().relays
+
+    async def relay(self, origin: str, *, edge: Edge | None = None, **options: Any) -> Relay:
+        """Relay every path to `origin`. What only a route or only a relay takes is for that alone."""
+        gateway = Gateway(origin, engine=self.engine)
+        app = web.Application()
+        ends: asyncio.Queue[RelayEnd] = asyncio.Queue()
+        if self.is_route:
+            app.add_routes([gateway.native("/", **options)])
+        else:
+
+            async def handler(request: web.Request) -> web.StreamResponse:
+                return await gateway.relay(request, on_complete=ends.put_nowait, **options)
+
+            app.router.add_route("*", "/{path:.*}", handler)
+        return await self.serve(app, ends, edge=edge)
+
+    async def serve(
+        self, app: web.Application, ends: "asyncio.Queue[RelayEnd] | None" = None, *, edge: Edge | None = None
+    ) -> Relay:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await runner.setup()
+        self._runners.append(runner)
+        site: web.BaseSite
+        if self.is_stock:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+        else:
+            site = Site(runner, "127.0.0.1", 0, engine=self.engine, edge=edge)
+        await site.start()
+        return Relay(self, runner.addresses[0][1], ends or asyncio.Queue())
+
+    async def connect(self, port: int, receive_buffer: int | None = None) -> RawClient:
+        client = await RawClient.connect(port, receive_buffer)
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.abort()
+        for runner in self._runners:
+            await runner.cleanup()
+        # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.
+        web_app._cached_build_middleware.cache_clear()
+
+
+async def blocks(client: RawClient, *, until: bytes) -> list[bytes]:
+    """The blocks that come up to the one that is awaited, however many share a chunk."""
+    found: list[bytes] = []
+    data = b""
+    while until not in found:
+        data += await client.chunk()
+        *whole, data = data.replace(b"\r\n", b"\n").split(b"\n\n")
+        found += [block + b"\n\n" for block in whole]
+    assert data == b"", "events are sent whole"
+    return found
+
+
+async def beats(client: RawClient, count: int) -> None:
+    """So many heartbeats, and nothing else."""
+    data = b""
+    while len(data) < count * len(BEAT):
+        data += await client.chunk()
+    assert data == BEAT * (len(data) // len(BEAT))
+
+
+async def left(way: Way, peer: Peer) -> None:
+    await peer.wait_left()
+    await until(lambda: way.engine.stats().streams == 0, "the stream has ended")

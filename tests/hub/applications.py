@@ -1,0 +1,82 @@
+"""Applications that let clients subscribe, on the engine's sockets and on stock transports."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+import penstock
+from conftest import until
+from edge.serving import in_time
+from gateway.client import Head, RawClient
+from penstock import Hub
+from penstock.config import History
+from penstock.web import Site
+
+from .subscribers import Event, parse
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Served:
+    """An application, and clients of it."""
+
+    def __init__(self, engine: penstock.Engine, stock: bool) -> None:
+        self.engine = engine
+        self.hub = Hub(engine=engine, history=History(memory="2MiB"))
+        self.stock = stock
+        self.clients: list[RawClient] = []
+        self.runners: list[web.AppRunner] = []
+
+    async def serve(self, what: Handler | web.Application) -> int:
+        app = what
+        if not isinstance(app, web.Application):
+            app = web.Application()
+            app.router.add_get("/{topic}", what)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await runner.setup()
+        self.runners.append(runner)
+        where = (runner, "127.0.0.1", 0)
+        site = web.TCPSite(*where) if self.stock else Site(*where, engine=self.engine)
+        await site.start()
+        return int(runner.addresses[0][1])
+
+    async def subscribe(self, port: int, *fields: str, path: str = "/news") -> "Reader":
+        client = await RawClient.connect(port)
+        self.clients.append(client)
+        await client.get(path, *fields)
+        return Reader(client, await in_time(client.head()))
+
+    async def close(self) -> None:
+        for client in self.clients:
+            client.abort()
+        await until(lambda: self.hub.stats().subscribers == 0, "all have left")
+        for runner in self.runners:
+            await runner.cleanup()
+        self.hub.close()
+
+
+class Reader:
+    """Reads events, however they are cut into chunks."""
+
+    def __init__(self, client: RawClient, head: Head) -> None:
+        self.client = client
+        self.head = head
+        self._text = b""
+
+    async def event(self) -> Event | None:
+        while True:
+            block, end, rest = self._text.partition(b"\n\n")
+            if end:
+                self._text = rest
+                if block == b":":
+                    continue
+                return parse(block + end)
+            chunk = await in_time(self.client.chunk())
+            if not chunk:
+                assert not self._text, "it ended within an event"
+                return None
+            self._text += chunk
+
+    async def data(self, count: int) -> list[str]:
+        events = [await self.event() for _ in range(count)]
+        return [event.data for event in events if event is not None]
