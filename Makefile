@@ -65,6 +65,14 @@ format: $(VENV)/.tools ## Format everything
 cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACHE_TESTS=its checkout
 	$(BIN)/python benchmarks/cache_tests.py $(CACHE_TESTS)
 
+.PHONY: eventsource-tests
+eventsource-tests: $(VENV)/.built ## Run suites of EventSource through penstock: WPT= and EVENTSOURCE= their checkouts
+	$(BIN)/python benchmarks/eventsource_tests.py $(if $(WPT),--wpt $(WPT)) $(if $(EVENTSOURCE),--eventsource $(EVENTSOURCE))
+
+.PHONY: events-churn
+events-churn: build ## Two thousand subscribers that come and go for two minutes
+	PENSTOCK_CHURN_SECONDS=120 PENSTOCK_CHURN_FOLLOWERS=2000 $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/hub/test_churn.py
+
 .PHONY: loom
 loom: ## Model-check what two threads touch
 	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-engine --lib --target-dir target/loom loom

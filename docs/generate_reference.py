@@ -232,7 +232,7 @@ def stream_page() -> str:
 def stats_page() -> str:
     """What is counted."""
     found = parse("stats.py")
-    names = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "SlabClass", "Timings"]
+    names = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "RelayStats", "SlabClass", "Timings"]
     return f"# Counters and timings\n\n{module_doc(found[''])}\n" + sections("penstock", found, names)
 
 
@@ -251,8 +251,13 @@ def hub_page() -> str:
 
 def framing_page() -> str:
     """The framings."""
-    found = parse("framing.py")
-    return f"# penstock.framing\n\n{module_doc(found[''])}\n" + sections("framing", found, public(found))
+    found, events = parse("framing.py"), parse("events.py")
+    return (
+        f"# penstock.framing\n\n{module_doc(found[''])}\n"
+        + sections("framing", found, public(found))
+        + "\n"
+        + sections("penstock", events, ["encode_event"])
+    )
 
 
 def config_page() -> str:
@@ -362,7 +367,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 - [The engine and its sources](engine.md): `Engine`, `default_engine`, `open_file`, `open_fd`, `open_process`
 - [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`
 - [Topics](hub.md): `Hub`
-- [Framings](framing.md): `Raw`, `Fixed`, `LengthPrefixed`, `Lines`, `Events`
+- [Framings](framing.md): `Raw`, `Fixed`, `LengthPrefixed`, `Lines`, `Events`; `encode_event`
 - [Settings and their defaults](config.md): pool, flow, reads, timeouts, limits, TLS, forwarding
 - [Counters and timings](stats.md): `Engine.stats()`, `Response.timings`
 - [Errors and their codes](errors.md)

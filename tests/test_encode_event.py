@@ -31,11 +31,11 @@ def dispatched(block: bytes) -> dict[str, object]:
 
 
 @given(
-    st.none() | LINES,
-    st.none() | LINES.filter(lambda text: "\0" not in text),
-    st.none() | st.integers(0, 1 << 40),
-    st.text(),
-    st.none() | st.text(),
+    event=st.none() | LINES,
+    identity=st.none() | LINES.filter(lambda text: "\0" not in text),
+    retry=st.none() | st.integers(0, 1 << 40),
+    data=st.text(),
+    comment=st.none() | st.text(),
 )
 def test_what_is_put_in_comes_out(
     event: str | None, identity: str | None, retry: int | None, data: str, comment: str | None

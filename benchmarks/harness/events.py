@@ -4,15 +4,13 @@ all.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from harness.builds import go
-from harness.load import LoadError, Target, Window, verify_digest
+from harness.load import Target, Window, message, tell, verify_digest
 from harness.measurement import Round, Workload
 from harness.processes import HOST, Process, free_port
 from harness.settings import Settings
@@ -43,15 +41,15 @@ class EventLoad:
         url = f"http://{HOST}:{target.port}/events"
         command = [self._client, "-url", url, "-streams", str(settings.streams)]
         with Process(command, core=settings.load_core, runtime=self._runtime, interactive=True) as client:
-            self._line(client)  # every stream has had its first event
+            message(client)  # every stream has had its first event
             time.sleep(settings.warm_up)
             window = Window(target, settings)
             window.open()
-            self._tell(client, "begin")
+            tell(client, "begin")
             time.sleep(settings.seconds)
-            self._tell(client, "end")
+            tell(client, "end")
             window.close()
-            report = self._line(client)
+            report = message(client)
         errors = []
         if report["failures"]:
             errors.append(f"{report['failures']} streams failed: {report['first_error']}")
@@ -68,21 +66,6 @@ class EventLoad:
             other_cpu=window.other_cpu,
             errors=tuple(errors),
         )
-
-    def _tell(self, client: Process, word: str) -> None:
-        try:
-            client.stdin.write(word + "\n")
-            client.stdin.flush()
-        except BrokenPipeError as error:
-            raise LoadError(client.diagnosis()) from error
-
-    def _line(self, client: Process) -> dict[str, Any]:
-        line = client.stdout.readline()
-        if not line:
-            client.child.wait()
-            raise LoadError(client.diagnosis())
-        message: dict[str, Any] = json.loads(line)
-        return message
 
 
 @contextmanager

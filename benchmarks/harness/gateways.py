@@ -19,7 +19,7 @@ from typing import Literal
 
 from harness.builds import BENCHMARKS, AbsentError, go, require, rust
 
-Kind = Literal["segments", "events", "handlers", "hits"]
+Kind = Literal["segments", "events", "handlers", "hits", "fan-out"]
 PEERS = BENCHMARKS / "peers"
 
 
@@ -87,7 +87,8 @@ def _tcp_relay(launch: Launch) -> list[str]:
     return [rust("peers/tcp_relay", "tcp-relay"), launch.listen, launch.origin]
 
 
-def _python(*packages: str) -> None:
+def require_packages(*packages: str) -> None:
+    """Raises AbsentError for the first of them that is not installed."""
     for package in packages:
         try:
             version(package)
@@ -99,7 +100,7 @@ def aiohttp_command(*options: str, needs: tuple[str, ...] = ()) -> Callable[[Lau
     """Return what starts peers/aiohttp_proxy.py, which raises AbsentError."""
 
     def command(launch: Launch) -> list[str]:
-        _python("aiohttp", "uvloop", *needs)
+        require_packages("aiohttp", "uvloop", *needs)
         origin = f"http://{launch.origin}"
         program = str(PEERS / "aiohttp_proxy.py")
         return [sys.executable, program, "--listen", launch.listen, "--origin", origin, *options]
@@ -107,11 +108,11 @@ def aiohttp_command(*options: str, needs: tuple[str, ...] = ()) -> Callable[[Lau
     return command
 
 
-def penstock_command(lane: str) -> Callable[[Launch], list[str]]:
+def penstock_command(lane: str, *options: str) -> Callable[[Launch], list[str]]:
     """Return what starts peers/penstock_app.py, which raises AbsentError."""
 
     def command(launch: Launch) -> list[str]:
-        _python("aiohttp", "uvloop")
+        require_packages("aiohttp", "uvloop")
         probe = subprocess.run(
             [sys.executable, "-c", "import penstock.web"], capture_output=True, text=True, check=False
         )
@@ -120,7 +121,7 @@ def penstock_command(lane: str) -> Callable[[Launch], list[str]]:
                 f"penstock.web cannot be imported (make build): {probe.stderr.strip().splitlines()[-1]}"
             )
         where = ["--listen", launch.listen, "--origin", f"http://{launch.origin}"]
-        return [sys.executable, str(PEERS / "penstock_app.py"), *where, "--lane", lane]
+        return [sys.executable, str(PEERS / "penstock_app.py"), *where, "--lane", lane, *options]
 
     return command
 
@@ -141,7 +142,7 @@ def package_versions(*packages: str) -> Callable[[], dict[str, str]]:
     """Return what asks Python packages for their versions, which raises AbsentError."""
 
     def versions() -> dict[str, str]:
-        _python(*packages)
+        require_packages(*packages)
         return {package: version(package) for package in packages}
 
     return versions

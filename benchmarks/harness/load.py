@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from typing import Protocol
+from typing import Any, Protocol
 
 from harness import cpu
 from harness.measurement import Round, Workload
@@ -95,3 +96,22 @@ def verify_digest(target: Target, origin_port: int, path: str) -> None:
     expected, delivered = digest(origin_port, path), digest(target.port, path)
     if expected != delivered:
         raise LoadError(f"{path}: the origin's SHA-256 is {expected}, the delivered {delivered}")
+
+
+def tell(program: Process, word: str) -> None:
+    """Send a line to a program of the load. Raises LoadError if it has ended."""
+    try:
+        program.stdin.write(word + "\n")
+        program.stdin.flush()
+    except BrokenPipeError as error:
+        raise LoadError(program.diagnosis()) from error
+
+
+def message(program: Process) -> dict[str, Any]:
+    """Wait for the next line of a program of the load. Raises LoadError if it ends instead."""
+    line = program.stdout.readline()
+    if not line:
+        program.child.wait()
+        raise LoadError(program.diagnosis())
+    said: dict[str, Any] = json.loads(line)
+    return said

@@ -36,8 +36,8 @@ def free_port() -> int:
         return port
 
 
-def _accepts(port: int) -> bool:
-    with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
+def _accepts(host: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
         return True
     return False
 
@@ -116,14 +116,14 @@ class Process:
     def ended(self) -> bool:
         return self.child.poll() is not None
 
-    def wait_until_listening(self, port: int) -> None:
-        """Return when `port` accepts connections. Raises StartError if the program ends or STARTUP_SECONDS
+    def wait_until_listening(self, port: int, host: str = HOST) -> None:
+        """Return when `port` of `host` accepts connections. Raises StartError if the program ends or STARTUP_SECONDS
         pass.
         """
         deadline = time.monotonic() + STARTUP_SECONDS
-        while not _accepts(port):
+        while not _accepts(host, port):
             if self.ended() or time.monotonic() > deadline:
-                raise StartError(f"nothing listens on port {port}: {self.diagnosis()}")
+                raise StartError(f"nothing listens on {host}:{port}: {self.diagnosis()}")
             time.sleep(0.02)
 
     def _signal(self, number: signal.Signals) -> None:

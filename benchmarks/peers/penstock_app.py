@@ -2,7 +2,7 @@
 
 `--lane stock` serves it on aiohttp's own transports, with the same server, loop and settings as aiohttp_proxy.py.
 `app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone, and
-`cached` the same with a cache. Nothing is logged.
+`cached` the same with a cache. With `--inspect` event streams are inspected. Nothing is logged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import uvloop
 from aiohttp import web
 
-from penstock import Engine
+from penstock import Engine, config
 from penstock.config import Cache, Caching, Edge, OriginLimits
 from penstock.web import Gateway, run_app
 
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
     parser.add_argument("--origin", required=True, metavar="URL")
     parser.add_argument("--lane", choices=("stock", "app", "native", "cached"), required=True)
+    parser.add_argument("--inspect", action="store_true")
     arguments = parser.parse_args()
 
     if arguments.lane == "cached":
@@ -44,7 +45,8 @@ def main() -> None:
 
     app = web.Application()
     app.on_cleanup.append(close_engine)
-    gateway = Gateway(arguments.origin, engine=engine)
+    options = {"inspect": config.Inspection()} if arguments.inspect else {}
+    gateway = Gateway(arguments.origin, engine=engine, **options)
     app.router.add_get("/ok", ok)
     if arguments.lane == "native":
         app.add_routes([gateway.native("/")])

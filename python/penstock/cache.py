@@ -25,7 +25,7 @@ class CacheStats:
     """Responses in memory that have come whole; variants of one URL count each, and so do the parts of what is stored in
     parts."""
     disk_objects: int
-    """Responses on disk. One that is in memory as well counts there, too."""
+    """Responses on disk, and parts. What is in memory as well counts there, too."""
     used: int
     """Bytes that are taken, whole slabs: what is stored, what is being fetched, and what has left and is still read."""
     limit: int

@@ -260,8 +260,10 @@ class Edge:
     """For a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
-    event_backlog: Size | None = None
-    """Bytes of an event stream that the kernel may keep for a client without having sent them (TCP_NOTSENT_LOWAT). XXX"""
+    event_backlog: Size | None = "64KiB"
+    """Bytes of an event stream that the kernel may keep unsent for a client (TCP_NOTSENT_LOWAT): some hundred events. By
+    itself it takes 4 MB, so that a slow client is minutes behind, out of memory that nobody counts. What is sent and not
+    acknowledged is not limited, so no line is too long for it. None: what the system says."""
     app_waiting: int = 1024
     """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
     looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
@@ -324,10 +326,10 @@ class EventRelay:
 
     heartbeat: float | None = 15.0
     """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter, so
-    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comments."""
+    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comment."""
     idle: float | None = None
-    """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not for
-    the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
+    """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not
+    for the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
     unbuffered: bool = True
     """Send `X-Accel-Buffering: no`, by which nginx lets events pass at once, and `Cache-Control: no-cache`, where the
     origin says nothing else."""
@@ -358,7 +360,8 @@ class Cache:
     """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
     disk: str | os.PathLike[str] | None = None
     """A directory for what leaves memory, which one engine at a time may use; made if only it is missing. None: what
-    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there."""
+    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there, and what is larger,
+    whole or as a slice, never gets there."""
     disk_budget: Size | None = None
     """Bytes that the files there may take; to be given with `disk`, because nobody else knows how much is free."""
     disk_save: float = 10.0
@@ -366,8 +369,9 @@ class Cache:
     second, and less than process managers wait. 0: that is lost."""
     disk_timeout: float = 5.0
     """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from
-    the origin then, what it has is broken off, and the disk is left alone until it answers. A disk that is merely busy
-    takes tenths of a second, and a player has some seconds in its buffer."""
+    the origin then, what it has is broken off unless it is in parts, whose rest is fetched as well, and the disk is left
+    alone until it answers. A disk that is merely busy takes tenths of a second, and a player has some seconds in its
+    buffer."""
 
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)

@@ -67,7 +67,10 @@ class OriginStats:
 
 @dataclass(frozen=True, slots=True)
 class DiskStats:
-    """The part of a cache that is on disk. Counts are since the engine was made."""
+    """The part of a cache that is on disk. Counts are since the engine was made.
+
+    Of what is stored in parts each part is a response here.
+    """
 
     objects: int
     """Responses that are on disk."""

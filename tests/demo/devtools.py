@@ -128,10 +128,10 @@ def _write(target: Path, content: bytes) -> None:
 
 
 @asynccontextmanager
-async def open_browser(program: str, profile: Path) -> AsyncIterator[Page]:
-    """Start `program` on the empty directory `profile`, yield its tab, and end it."""
+async def open_browser(program: str, profile: Path, *flags: str) -> AsyncIterator[Page]:
+    """Start `program` on the empty directory `profile`, with more `flags`, yield its tab, and end it."""
     process = await asyncio.create_subprocess_exec(
-        program, *_FLAGS, f"--user-data-dir={profile}", "about:blank", stderr=asyncio.subprocess.PIPE
+        program, *_FLAGS, *flags, f"--user-data-dir={profile}", "about:blank", stderr=asyncio.subprocess.PIPE
     )
     assert process.stderr is not None
     drain: asyncio.Task[bytes] | None = None

@@ -15,7 +15,9 @@ from .ways import Way
 # libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
 uvloop.new_event_loop().close()
 
-WAYS = ("native", "app", "stock route", "stock relay")
+WAYS = [(name, threads) for name in ("native", "app") for threads in (1, 3)]
+# The clients there are on the loop's own sockets.
+WAYS += [("stock route", 1), ("stock relay", 1)]
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -23,8 +25,8 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 
 @pytest.fixture(
-    params=[(name, threads) for name in WAYS for threads in (1, 3)],
-    ids=lambda param: f"{param[0]}, {param[1]} threads",
+    params=WAYS,
+    ids=lambda way: f"{way[0]}, {way[1]} threads",
 )
 async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
     """One way to relay; afterwards every slab must be back, and no task of the test running."""

@@ -1,4 +1,4 @@
-"""What is not the relay's business passes as it is: requests with their bodies and ids, errors, and fields of the head."""
+"""What is not the relay's business passes as it is: requests with their bodies and ids, errors, fields of the head."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ from aiohttp import web
 from gateway.client import answer
 from penstock.config import EventRelay
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from penstock.web import Gateway
 
 from .ways import Way, chunk
 
@@ -170,8 +171,6 @@ async def test_middlewares_that_change_the_head_see_the_policy(way: Way) -> None
     """On the way by `on_response_prepare` the engine does not write the head."""
     if way.is_route:
         pytest.skip("a route has none")
-    from penstock.web import Gateway  # noqa: PLC0415 (for this one)
-
     async with ScriptedOrigin(says(stream())) as origin:
         gateway = Gateway(origin.url, engine=way.engine, events=WHOLE)
         app = web.Application()

@@ -145,6 +145,9 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
             before = sent
             await beats(clock, 3)
         await beats(clock, 10)
+        if not way.is_stock:
+            # What waits is in the window, and not in the kernel: by itself that would take some megabytes.
+            assert way.engine.stats().bytes_received < 2 << 20
         stop.set()
         slow.writer.transport.resume_reading()
         await slow.head()
@@ -174,7 +177,8 @@ async def test_an_origin_without_events_is_given_up(way: Way) -> None:
         data = b""
         while b"event: error" not in data:
             data += await client.chunk()
-        assert data.startswith(b"data: x\n\n") and comments.is_set()
+        assert data.startswith(b"data: x\n\n")
+        assert comments.is_set()
         told = data[data.index(b"event: error\n") :]
         assert json.loads(told.removeprefix(b"event: error\ndata: "))["error"]["name"] == "EVENT_TIMEOUT"
         assert await client.rest() == b"", "there is no last chunk"
@@ -219,7 +223,7 @@ OTHERS = {
 async def test_other_bodies_have_the_limit_between_bytes(way: Way, what: str) -> None:
     policy, head = OTHERS[what]
     async with ScriptedOrigin(Steps(head=head)) as served:
-        relay = await way.relay(served.url, events=policy, timeouts=Timeouts(between_bytes=0.2))
+        relay = await way.relay(served.url, events=policy, timeouts=Timeouts(between_bytes=0.4))
         client = await relay.ask()
         await client.head()
         try:
@@ -247,11 +251,11 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
             sent += 1
         await peer.send(b"0\r\n\r\n")
 
-    policy = EventRelay(heartbeat=None, idle=1.0)
+    policy = EventRelay(heartbeat=None, idle=0.5)
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(Steps()) as other:
         slow = await (await way.relay(served.url, events=policy)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
-        clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.5), timeouts=NEVER)).ask()
+        clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.25), timeouts=NEVER)).ask()
         await clock.head()
         before = -1
         while before != sent:

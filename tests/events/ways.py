@@ -120,11 +120,15 @@ class Way:
         self._clients.append(client)
         return client
 
+    async def stop(self) -> None:
+        """End the servers; their clients have to see to themselves."""
+        for runner in self._runners:
+            await runner.cleanup()
+
     async def close(self) -> None:
         for client in self._clients:
             client.abort()
-        for runner in self._runners:
-            await runner.cleanup()
+        await self.stop()
         # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.
         web_app._cached_build_middleware.cache_clear()
 

@@ -5,9 +5,12 @@ machine it is a skip that says what to install.
 """
 
 import asyncio
+import importlib.util
 import os
 import shutil
 from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -16,9 +19,19 @@ def require(program: str, *, package: str) -> str:
     """The path of `program`; fails under CI=true and skips elsewhere if it is not installed."""
     # Debian keeps daemons where only root looks for them.
     path = shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
-    if path is not None:
-        return path
-    reason = f"{program} not found: install the package '{package}'"
+    if path is None:
+        _miss(f"{program} not found: install the package '{package}'")
+    return path
+
+
+def require_package(name: str) -> ModuleType:
+    """A package of PyPI's, imported; fails under CI=true and skips elsewhere if it is not installed."""
+    if importlib.util.find_spec(name) is None:
+        _miss(f"{name} not found: pip install {name}")
+    return importlib.import_module(name)
+
+
+def _miss(reason: str) -> NoReturn:
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)

@@ -84,8 +84,8 @@ class Gateway:
         unix: path of a Unix socket to reach the origin by.
         caching: how all of it uses the engine's cache, where a route or a relay does not say otherwise. By default
             nothing does.
-        events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise. By
-            default they are relayed as they are.
+        events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise.
+            By default they are relayed as they are.
 
     Raises:
         ConfigurationError: `origin` or `prefix` makes no URL; or there is `caching`, and no engine with a cache.

@@ -7,7 +7,7 @@ use penstock_engine::events::{self, Leave};
 use pyo3::prelude::*;
 
 /// `penstock.config.Drain`, validated there.
-#[derive(FromPyObject)]
+#[derive(Clone, Copy, FromPyObject)]
 struct DrainSettings {
     bytes: u64,
     seconds: f64,

@@ -1,6 +1,7 @@
 // Package event is the one format that the origin writes and the client checks: an event of exactly Size bytes, with
-// its place in the stream and the time of its sending. It has the shape of a chat completion's chunk: one line of data
-// and an empty line, so a gateway that works line by line handles two per event.
+// its place in the stream and the time of its sending. It is a chat completion's chunk: one line of data and an empty
+// line, so a gateway that works line by line handles two per event; and a usage that is null, as in all but the last
+// chunk of those who have asked for it, so that one that looks for usage has to look at each.
 package event
 
 import (
@@ -13,10 +14,10 @@ const Size = 200
 
 // Numbers have a fixed width and therefore a fixed place.
 const (
-	head   = "data: {\"sequence\": "
-	middle = ", \"sent_ns\": "
-	tail   = ", \"delta\": \""
-	end    = "\"}\n\n"
+	head   = `data: {"id":"chatcmpl-`
+	middle = `","object":"chat.completion.chunk","created":`
+	tail   = `,"choices":[{"index":0,"delta":{"content":"`
+	end    = `"},"finish_reason":null}],"usage":null}` + "\n\n"
 
 	sequenceWidth = 10
 	sentWidth     = 19

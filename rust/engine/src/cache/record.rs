@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::control::{ResponseControl, Scope};
 use super::freshness::{Basis, Freshness};
+use super::spans::Span;
 use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
@@ -111,11 +112,10 @@ impl<'a> Reading<'a> {
 }
 
 impl Stored {
-    /// Writes it down. Nothing comes of a response of which only parts are there.
+    /// Writes it down. Nothing comes of a response of which several parts are there: each is written by itself.
     pub(crate) fn encode(&self, to: &mut Writing) -> Option<()> {
-        let Content::Whole(length) = self.content else { return None };
         to.number(self.status.into());
-        to.optional(length, Writing::number);
+        self.content.encode(to)?;
         to.number(self.fields.len() as u64);
         for (name, value) in self.fields.iter() {
             to.text(name);
@@ -131,7 +131,7 @@ impl Stored {
     /// What [`Stored::encode`] has written.
     pub(crate) fn decode(from: &mut Reading<'_>) -> Option<Self> {
         let status = u16::try_from(from.number()?).ok()?;
-        let content = Content::Whole(from.optional(Reading::number)?);
+        let content = Content::decode(from)?;
         let mut fields = Fields::default();
         for _ in 0..from.number()? {
             let (name, value) = (from.text()?, from.text()?);
@@ -144,6 +144,40 @@ impl Stored {
         let lines: Vec<_> = fields.iter().collect();
         let validators = Validators::of(&lines, freshness.received);
         Some(Self { status, fields, control, freshness, validators, selection, content, is_invalid })
+    }
+}
+
+impl Content {
+    /// All of a body of unknown or of known length is 0 or 1, and one part is 2.
+    fn encode(&self, to: &mut Writing) -> Option<()> {
+        match self {
+            Self::Whole(length) => to.optional(*length, Writing::number),
+            Self::Parts(spans, length) => {
+                let mut spans = spans.iter();
+                let (Some(span), None) = (spans.next(), spans.next()) else { return None };
+                to.0.push(2);
+                to.number(span.start());
+                to.number(span.end());
+                to.optional(*length, Writing::number);
+            }
+        }
+        Some(())
+    }
+
+    fn decode(from: &mut Reading<'_>) -> Option<Self> {
+        Some(match from.byte()? {
+            0 => Self::Whole(None),
+            1 => Self::Whole(Some(from.number()?)),
+            2 => {
+                let span = Span::new(from.number()?, from.number()?)?;
+                let length = from.optional(Reading::number)?;
+                if length.is_some_and(|length| span.end() > length) {
+                    return None;
+                }
+                Self::Parts([span].into_iter().collect(), length)
+            }
+            _ => return None,
+        })
     }
 }
 

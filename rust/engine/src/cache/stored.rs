@@ -23,6 +23,16 @@ pub enum Content {
     Parts(Spans, Option<u64>),
 }
 
+impl Content {
+    /// The bytes up to the first that is missing behind some that are there.
+    pub fn first(&self) -> Span {
+        match self {
+            Self::Whole(_) => Span::ALL,
+            Self::Parts(spans, _) => spans.iter().next().unwrap_or(Span::ALL),
+        }
+    }
+}
+
 /// A stored response without its body.
 #[derive(Debug, Clone)]
 pub struct Stored {

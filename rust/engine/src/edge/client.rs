@@ -16,9 +16,22 @@ pub(super) struct Client {
 
 impl Client {
     /// Has the kernel keep no more than so many bytes unsent, where it is TCP: what a slow client has not been sent is then
-    /// here, where it is counted. Zero is what the system says.
+    /// here, where it is counted.
     pub(super) fn keep_backlog(&self, most: Option<u32>) {
-        let Some(most) = most.and_then(|most| i32::try_from(most).ok()) else { return };
+        if let Some(most) = most.and_then(|most| i32::try_from(most).ok()) {
+            self.set_backlog(most);
+        }
+    }
+
+    /// Undoes [`Client::keep_backlog`], for the next response on the connection.
+    pub(super) fn keep_any_backlog(&self, most: Option<u32>) {
+        if most.is_some() {
+            // What the system says.
+            self.set_backlog(0);
+        }
+    }
+
+    fn set_backlog(&self, most: i32) {
         // An error means that it is no TCP.
         let _ = self.connection.with_socket(|socket| {
             socket.option(|socket| set_option(&*socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, most))

@@ -273,8 +273,11 @@ impl Lane<'_> {
                 return Poll::Pending;
             }
             match &mut self.sending {
-                Sending::Stream { before, rest, .. } => {
+                Sending::Stream { before, rest, framed, .. } => {
                     let (bytes, rest) = (self.outgoing.payload() - *before, rest.take());
+                    if *framed {
+                        self.client.keep_any_backlog(self.site.config.event_backlog);
+                    }
                     self.finish_sending(bytes, rest)?;
                 }
                 Sending::File(filing) => {
@@ -402,12 +405,11 @@ impl Lane<'_> {
         }
         let policy = policy.filter(|_| framed);
         let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
-        let supply = match policy {
-            None => stream.into(),
-            Some(_) => {
-                let meter = Arc::clone(&self.site.supplies.meter);
-                Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter)))
-            }
+        let supply = if policy.is_some() {
+            let meter = Arc::clone(&self.site.supplies.meter);
+            Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter)))
+        } else {
+            stream.into()
         };
         self.outgoing.attach(match (framing, &completion) {
             (None, _) => Attached::Counted(supply, 0),

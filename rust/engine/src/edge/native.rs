@@ -234,6 +234,9 @@ pub(super) async fn send(
     })
     .await;
     task.progress.set_payload(outgoing.payload());
+    if is_events && sent.is_ok() {
+        task.client.keep_any_backlog(task.site.config.event_backlog);
+    }
     if sent.as_ref().is_err_and(|error| matches!(error.code(), Code::ClientGone | Code::WriteTimeout)) {
         let draining = match left {
             // Its time has begun.

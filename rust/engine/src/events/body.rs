@@ -264,5 +264,5 @@ fn jittered(pause: Duration) -> Duration {
     // Hashers are keyed at random, each anew.
     #[expect(clippy::cast_possible_truncation, reason = "a part of what is random is as random")]
     let random = RandomState::new().build_hasher().finish() as u16;
-    pause - pause.mul_f64(f64::from(random) / f64::from(u16::MAX) / 4.0)
+    pause.mul_f64(1.0 - f64::from(random) / f64::from(u16::MAX) / 4.0)
 }

@@ -1,6 +1,6 @@
 //! Event streams on their way to clients: what is done while they are quiet, when they fail, and when the client leaves.
 //!
-//! [`EventBody`] stands between a body that is cut into events and whoever sends it, and holds the stream's one timer.
+//! `EventBody` stands between a body that is cut into events and whoever sends it, and holds the stream's one timer.
 //! Where the event loop's own transports send, [`pipe`] does the same from stream to stream. [`Leave`] is for bodies of
 //! all kinds. The invariants: nothing is put in but between two frames; what failed is never ended as if it were whole.
 

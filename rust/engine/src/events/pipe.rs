@@ -1,4 +1,4 @@
-//! From stream to stream: what [`EventBody`] does, and reading on, for bodies that somebody other than the engine sends.
+//! From stream to stream: what `EventBody` does, and reading on, for bodies that somebody other than the engine sends.
 
 use std::future::poll_fn;
 use std::pin::pin;

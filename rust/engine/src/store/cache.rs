@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::budget::Budget;
 use super::disk::{Disk, DiskConfig};
 use super::eviction::{Eviction, Item};
-use super::index::Index;
+use super::index::{Added, Index};
 use super::object::Object;
 use super::requests::{RequestStats, Requests};
 use crate::cache::{Key, Query, State, Time};
@@ -41,7 +41,7 @@ pub struct CacheStats {
     pub keys: usize,
     /// Responses in memory that have come whole, variants of one key each for itself; of those in parts, the parts.
     pub objects: usize,
-    /// Responses on disk. One that is in memory as well counts there, too.
+    /// Responses on disk; of those in parts, the parts. What is in memory as well counts there, too.
     pub disk_objects: usize,
     /// Bytes that are taken, whole slabs.
     pub used: usize,
@@ -116,9 +116,17 @@ impl Cache {
     /// Adds the parts of `object` to what is there of its state, and puts it in the place of `old` and of whatever else
     /// answered the same requests; unless it has been purged since the purge of number `began`. Whether it is stored.
     pub(super) fn add(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, began: u64) -> bool {
-        let Some((gone, placed)) = self.index.add(key, old, object, began) else { return false };
+        self.index.add(key, old, object, began).map(|added| self.let_go_of_rest(added)).is_some()
+    }
+
+    /// What was there in the place of what was added leaves, and so do parts of no use.
+    pub(super) fn let_go_of_rest(&self, added: Added) {
+        let Added { gone, useless, placed } = added;
         self.let_go(gone, Some(&placed));
-        true
+        for part in &useless {
+            lock(&self.eviction).remove(part.item());
+            part.filed().into_iter().for_each(|filed| self.remove_file(filed));
+        }
     }
 
     /// Puts `object`, which has the bytes of `old`, in its place, wherever those are by now. What has left meanwhile stays
@@ -126,23 +134,25 @@ impl Cache {
     pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, began: u64) -> bool {
         let Some((gone, placed)) = self.index.renew(key, old, object, began) else { return false };
         self.let_go(gone, Some(&placed));
-        self.change_file(&placed);
+        self.change_files(&placed);
         true
     }
 
     /// Changes until when what was made stale is of use.
     pub(super) fn renew_until(&self, expired: &[Arc<Object>]) {
         let now = Self::now();
-        for some in expired.chunks(AT_ONCE) {
+        let items: Vec<_> = expired
+            .iter()
+            .flat_map(|object| object.items().map(move |item| (item, until(object, now))))
+            .collect();
+        for some in items.chunks(AT_ONCE) {
             let mut eviction = lock(&self.eviction);
-            for object in some {
-                for item in object.items() {
-                    eviction.renew(item, until(object, now));
-                }
+            for (item, until) in some {
+                eviction.renew(item, *until);
             }
         }
         for object in expired {
-            self.change_file(object);
+            self.change_files(object);
         }
     }
 
@@ -153,34 +163,27 @@ impl Cache {
     }
 
     /// Those who were removed leave the order of leaving and the disk, unless `heir` has their bytes.
-    pub(super) fn let_go(&self, gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
-        for some in gone.chunks(AT_ONCE) {
+    pub(super) fn let_go(&self, mut gone: Vec<Arc<Object>>, heir: Option<&Arc<Object>>) {
+        gone.retain(|object| !heir.is_some_and(|heir| heir.is_of(object)));
+        let items: Vec<_> = gone.iter().flat_map(|object| object.items()).collect();
+        for some in items.chunks(AT_ONCE) {
             let mut eviction = lock(&self.eviction);
-            for object in some {
-                for item in object.items().filter(|item| !heir.is_some_and(|heir| heir.has_item(item))) {
-                    eviction.remove(item);
-                }
+            for item in some {
+                eviction.remove(item);
             }
         }
-        for filed in gone.iter().filter_map(|object| object.filed()) {
-            if !heir.and_then(|heir| heir.filed()).is_some_and(|kept| Arc::ptr_eq(kept, filed)) {
-                self.remove_file(filed);
-            }
+        for filed in gone.iter().flat_map(|object| object.files()) {
+            self.remove_file(filed);
         }
         // The bytes go here, outside the locks.
         drop(gone);
     }
 
-    /// Forgets what leaves by way of `item`.
+    /// Takes what leaves by way of `item` out of memory: what has no file is forgotten.
     pub(super) fn forget_part(&self, key: &Key, item: &Arc<Item<Key>>) {
-        let was = self.index.with(key, |entry| entry.remove_part(item));
-        if let Some(was) = was {
-            lock(&self.eviction).remove(item);
-            // Parts have no file, and what is whole is gone.
-            if let Some(filed) = was.filed() {
-                self.remove_file(filed);
-            }
-        }
+        let bytes = self.index.with(key, |entry| entry.leave_memory(item));
+        lock(&self.eviction).remove(item);
+        drop(bytes);
     }
 
     /// What leaves by way of `item` is whole: it counts from now on, and what is missed least leaves for it. What has been

@@ -136,7 +136,7 @@ impl Access {
                 |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
             match self.cache.index.with_memory(&asking.key, step) {
                 Step::Serve(Serving { object, answer, mut status }, refresh) => {
-                    let object = match self.at_hand(object, &answer, &request, &asking).await {
+                    let object = match self.at_hand(object, &answer, request.method).await {
                         Brought::Here(object) => object,
                         Brought::Again => continue,
                         Brought::Failed => return self.unread(&asking, feed).await,
@@ -305,10 +305,14 @@ impl Access {
         Duty::new(&self.cache, asking, leader)
     }
 
-    /// What is there of `object` slice by slice, if that is how `answer` is read.
+    /// What reads `object` piece by piece, if that is how `answer` is read: where it is in slices, or on a disk that may fail
+    /// on the way.
     fn slices(&self, object: &Object, answer: &Answer, asking: &Arc<Asking>) -> Option<Arc<Slices>> {
-        let slicing = Slicing::of(&object.stored, &self.policy.rules)?;
-        (!object.is_in_one(answer)).then(|| Slices::new(self, asking, object, slicing))
+        let slicing = Slicing::of(&object.stored, &self.policy.rules);
+        let may_be_added_to = object.is_in_parts() && object.stored.validators.strong().is_some();
+        let is_in_pieces = (slicing.is_some() && !object.is_in_one(answer))
+            || (may_be_added_to && !object.is_at_hand(answer, &asking.method));
+        is_in_pieces.then(|| Slices::new(self, asking, object, slicing))
     }
 
     fn filling(
@@ -359,7 +363,7 @@ impl Access {
             let is_sliced = Slicing::of(&object.stored, rules).is_some();
             as_it_came.or(gap.answer.filter(|_| is_sliced)).unwrap_or(Answer::Full)
         });
-        let object = match self.at_hand(object, &answer, request, asking).await {
+        let object = match self.at_hand(object, &answer, request.method).await {
             Brought::Here(object) => object,
             Brought::Again => return Ok(None),
             Brought::Failed => return self.unread(asking, feed).await.map(Some),
@@ -373,18 +377,10 @@ impl Access {
         Ok(Some(Served::Stored(Box::new(delivery))))
     }
 
-    /// `object` such that what `answer` needs of it can be read.
-    async fn at_hand(
-        &self,
-        object: Arc<Object>,
-        answer: &Answer,
-        request: &Request<'_>,
-        asking: &Asking,
-    ) -> Brought {
-        match object.wanted_of_disk(answer, request.method) {
-            None => Brought::Here(object),
-            Some(place) => self.cache.bring(&asking.key, &object, place).await,
-        }
+    /// `object` such that what is sent first of `answer` can be read.
+    async fn at_hand(&self, object: Arc<Object>, answer: &Answer, method: &str) -> Brought {
+        let Some((filed, place)) = object.first_of_disk(answer, method) else { return Brought::Here(object) };
+        self.cache.bring(&object, filed, place).await
     }
 
     /// What is stored cannot be read at this moment: as if there were no cache.

@@ -53,7 +53,7 @@ impl Caching {
                     let object = Arc::clone(&entry.objects[*stored]);
                     let status = CacheStatus::of(&decision, Some(&object.stored), now);
                     // What is on disk has to be waited for, and what is in slices is read one after the other.
-                    let is_here = object.wanted_of_disk(answer, asked.method).is_none()
+                    let is_here = object.is_at_hand(answer, asked.method)
                         && (Slicing::of(&object.stored, &policy.rules).is_none() || object.is_in_one(answer));
                     is_here.then(|| Serving { object, answer: answer.clone(), status })
                 }
@@ -87,7 +87,7 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// On its way to who has asked, `slices` one after the other where it is in slices. `name` is that of the cache.
+    /// On its way to who has asked, `slices` one after the other where it is read so. `name` is that of the cache.
     pub(super) fn deliver(
         self,
         requests: &Requests,

@@ -6,9 +6,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::body::Follower;
+use super::disk::Filed;
 use super::eviction::Item;
 use super::fill::Fill;
-use super::object::Object;
+use super::object::{Bytes, Object, Part};
 use super::purge::Meant;
 use super::voids::{Began, Voids};
 use crate::cache::{Key, Span, Stored, Time};
@@ -58,6 +59,16 @@ struct Shard {
     /// Hashes of keys, what has turned out there, and until when that is believed.
     notes: HashMap<(u64, Note), Time>,
     voids: Voids,
+}
+
+/// What became of parts that were added.
+pub(super) struct Added {
+    /// What was there in their place.
+    pub(super) gone: Vec<Arc<Object>>,
+    /// Parts that are there twice, or lie within others.
+    pub(super) useless: Vec<Part>,
+    /// What has them.
+    pub(super) placed: Arc<Object>,
 }
 
 /// What has turned out of a key.
@@ -168,7 +179,7 @@ impl Index {
         if voids.has(hash, key, object, began) {
             return None;
         }
-        Some(entries.entry(key.clone()).or_default().replace(old, Arc::clone(object)))
+        Some(entries.entry(key.clone()).or_default().replace(old, object))
     }
 
     /// Adds the parts of `object` to what is there of the same state, or puts it as [`Index::put`] does where there is none:
@@ -179,34 +190,45 @@ impl Index {
         old: Option<&Object>,
         object: &Arc<Object>,
         began: u64,
-    ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
+    ) -> Option<Added> {
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
         if voids.has(hash, key, object, began) {
             return None;
         }
         let entry = entries.entry(key.clone()).or_default();
-        let placed = match entry.same_state(object) {
+        let mut useless = Vec::new();
+        let placed = match entry.objects.iter_mut().find(|other| other.is_same_state(object)) {
+            Some(current) if current.is_in_parts() => {
+                useless = Arc::make_mut(current).join(object);
+                Arc::clone(current)
+            }
             // It has all that there is.
-            Some(current) if !current.is_in_parts() => return Some((Vec::new(), Arc::clone(current))),
-            Some(current) => Arc::new(current.joined(object)),
-            None => Arc::clone(object),
+            Some(current) if current.is_in_memory() => {
+                return Some(Added { gone: Vec::new(), useless, placed: Arc::clone(current) });
+            }
+            // As it has, on a disk that did not answer.
+            Some(_) | None => Arc::clone(object),
         };
-        Some((entry.replace(old, Arc::clone(&placed)), placed))
+        let gone = entry.replace(old, &placed);
+        Some(Added { gone, useless, placed })
     }
 
-    /// Puts `object`, which has come a while ago, where nothing that came later answers the same requests, and gives what was
-    /// there; unless it has been purged since it `began` to be asked for.
-    pub(super) fn offer(
-        &self,
-        key: &Key,
-        object: &Arc<Object>,
-        began: impl Into<Began>,
-    ) -> Option<Vec<Arc<Object>>> {
+    /// Puts `object`, which has come a while ago, where nothing that came later answers the same requests; or adds its parts
+    /// to what is there of the same state. Unless it has been purged since it `began` to be asked for.
+    pub(super) fn offer(&self, key: &Key, object: &Arc<Object>, began: impl Into<Began>) -> Option<Added> {
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
         if voids.has(hash, key, object, began) {
             return None;
+        }
+        let there = entries.get_mut(key).map_or([].as_mut_slice(), |entry| &mut entry.objects);
+        if let Some(current) =
+            there.iter_mut().find(|other| object.is_in_parts() && other.is_same_state(object))
+        {
+            // What is whole has all that there is.
+            let useless = current.is_in_parts().then(|| Arc::make_mut(current).join(object))?;
+            return Some(Added { gone: Vec::new(), useless, placed: Arc::clone(current) });
         }
         let Stored { selection, freshness, .. } = &object.stored;
         let mut left = selection.clone();
@@ -215,8 +237,9 @@ impl Index {
                 left = left.without(&other.stored.selection)?;
             }
         }
-        let object = if left == *selection { Arc::clone(object) } else { object.selected_by(left) };
-        Some(entries.entry(key.clone()).or_default().replace(None, object))
+        let placed = if left == *selection { Arc::clone(object) } else { object.selected_by(left) };
+        let gone = entries.entry(key.clone()).or_default().replace(None, &placed);
+        Some(Added { gone, useless: Vec::new(), placed })
     }
 
     /// The same as [`Index::put`] where `object` has the bytes of `old`, and does not stand for them if those have left
@@ -237,7 +260,7 @@ impl Index {
         let current = entry.with_item(&old.item)?;
         let placed =
             if object.is_of(current) { Arc::new(object.placed_as(current)) } else { Arc::clone(object) };
-        Some((entry.replace(Some(old), Arc::clone(&placed)), placed))
+        Some((entry.replace(Some(old), &placed), placed))
     }
 
     /// Whether `object` has been purged since the purge of number `began`.
@@ -349,11 +372,15 @@ impl Entry {
         if self.objects.iter().all(|object| object.is_in_memory()) || answers() {
             return Cow::Borrowed(&self.objects);
         }
-        Cow::Owned(self.objects.iter().filter(|object| object.is_in_memory()).cloned().collect())
+        let in_memory = |object: &Arc<Object>| {
+            if object.is_in_memory() { Some(Arc::clone(object)) } else { object.in_memory().map(Arc::new) }
+        };
+        Cow::Owned(self.objects.iter().filter_map(in_memory).collect())
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there.
-    pub(super) fn replace(&mut self, old: Option<&Object>, object: Arc<Object>) -> Vec<Arc<Object>> {
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there. It may be
+    /// there already.
+    pub(super) fn replace(&mut self, old: Option<&Object>, object: &Arc<Object>) -> Vec<Arc<Object>> {
         let selection = &object.stored.selection;
         let gone = self.remove(|other| {
             old.is_some_and(|old| other.is_of(old)) || other.stored.selection.without(selection).is_none()
@@ -365,18 +392,8 @@ impl Entry {
                 *other = other.selected_by(left);
             }
         }
-        self.objects.push(object);
+        self.objects.push(Arc::clone(object));
         gone
-    }
-
-    /// Puts `new` in the place of `old`, which is the same response; false if it is not there any more.
-    pub(super) fn exchange(&mut self, old: &Arc<Object>, new: &Arc<Object>) -> bool {
-        let place = self.objects.iter_mut().find(|other| Arc::ptr_eq(other, old));
-        let is_there = place.is_some();
-        if let Some(place) = place {
-            *place = Arc::clone(new);
-        }
-        is_there
     }
 
     /// What is of the same state, and answers some of the same requests.
@@ -384,13 +401,56 @@ impl Entry {
         self.objects.iter().find(|other| other.is_same_state(object))
     }
 
-    /// Removes what leaves by way of `item`, and gives it as it was: a part, or all of it where there is no other.
-    pub(super) fn remove_part(&mut self, item: &Arc<Item<Key>>) -> Option<Arc<Object>> {
-        let place = self.objects.iter().position(|object| object.has_item(item))?;
-        Some(match self.objects[place].without_part(item) {
-            Some(rest) => std::mem::replace(&mut self.objects[place], Arc::new(rest)),
-            None => self.objects.remove(place),
-        })
+    /// What has the part that is meant.
+    pub(super) fn having(&self, is_meant: impl Fn(&Part) -> bool) -> Option<&Arc<Object>> {
+        self.objects.iter().find(|object| object.position(&is_meant).is_some())
+    }
+
+    /// Where the part is that is meant: in which object, and where there.
+    fn position(&self, is_meant: impl Fn(&Part) -> bool) -> Option<(usize, usize)> {
+        let position = |(place, object): (usize, &Arc<Object>)| Some((place, object.position(&is_meant)?));
+        self.objects.iter().enumerate().find_map(position)
+    }
+
+    /// Has `change` done to the part that is meant.
+    pub(super) fn change<T>(
+        &mut self,
+        is_meant: impl Fn(&Part) -> bool,
+        change: impl FnOnce(&mut Part) -> T,
+    ) -> Option<T> {
+        let (place, part) = self.position(is_meant)?;
+        Some(change(Arc::make_mut(&mut self.objects[place]).part_mut(part)))
+    }
+
+    /// Takes what leaves by way of `item` out of memory: what has no file is gone.
+    pub(super) fn leave_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
+        let mut bytes = None;
+        let rest = self.leave(|part| part.leaves_by(item), |part| part.leave_memory(&mut bytes));
+        bytes.or(rest)
+    }
+
+    /// Gives the file up that is meant: what is not in memory, all of it, is gone.
+    pub(super) fn leave_disk(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
+        self.leave(|part| part.is_in(filed), Part::leave_disk)
+    }
+
+    /// Has the part that is meant leave one of its places, and removes it where that was its last; gives what it had in
+    /// memory then.
+    fn leave(
+        &mut self,
+        is_meant: impl Fn(&Part) -> bool,
+        leave: impl FnOnce(&mut Part) -> bool,
+    ) -> Option<Bytes> {
+        let (place, part) = self.position(is_meant)?;
+        let object = Arc::make_mut(&mut self.objects[place]);
+        if leave(object.part_mut(part)) {
+            return None;
+        }
+        let part = object.remove(part);
+        if object.is_empty() {
+            self.objects.remove(place);
+        }
+        part.into_bytes()
     }
 
     /// What has that item, however it has been confirmed or moved since.

@@ -77,8 +77,8 @@ impl<'a> Posted<'a> {
     pub(super) fn finish(self, ending: Ending) {
         self.filler.finish(ending);
         let cache = &self.access.cache;
-        if let Some(older) = cache.index.offer(&self.asking.key, &self.object, self.began) {
-            cache.let_go(older, None);
+        if let Some(added) = cache.index.offer(&self.asking.key, &self.object, self.began) {
+            cache.let_go_of_rest(added);
             cache.admit(&self.asking.key, &self.object.item);
         }
     }

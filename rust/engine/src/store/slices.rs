@@ -1,8 +1,9 @@
 //! Reading a response slice by slice: each is looked for when it is wanted, and fetched if it is not there, while the one
-//! before it is read.
+//! before it is read. What is in parts on disk is read so as well, whatever its parts are.
 //!
 //! All of them are of one state: the one whose head the client has been sent. A reader holds the slice that it reads and
 //! the next, and no other, whatever is stored of the rest. Where the origin has another state by now its reading fails.
+//! What turns out damaged on disk, or is not given back in time, is fetched from the origin, in the middle of a slice too.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,6 +12,7 @@ use std::task::{Context, Poll};
 
 use super::asking::Asking;
 use super::cache::{Cache, seconds};
+use super::disk::{Filed, Unread};
 use super::fetch::{Access, Step, closed};
 use super::filling::Own;
 use super::index::Settled;
@@ -28,7 +30,8 @@ pub(super) struct Slices {
     asking: Arc<Asking>,
     /// What all of it must be of, without the bytes: else all that there were when it was asked for would be held.
     state: Arc<Object>,
-    slicing: Slicing,
+    /// None where it is in whatever parts have come.
+    slicing: Option<Slicing>,
 }
 
 /// Bytes that are there or on their way.
@@ -59,58 +62,109 @@ pub(super) struct SliceReader {
 
 /// What is done for the next bytes, found out under the lock of the entry.
 enum Way {
-    There(Arc<Object>),
+    /// They can be read.
+    There(Found),
+    /// They are in this file, from this place in it on, and up to there in the response.
+    OnDisk(Arc<Filed>, u64, u64),
     Step(Step),
+    /// There are none.
+    End,
 }
 
 impl Found {
-    /// What `object` has from `place` on, in one part, and up to `end` at most.
+    /// What can be read of `object` from `place` on, in one part, and up to `end` at most.
     fn of(object: &Object, place: u64, end: u64) -> Option<Self> {
+        if object.on_disk_at(place).is_some() {
+            return None;
+        }
         let end = object.reaches_from(place)?.min(end);
         Some(Self { reader: object.read(Some(Span::new(place, end)?)), end })
     }
 }
 
 impl Slices {
-    pub(super) fn new(access: &Access, asking: &Arc<Asking>, object: &Object, slicing: Slicing) -> Arc<Self> {
+    pub(super) fn new(
+        access: &Access,
+        asking: &Arc<Asking>,
+        object: &Object,
+        slicing: Option<Slicing>,
+    ) -> Arc<Self> {
         let state = Arc::new(object.without_parts());
         Arc::new(Self { access: access.clone(), asking: Arc::clone(asking), state, slicing })
     }
 
-    /// Reads `span`, or all of it. What `object` has of its beginning is not looked for again.
+    /// Reads `span`, or all of it. What can be read at once of its beginning in `object` is not looked for again.
     pub(super) fn read(self: &Arc<Self>, span: Option<Span>, object: &Object) -> SliceReader {
-        let (place, end) = span.map_or((0, self.slicing.length), |span| (span.start(), span.end()));
-        let slice = self.slicing.at(place).map_or(end, |slice| slice.end().min(end));
-        let current = Found::of(object, place, slice);
+        let length = self.state.stored.length().unwrap_or_default();
+        let (place, end) = span.map_or((0, length), |span| (span.start(), span.end()));
+        let current = Found::of(object, place, self.end_of_slice(place, end));
         SliceReader { slices: Arc::clone(self), place, end, current, next: Next::Wanted }
     }
 
-    /// The bytes from `place` on, to the end of its slice at most.
+    /// Where the slice ends that has the byte at `place`; at `end`, where it is not in slices.
+    fn end_of_slice(&self, place: u64, end: u64) -> u64 {
+        let slice = self.slicing.and_then(|slicing| slicing.at(place));
+        slice.map_or(end, |slice| slice.end().min(end))
+    }
+
+    /// What is fetched where the byte at `place` cannot be read of what is `there`: its slice; of what is not in slices the
+    /// part that has it, or what is missing up to the next.
+    fn missing(&self, there: Option<&Object>, place: u64, end: u64) -> Option<Span> {
+        if let Some(slicing) = self.slicing {
+            return slicing.at(place);
+        }
+        let length = self.state.stored.length().unwrap_or(end);
+        let part = there.and_then(|object| object.span_at(place));
+        part.and_then(|part| Span::new(part.start(), part.end().min(length))).or_else(|| {
+            let next = there.and_then(|object| object.next_from(place)).unwrap_or(end);
+            Span::new(place, next.min(end).min(place.saturating_add(self.access.policy.max_object)))
+        })
+    }
+
+    /// The bytes from `place` on, to the end of its slice at most. What a disk has and does not give back is fetched.
     ///
     /// # Cancellation
     /// What is fetched goes on, or not, as the policy says.
     async fn find(self: Arc<Self>, place: u64, end: u64) -> Result<Found> {
-        let Some(slice) = self.slicing.at(place) else {
-            return Err(Code::Internal.error("a byte behind the end of a response was to be read"));
-        };
-        let end = end.min(slice.end());
+        let end = self.end_of_slice(place, end);
+        let cache = &self.access.cache;
         // Who has waited for a fill holds it until what came is followed.
         let mut waited = None;
+        let mut is_unreadable = false;
         loop {
-            let now = Cache::now();
-            let way = self.access.cache.index.with(&self.asking.key, |entry| {
+            let now = seconds(Cache::now());
+            let way = cache.index.with(&self.asking.key, |entry| {
                 let there = entry.same_state(&self.state);
-                if let Some(object) = there.filter(|object| object.reaches_from(place).is_some()) {
-                    return Way::There(Arc::clone(object));
+                if let Some(object) = there {
+                    object.hit_part(place, now);
+                    if let Some(found) = Found::of(object, place, end) {
+                        return Way::There(found);
+                    }
+                    match object.on_disk_at(place).zip(object.reaches_from(place)) {
+                        Some(((filed, start), reached)) if !is_unreadable && cache.may_read() => {
+                            return Way::OnDisk(Arc::clone(filed), start, reached.min(end));
+                        }
+                        // As if it were not there.
+                        _ => {}
+                    }
                 }
+                let Some(missing) = self.missing(there.map(|object| &**object), place, end) else {
+                    return Way::End;
+                };
                 // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
-                Way::Step(self.access.ask(entry, &self.asking, self.order(slice), false))
+                Way::Step(self.access.ask(entry, &self.asking, self.order(missing), false))
             });
             match way {
-                Way::There(object) => {
-                    object.hit_part(place, seconds(now));
-                    return Found::of(&object, place, end).ok_or_else(changed);
-                }
+                Way::There(found) => return Ok(found),
+                Way::OnDisk(filed, start, end) => match cache.open(&filed, start).await {
+                    Ok(bytes) => {
+                        let reader = Reader::of(&bytes, start..start + (end - place));
+                        return Ok(Found { reader, end });
+                    }
+                    Err(Unread::Failed) => is_unreadable = true,
+                    // As if it were not there: it is not any more, or the disk is not asked again.
+                    Err(Unread::Damaged | Unread::Late) => {}
+                },
                 Way::Step(Step::Ask(filling, mut own)) => {
                     tokio::spawn(filling.run());
                     return loop {
@@ -143,6 +197,9 @@ impl Slices {
                 Way::Step(_) => {
                     return Err(Code::Internal.error("a slice was neither asked for nor waited for"));
                 }
+                Way::End => {
+                    return Err(Code::Internal.error("a byte behind the end of a response was to be read"));
+                }
             }
         }
     }
@@ -157,6 +214,11 @@ impl Slices {
 /// What whoever is in the middle of a response is told when there is no more of it.
 pub(super) fn changed() -> Error {
     Code::ObjectChanged.error("the origin no longer has what was being read slice by slice")
+}
+
+/// Whether that is how a disk has failed, which the origin stands in for.
+fn is_of_disk(error: &Error) -> bool {
+    matches!(error.code(), Code::CacheDamaged | Code::CacheDiskTimeout)
 }
 
 impl SliceReader {
@@ -185,6 +247,12 @@ impl SliceReader {
                         Poll::Ready(None) => {
                             let ended = "a slice has ended before its end";
                             return Poll::Ready(Some(Err(Code::BadPart.error(ended))));
+                        }
+                        Poll::Ready(Some(Err(error))) if is_of_disk(&error) => {
+                            // Nobody has seen anything of what is still wanted: it is looked for anew.
+                            current.end = self.place;
+                            self.next = Next::Wanted;
+                            continue;
                         }
                         Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                         Poll::Pending => {

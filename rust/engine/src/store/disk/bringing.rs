@@ -9,13 +9,14 @@ use std::task::Poll;
 
 use super::super::body::{Body, Filler, THIN};
 use super::super::cache::{Cache, seconds};
-use super::super::object::Object;
+use super::super::eviction::Item;
+use super::super::object::{Bytes, Object, Part};
 use super::reading::{self, FileReader, Opened, Unread};
 use super::{Disk, Filed, count};
 use crate::cache::Key;
 use crate::sync::Arc;
 
-/// What became of an object that was on disk.
+/// What became of an object of which something was on disk.
 #[derive(Debug)]
 pub(in super::super) enum Brought {
     /// It can be read.
@@ -27,79 +28,81 @@ pub(in super::super) enum Brought {
 }
 
 impl Cache {
-    /// Makes `object`, which is on disk alone, such that it can be read from the byte at `place` on: that byte has been
-    /// read, and is what was stored.
+    /// Makes `object` such that it can be read from the byte at `place` of `filed` on.
     pub(in super::super) async fn bring(
         self: &Arc<Self>,
-        key: &Key,
-        object: &Arc<Object>,
+        object: &Object,
+        filed: &Arc<Filed>,
         place: u64,
     ) -> Brought {
-        let (Some(disk), Some(filed)) = (&self.disk, object.filed()) else { return Brought::Again };
+        match self.open(filed, place).await {
+            Ok(bytes) => Brought::Here(Arc::new(object.readable(filed, bytes))),
+            Err(Unread::Failed) => Brought::Failed,
+            // As if it were not there: the disk is not asked again.
+            Err(Unread::Late | Unread::Damaged) => Brought::Again,
+        }
+    }
+
+    /// What is in `filed`, such that it can be read: the byte at `place` of it has been read, and is what was stored.
+    pub(in super::super) async fn open(
+        self: &Arc<Self>,
+        filed: &Arc<Filed>,
+        place: u64,
+    ) -> Result<Bytes, Unread> {
+        let Some(disk) = &self.disk else { return Err(Unread::Failed) };
         let opened = if filed.is_damaged() {
             Err(Unread::Damaged)
         } else {
             reading::open(&disk.directory, &disk.queue, &self.pool, filed, place).await
         };
-        let opened = match opened {
-            Ok(opened) => opened,
-            Err(Unread::Failed) => return Brought::Failed,
-            // As if it were not there: the disk is not asked again.
-            Err(Unread::Late) => return Brought::Again,
-            Err(Unread::Damaged) => {
+        let opened = opened.inspect_err(|unread| {
+            if matches!(unread, Unread::Damaged) {
                 filed.damage();
-                self.forget(key, |other| other.is_of(object));
-                return Brought::Again;
+                self.forget_file(filed);
             }
-        };
+        })?;
         count(&disk.counts.hits);
         filed.item.hit(seconds(Self::now()));
-        if filed.ask() > 0 {
-            if let Some(object) = self.bring_back(disk, key, object, &opened) {
-                return Brought::Here(object);
-            }
-        }
-        Brought::Here(object.opened(&opened))
+        let back = if filed.ask() > 0 { self.bring_back(disk, &opened) } else { None };
+        Ok(back.map_or(Bytes::File(opened), Bytes::Body))
     }
 
-    /// Has all of it read into memory, if there is room and nobody else does.
-    fn bring_back(
-        self: &Arc<Self>,
-        disk: &Disk,
-        key: &Key,
-        object: &Arc<Object>,
-        opened: &Arc<Opened>,
-    ) -> Option<Arc<Object>> {
-        let length = opened.filed().layout.length;
-        if !self.make_room(usize::try_from(length).ok()?) {
+    /// Has all of a file read into memory, if there is room and nobody else does.
+    fn bring_back(self: &Arc<Self>, disk: &Disk, opened: &Arc<Opened>) -> Option<Arc<Body>> {
+        let filed = opened.filed();
+        if !self.make_room(usize::try_from(filed.layout.length).ok()?) {
             return None;
         }
         let (body, filler) = Body::new(&self.budget);
-        let back = object.brought_back(&body);
-        if !self.index.with(key, |entry| entry.exchange(object, &back)) {
-            return None;
+        let bring = |part: &mut Part| part.bring_back(&body);
+        let change =
+            self.index.with(filed.item.value(), |entry| entry.change(|part| part.is_in(filed), bring));
+        match change? {
+            Err(there) => Some(there),
+            Ok(item) => {
+                count(&disk.counts.promoted);
+                let reader = Opened::follow(opened, 0..u64::MAX);
+                let (cache, filed) = (Arc::clone(self), Arc::clone(filed));
+                tokio::spawn(Filling { cache, filed, item, is_kept: true }.run(reader, filler));
+                Some(body)
+            }
         }
-        count(&disk.counts.promoted);
-        let reader = Opened::follow(opened, 0, u64::MAX);
-        let (cache, object) = (Arc::clone(self), Arc::clone(&back));
-        let filling = Filling { cache, key: key.clone(), object, is_kept: true };
-        tokio::spawn(filling.run(reader, Arc::clone(opened.filed()), filler));
-        Some(back)
     }
 }
 
-/// Reads a file into memory, for all who follow. Dropped before its end, the object is on disk alone again.
+/// Reads a file into memory, for all who follow. Dropped before its end, what it reads is on disk alone again.
 struct Filling {
     cache: Arc<Cache>,
-    key: Key,
-    object: Arc<Object>,
+    filed: Arc<Filed>,
+    /// By what it leaves memory.
+    item: Arc<Item<Key>>,
     is_kept: bool,
 }
 
 impl Filling {
     /// # Cancellation
     /// Whoever follows is told that it has failed.
-    async fn run(mut self, mut reader: FileReader, filed: Arc<Filed>, filler: Filler) {
+    async fn run(mut self, mut reader: FileReader, filler: Filler) {
         loop {
             let next = poll_fn(|context| {
                 if filler.poll_room(context).is_ready() {
@@ -117,9 +120,12 @@ impl Filling {
                 None => break,
                 Some(Ok(piece)) => filler.push(piece),
                 Some(Err(error)) => {
-                    if filed.is_damaged() {
-                        self.is_kept = false;
-                        self.cache.forget(&self.key, |other| other.is_of(&self.object));
+                    // Before they are told: whoever looks again then does not find it.
+                    if self.filed.is_damaged() {
+                        self.cache.forget_file(&self.filed);
+                    }
+                    if self.is_kept {
+                        self.leave();
                     }
                     return filler.fail(error);
                 }
@@ -130,17 +136,17 @@ impl Filling {
                 filler.thin_out(THIN);
             }
         }
-        filler.finish(filed.ending.clone());
+        filler.finish(self.filed.ending.clone());
         if self.is_kept {
             self.is_kept = false;
-            self.cache.admit(&self.key, &self.object.item);
+            self.cache.admit(self.item.value(), &self.item);
         }
     }
 
     /// Nobody finds it in memory from now on.
     fn leave(&mut self) {
         self.is_kept = false;
-        self.cache.leave_memory(&self.object.item);
+        self.cache.leave_memory(&self.item);
     }
 }
 

@@ -1,4 +1,5 @@
-//! How a stored response lies in its file: a head of whole pages, the body, and a checksum for each block of the body.
+//! How a stored response, or a part of one, lies in its file: a head of whole pages, the body, and a checksum for each
+//! block of the body.
 //!
 //! ```text
 //!   prefix │ what is known of it │ zeros to the page │ body … │ sum of block 0 │ sum of block 1 │ …
@@ -10,7 +11,7 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
 
-use crate::cache::{Key, Reading, Stored, Writing};
+use crate::cache::{Content, Key, Reading, Stored, Writing};
 
 /// Bytes of a block, each of which is verified by itself: one slab, so that it is read in one piece. A small range costs
 /// the reading of one.
@@ -27,7 +28,7 @@ const SPARE: usize = 256;
 /// What a file begins with; of another version of the format nothing is read.
 pub const MAGIC: &[u8; 8] = b"penstock";
 /// Of the format.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 /// Magic, version, bytes of what is known, of the head, of a block and of the body, name, sum.
 pub const PREFIX: usize = 64;
 
@@ -36,7 +37,7 @@ pub const PREFIX: usize = 64;
 pub struct Head {
     /// What it is found by.
     pub key: Key,
-    /// All but the body.
+    /// All but the body. Of a part its content is that part.
     pub stored: Stored,
     /// As the origin wrote it.
     pub reason: Box<[u8]>,
@@ -62,7 +63,7 @@ pub struct Layout {
 pub struct Known<'a> {
     /// What it is found by.
     pub key: &'a Key,
-    /// All but the body.
+    /// All but the body. Of a part its content is that part, which is the body.
     pub stored: &'a Stored,
     /// As the origin wrote it.
     pub reason: &'a [u8],
@@ -115,8 +116,7 @@ impl Layout {
     }
 }
 
-/// The head of a file, in `room` bytes or in as many pages as it takes. None if it does not fit, and of a response of
-/// which only parts are there.
+/// The head of a file, in `room` bytes or in as many pages as it takes. None if it does not fit, and of several parts.
 pub fn encode(known: Known<'_>, name: u64, length: u64, room: Option<u32>) -> Option<(Layout, Vec<u8>)> {
     let mut body = Writing::default();
     body.text(known.key.as_str().as_bytes());
@@ -194,6 +194,11 @@ pub fn decode(name: u64, head: &[u8], size: u64) -> Option<(Layout, Head)> {
         trailers.push((from.text()?.to_vec(), from.text()?.to_vec()));
     }
     let stored = Stored::decode(&mut from)?;
+    if let Content::Parts(spans, _) = &stored.content {
+        if spans.total() != length {
+            return None;
+        }
+    }
     from.0.is_empty().then_some((layout, Head { key, stored, reason, tags, trailers }))
 }
 

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use super::super::body::Body;
 use super::super::cache::{Cache, seconds, until};
 use super::super::eviction::Item;
-use super::super::object::Object;
+use super::super::index::Entry;
+use super::super::object::{Object, Part};
 use super::directory::Directory;
 use super::filed::{Filed, cost};
 use super::format::{BLOCK, Known, Layout, encode};
@@ -32,44 +33,33 @@ pub(super) fn is_of_use(object: &Object, now: Time) -> bool {
 }
 
 impl Cache {
-    /// An object that memory has no room for: it goes on on disk, if it is there or can be.
+    /// What memory has no room for: it goes on on disk, if it is there or can be.
     pub(in super::super) fn leave_memory(&self, item: &Arc<Item<Key>>) {
-        let key = item.value();
-        let gone = self.index.with(key, |entry| {
-            let object = Arc::clone(entry.objects.iter().find(|object| object.has_item(item))?);
-            match object.filed() {
-                Some(filed) => {
-                    entry.exchange(&object, &object.moved_to(filed));
-                }
-                None if self.keep(key, &object) => {}
-                None => drop(entry.remove_part(item)),
-            }
-            Some(object)
+        let gone = self.index.with(item.value(), |entry| {
+            let object = entry.having(|part| part.leaves_by(item))?;
+            if self.keep(object, item) { None } else { entry.leave_memory(item) }
         });
         // The bytes go here, outside the lock.
         drop(gone);
     }
 
-    /// Whether it will be written. It can be read from memory until then.
-    fn keep(&self, key: &Key, object: &Arc<Object>) -> bool {
-        let Some(disk) = &self.disk else { return false };
-        if object.whole_body().is_none() || !is_of_use(object, Self::now()) {
+    /// Whether what leaves by way of `item` will be written. It can be read from memory until then.
+    fn keep(&self, object: &Object, item: &Arc<Item<Key>>) -> bool {
+        let (Some(disk), Some(body)) = (&self.disk, object.alone_of(item)) else { return false };
+        if !is_of_use(object, Self::now()) {
             return false;
         }
-        let leaving =
-            Leaving { key: key.clone(), object: Arc::clone(object), cost: object.cost(&object.item) };
-        let is_taken = !disk.is_paused() && disk.queue.keep(leaving, disk.leaving_limit);
+        let is_taken = !disk.is_paused() && disk.queue.keep(Leaving::new(item, body), disk.leaving_limit);
         if !is_taken {
             count(&disk.counts.skipped);
         }
         is_taken
     }
 
-    /// What is known of `object` has changed: its file, if it has one, is to say so too.
-    pub(in super::super) fn change_file(&self, object: &Arc<Object>) {
-        if let (Some(disk), Some(filed)) = (&self.disk, object.filed()) {
-            // Without its bytes, which would stay in memory for as long as the disk does not answer.
-            disk.queue.chore(Chore::Change(object.moved_to(filed)));
+    /// What is known of `object` has changed: its files are to say so too.
+    pub(in super::super) fn change_files(&self, object: &Object) {
+        if let Some(disk) = &self.disk {
+            disk.queue.change(object.files());
         }
     }
 
@@ -80,8 +70,15 @@ impl Cache {
             if filed.is_damaged() {
                 count(&disk.counts.damaged);
             }
-            disk.queue.chore(Chore::Remove(filed.layout.name));
+            disk.queue.remove(filed.layout.name);
         }
+    }
+
+    /// What is in `filed` is there no longer. What is in memory as well stays.
+    pub(in super::super) fn forget_file(&self, filed: &Arc<Filed>) {
+        let bytes = self.index.with(filed.item.value(), |entry| entry.leave_disk(filed));
+        self.remove_file(filed);
+        drop(bytes);
     }
 
     /// Runs on the thread that writes.
@@ -89,9 +86,9 @@ impl Cache {
         let Some(disk) = &self.disk else { return };
         match chore {
             Chore::Remove(name) => disk.remove(name),
-            Chore::Change(object) => {
-                if let Some(filed) = object.filed().filter(|filed| !filed.is_removed()) {
-                    disk.change(&object, filed);
+            Chore::Change(filed) => {
+                if let Some(known) = self.known_of(&filed).filter(|_| !filed.is_removed()) {
+                    disk.change(&known, &filed);
                 }
             }
             Chore::Keep(leaving) => {
@@ -104,44 +101,54 @@ impl Cache {
         }
     }
 
+    /// What the head of `filed` is to say.
+    fn known_of(&self, filed: &Arc<Filed>) -> Option<Object> {
+        let is_meant = |part: &Part| part.is_in(filed);
+        let known = |entry: &Entry| entry.having(is_meant).and_then(|object| object.known_of(is_meant));
+        self.index.look(filed.item.value(), known).flatten()
+    }
+
     fn write(&self, disk: &Disk, leaving: &Leaving) {
-        let Leaving { key, object, .. } = leaving;
-        let item = &object.item;
-        let is_wanted = |object: &Arc<Object>| object.filed().is_none();
-        if !self.index.with(key, |entry| entry.with_item(item).is_some_and(is_wanted)) {
+        let Leaving { item, body, .. } = leaving;
+        let (key, is_meant) = (item.value(), |part: &Part| part.leaves_by(item));
+        let known = |entry: &Entry| {
+            let object = entry.having(is_meant).filter(|object| object.alone_of(item).is_some());
+            object.and_then(|object| object.known_of(is_meant))
+        };
+        let Some(known) = self.index.look(key, known).flatten() else {
             // Purged, replaced or written while it waited.
             return;
-        }
-        let filed = if disk.is_paused() {
+        };
+        let written = if disk.is_paused() {
             count(&disk.counts.skipped);
             None
         } else {
-            self.file(disk, key, object)
+            self.file(disk, &known, item, body)
         };
-        let Some(filed) = filed else {
-            return self.forget(key, |other| Arc::ptr_eq(&other.item, item));
-        };
-        let moved = self.index.with(key, |entry| {
-            let current = Arc::clone(entry.with_item(item)?);
-            let moved = current.moved_to(&filed);
-            entry.exchange(&current, &moved);
-            Some((current, moved))
-        });
-        match moved {
-            // Confirmed while it was written.
-            Some((current, moved)) if !Arc::ptr_eq(&current, object) => self.change_file(&moved),
-            Some(_) => {}
+        let Some((filed, head)) = written else { return self.forget_part(key, item) };
+        let bytes = self.index.with(key, |entry| entry.change(is_meant, |part| part.file(&filed)));
+        match self.known_of(&filed) {
             None => self.remove_file(&filed),
+            // Confirmed while it was written.
+            Some(known) if head_of(&known, &filed).as_ref() != Some(&head) => {
+                disk.queue.change([&filed].into_iter());
+            }
+            Some(_) => {}
         }
+        drop(bytes);
     }
 
-    /// Writes a file; none if the disk does not take it.
-    fn file(&self, disk: &Disk, key: &Key, object: &Object) -> Option<Arc<Filed>> {
-        let body = object.whole_body()?;
-        let ending = body.ending().unwrap_or_default();
-        let trailers = ending.trailers.as_slice();
-        let known = known(object, trailers);
-        let (layout, head) = encode(known, Directory::new_name(), body.length(), None)?;
+    /// Writes a file, and gives it and its head; none if the disk does not take it.
+    fn file(
+        &self,
+        disk: &Disk,
+        known: &Object,
+        item: &Arc<Item<Key>>,
+        body: &Arc<Body>,
+    ) -> Option<(Arc<Filed>, Vec<u8>)> {
+        let ending = Ending { trailers: body.ending()?.trailers, ..Ending::default() };
+        let (layout, head) =
+            encode(said_of(known, &ending.trailers), Directory::new_name(), body.length(), None)?;
         if !self.make_room_on_disk(disk, cost(layout)) {
             count(&disk.counts.skipped);
             return None;
@@ -153,11 +160,9 @@ impl Cache {
             return None;
         }
         count(&disk.counts.written);
-        let item = Item::new(object.item.key(), key.clone());
-        let ending = Ending { trailers: ending.trailers, ..Ending::default() };
-        let filed = Arc::new(Filed::new(layout, item, ending));
-        disk.admit(&filed, object);
-        Some(filed)
+        let filed = Arc::new(Filed::new(layout, Item::new(item.key(), item.value().clone()), ending));
+        disk.admit(&filed, known);
+        Some((filed, head))
     }
 
     /// Removes what is missed least on disk until so many bytes more fit, and says whether they do.
@@ -175,27 +180,22 @@ impl Cache {
             self.leave_disk(&item);
         }
         // What has just been evicted goes before anything takes its place.
-        while let (Some(chore), _) = disk.queue.small_chore() {
+        while let Some(chore) = disk.queue.removal() {
             self.do_chore(chore);
         }
         true
     }
 
-    /// An object that the disk has no room for stays in memory, if it is there.
+    /// What the disk has no room for stays in memory, if it is there.
     fn leave_disk(&self, item: &Arc<Item<Key>>) {
-        let is_object =
-            |object: &Arc<Object>| object.filed().is_some_and(|filed| Arc::ptr_eq(&filed.item, item));
-        let gone = self.index.with(item.value(), |entry| {
-            let object = Arc::clone(entry.objects.iter().find(|object| is_object(object))?);
-            if object.is_in_memory() {
-                entry.exchange(&object, &object.without_file());
-            } else {
-                drop(entry.remove(is_object));
-            }
-            Some(object)
+        let is_meant = |part: &Part| part.filed().is_some_and(|filed| Arc::ptr_eq(&filed.item, item));
+        let filed = self.index.look(item.value(), |entry| {
+            entry
+                .having(is_meant)
+                .and_then(|object| object.files().find(|filed| Arc::ptr_eq(&filed.item, item)).cloned())
         });
-        if let Some(filed) = gone.as_ref().and_then(|object| object.filed()) {
-            self.remove_file(filed);
+        if let Some(filed) = filed.flatten() {
+            self.forget_file(&filed);
         }
     }
 }
@@ -233,23 +233,26 @@ impl Disk {
 
     /// Writes the head of a file anew, in its place: one that is torn by a crash has a wrong checksum. Where that cannot
     /// be done the file is of use until this process ends, and is none to the next.
-    fn change(&self, object: &Object, filed: &Filed) {
-        let trailers = filed.ending.trailers.as_slice();
-        let known = known(object, trailers);
-        let Layout { name, room, length } = filed.layout;
-        let head = encode(known, name, length, Some(room)).map(|(_, head)| head);
-        let blank = || vec![0; usize::try_from(room).unwrap_or_default()];
-        let file = self.directory.change(name);
-        if let Err(error) = file.and_then(|file| file.write_all_at(&head.unwrap_or_else(blank), 0)) {
+    fn change(&self, known: &Object, filed: &Filed) {
+        let blank = || vec![0; usize::try_from(filed.layout.room).unwrap_or_default()];
+        let head = head_of(known, filed).unwrap_or_else(blank);
+        let file = self.directory.change(filed.layout.name);
+        if let Err(error) = file.and_then(|file| file.write_all_at(&head, 0)) {
             filed.damage();
             self.fail(&error);
         }
     }
 }
 
-fn known<'a>(object: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
-    let Object { stored, reason, item, .. } = object;
-    Known { key: item.value(), stored, reason, tags: object.own_tags(), trailers }
+/// What the head of `filed` is to be where that is `known`; none if it does not fit.
+fn head_of(known: &Object, filed: &Filed) -> Option<Vec<u8>> {
+    let Layout { name, room, length } = filed.layout;
+    encode(said_of(known, &filed.ending.trailers), name, length, Some(room)).map(|(_, head)| head)
+}
+
+fn said_of<'a>(known: &'a Object, trailers: &'a [(Vec<u8>, Vec<u8>)]) -> Known<'a> {
+    let Object { stored, reason, item, .. } = known;
+    Known { key: item.value(), stored, reason, tags: known.own_tags(), trailers }
 }
 
 fn write_file(directory: &Directory, layout: Layout, head: &[u8], body: &Arc<Body>) -> io::Result<()> {

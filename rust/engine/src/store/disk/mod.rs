@@ -1,7 +1,7 @@
-//! The tier of a cache that is on disk: what leaves memory and is still of use, one file a response.
+//! The tier of a cache that is on disk: what leaves memory and is still of use, one file a response, or a part of one.
 //!
-//! The index knows both tiers alike: an object is in memory, on disk, or in both, and whatever removes it from the index
-//! removes its file. No file operation is made on an engine thread: some threads read, and one does all the rest. The
+//! The index knows both tiers alike: a part of an object is in memory, on disk, or in both, and whatever removes it from the
+//! index removes its file. No file operation is made on an engine thread: some threads read, and one does all the rest. The
 //! invariants: nothing is served whose checksum is wrong; files take no more than the budget; a file that cannot be
 //! written, for whatever reason, costs nothing but itself.
 
@@ -15,7 +15,7 @@ mod queue;
 mod reading;
 mod scan;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 
 use super::cache::Cache;
 use super::eviction::Eviction;
-use super::object::Object;
 use crate::cache::Key;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
@@ -36,7 +35,7 @@ use queue::{Leaving, Queue};
 
 pub(super) use bringing::Brought;
 pub(super) use filed::Filed;
-pub(super) use reading::{FileReader, Opened};
+pub(super) use reading::{FileReader, Opened, Unread};
 
 /// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
 const READERS: usize = 4;
@@ -59,7 +58,7 @@ pub struct DiskConfig {
 /// What a disk's tier has done, and how full it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskStats {
-    /// Responses that are on disk.
+    /// Responses that are on disk; of those in parts, the parts. So it is with all that is counted here.
     pub objects: usize,
     /// Bytes that their files take, whole pages.
     pub used: u64,
@@ -286,17 +285,10 @@ impl Cache {
         let mut last = Vec::new();
         // A directory that was not looked through may be fuller than it seems.
         if disk.is_ready.load(Ordering::Relaxed) {
-            self.index.each(|key, objects| {
-                let is_meant = |object: &&Arc<Object>| {
-                    object.filed().is_none()
-                        && object.whole_body().is_some()
-                        && keeping::is_of_use(object, now)
-                };
-                last.extend(objects.iter().filter(is_meant).map(|object| Leaving {
-                    key: key.clone(),
-                    object: Arc::clone(object),
-                    cost: object.cost(&object.item),
-                }));
+            self.index.each(|_, objects| {
+                for object in objects.iter().filter(|object| keeping::is_of_use(object, now)) {
+                    last.extend(object.in_memory_alone().map(|(item, body)| Leaving::new(item, body)));
+                }
             });
         }
         let limit = disk.queue.deadline.limit();

@@ -1,37 +1,47 @@
 //! What the file threads have before them: reads, which somebody waits for, and what the one writing thread does.
 //!
 //! Reads are bounded by who waits for them, each with memory of its own. What is to be written is bounded in bytes:
-//! whoever finds no room keeps nothing there. Removals and changes of heads are small, are never refused, and go before.
+//! whoever finds no room keeps nothing there. Removals and changes of heads are small, and never refused. Removals go
+//! before all else, because they make room. Changes take turns with what is to be written: a large object has thousands of
+//! files, and all of their heads change when it is confirmed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Condvar, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::super::object::Object;
+use super::super::body::Body;
+use super::super::eviction::Item;
 use super::deadline::Deadline;
+use super::filed::Filed;
 use crate::cache::Key;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 
 /// What the writing thread does.
 #[derive(Debug)]
 pub(crate) enum Chore {
-    /// The head of the object's file is out of date.
-    Change(Arc<Object>),
+    /// The head of a file is out of date.
+    Change(Arc<Filed>),
     /// A file that nothing refers to any more.
     Remove(u64),
-    /// An object that leaves memory.
+    /// What leaves memory.
     Keep(Leaving),
 }
 
-/// An object that leaves memory, and what it takes there until then.
+/// A whole body, or a part, that leaves memory by way of `item`, and what it takes there until then.
 #[derive(Debug)]
 pub(crate) struct Leaving {
-    pub(crate) key: Key,
-    pub(crate) object: Arc<Object>,
+    pub(crate) item: Arc<Item<Key>>,
+    pub(crate) body: Arc<Body>,
     pub(crate) cost: usize,
+}
+
+impl Leaving {
+    pub(crate) fn new(item: &Arc<Item<Key>>, body: &Arc<Body>) -> Self {
+        Self { item: Arc::clone(item), body: Arc::clone(body), cost: body.cost() }
+    }
 }
 
 /// What one of the threads that read does for somebody who waits for it.
@@ -60,14 +70,30 @@ impl<T: Send, F: FnOnce() -> T + Send> Reading for Asked<T, F> {
 #[derive(Default)]
 struct State {
     reads: VecDeque<Box<dyn Reading>>,
-    chores: VecDeque<Chore>,
+    removals: VecDeque<u64>,
+    /// By name: what changes again before its turn has come is written once.
+    changes: BTreeMap<u64, Arc<Filed>>,
     writes: VecDeque<Leaving>,
+    /// What was done last was a change.
+    has_changed: bool,
     /// Bytes of memory that leave once they are written.
     leaving: usize,
     /// From when on nothing is put in, and until when the rest may be written.
     closed: Option<Instant>,
     /// The writing thread has been told that there is nothing more.
     ended: bool,
+}
+
+impl State {
+    fn removal(&mut self) -> Option<Chore> {
+        self.removals.pop_front().map(Chore::Remove)
+    }
+
+    fn change(&mut self) -> Option<Chore> {
+        let (_, filed) = self.changes.pop_first()?;
+        self.has_changed = true;
+        Some(Chore::Change(filed))
+    }
 }
 
 /// Shared by those who ask and the threads.
@@ -120,11 +146,22 @@ impl Queue {
         drop(unwanted);
     }
 
-    /// Never refused while there is somebody to do it: what is written last may have others removed.
-    pub(crate) fn chore(&self, chore: Chore) {
+    /// The file of that name is to go. Never refused while there is somebody to do it: what is written last may have others
+    /// removed.
+    pub(crate) fn remove(&self, name: u64) {
+        self.add(|state| state.removals.push_back(name));
+    }
+
+    /// The heads of `files` are to be written anew. Never refused either.
+    pub(crate) fn change<'a>(&self, files: impl Iterator<Item = &'a Arc<Filed>>) {
+        let named = files.map(|filed| (filed.layout.name, Arc::clone(filed)));
+        self.add(|state| state.changes.extend(named));
+    }
+
+    fn add(&self, add: impl FnOnce(&mut State)) {
         let mut state = lock(&self.state);
         if !state.ended {
-            state.chores.push_back(chore);
+            add(&mut state);
             drop(state);
             self.for_writing.notify_one();
         }
@@ -172,11 +209,16 @@ impl Queue {
     pub(crate) fn next_chore(&self) -> Option<Chore> {
         let mut state = lock(&self.state);
         loop {
-            if let Some(chore) = state.chores.pop_front() {
+            if state.closed.is_some_and(|until| Instant::now() >= until) {
+                state.writes.clear();
+            }
+            let may_change = !state.has_changed || state.writes.is_empty();
+            let change = |state: &mut State| if may_change { state.change() } else { None };
+            if let Some(chore) = state.removal().or_else(|| change(&mut state)) {
                 return Some(chore);
             }
-            let is_over = state.closed.is_some_and(|until| Instant::now() >= until);
-            if let Some(leaving) = state.writes.pop_front().filter(|_| !is_over) {
+            if let Some(leaving) = state.writes.pop_front() {
+                state.has_changed = false;
                 return Some(Chore::Keep(leaving));
             }
             if state.closed.is_some() {
@@ -190,7 +232,12 @@ impl Queue {
     /// What is small and is to be done now, for whoever is in the middle of something long; and whether to go on with it.
     pub(crate) fn small_chore(&self) -> (Option<Chore>, bool) {
         let mut state = lock(&self.state);
-        (state.chores.pop_front(), state.closed.is_none())
+        (state.removal().or_else(|| state.change()), state.closed.is_none())
+    }
+
+    /// What is to be removed, for whoever needs the room.
+    pub(crate) fn removal(&self) -> Option<Chore> {
+        lock(&self.state).removal()
     }
 
     /// Takes nothing more, but for `last`, which is written until then.

@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::future::poll_fn;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -138,8 +139,8 @@ impl Opened {
     }
 
     /// Reads these bytes; what lies behind the end of the body is not there.
-    pub(crate) fn follow(opened: &Arc<Self>, place: u64, end: u64) -> FileReader {
-        let end = end.min(opened.filed.layout.length);
+    pub(crate) fn follow(opened: &Arc<Self>, range: Range<u64>) -> FileReader {
+        let (place, end) = (range.start, range.end.min(opened.filed.layout.length));
         let next = place / BLOCK;
         let (opened, coming) = (Arc::clone(opened), VecDeque::new());
         FileReader { opened, place, end, next, coming, patience: None }

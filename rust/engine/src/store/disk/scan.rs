@@ -49,18 +49,19 @@ impl Cache {
         disk.is_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Puts what was found into the index, unless it has been purged or something newer is there.
+    /// Puts what was found into the index, beside parts of the same state; unless it has been purged or something newer is
+    /// there.
     fn offer(&self, disk: &Disk, layout: Layout, head: Head) {
         let Head { key, stored, reason, tags, trailers } = head;
         let hash = self.index.hash(&key);
-        let item = || Item::new(hash, key.clone());
+        let item = |place| Item::new(hash.wrapping_add(place), key.clone());
         let ending = Ending { trailers, ..Ending::default() };
-        let filed = Arc::new(Filed::new(layout, item(), ending));
-        let object = Arc::new(Object::on_disk(stored, reason, tags, item(), Arc::clone(&filed)));
+        let filed = Arc::new(Filed::new(layout, item(stored.content.first().start()), ending));
+        let object = Arc::new(Object::on_disk(stored, reason, tags, item, Arc::clone(&filed)));
         // Before it can be found: whoever removes it from the index takes it out here as well.
         disk.admit(&filed, &object);
         match self.index.offer(&key, &object, 0) {
-            Some(older) => self.let_go(older, None),
+            Some(added) => self.let_go_of_rest(added),
             None => self.remove_file(&filed),
         }
         self.make_room_on_disk(disk, 0);

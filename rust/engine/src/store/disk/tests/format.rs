@@ -25,6 +25,31 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
+fn a_part_comes_back_as_that_part() {
+    let stored = part(100, 250, 1000);
+    let (layout, bytes) = head(&stored, 150);
+    let (again, known) = decode(layout.name, &bytes, layout.size().unwrap()).expect("it is whole");
+    assert_eq!((again, known.stored.status), (layout, 200));
+    let Content::Parts(spans, length) = known.stored.content else { panic!("it was a part") };
+    assert_eq!((spans.iter().collect::<Vec<_>>(), length), (vec![Span::new(100, 250).unwrap()], Some(1000)));
+}
+
+#[test]
+fn a_part_of_another_length_than_its_body_is_none() {
+    let (layout, bytes) = head(&part(100, 250, 1000), 149);
+    assert!(decode(layout.name, &bytes, layout.size().unwrap()).is_none());
+}
+
+#[test]
+fn several_parts_are_not_one() {
+    let mut stored = part(100, 250, 1000);
+    let spans = [Span::new(0, 10).unwrap(), Span::new(20, 30).unwrap()];
+    stored.content = Content::Parts(spans.into_iter().collect(), Some(1000));
+    let known = Known { key: &key(), stored: &stored, reason: b"OK", tags: &[], trailers: &[] };
+    assert!(encode(known, 7, 20, None).is_none());
+}
+
+#[test]
 fn no_byte_of_a_head_can_change() {
     let (layout, bytes) = head(&segment(), 10);
     for place in 0..bytes.len() {

@@ -8,10 +8,12 @@ mod reading;
 use super::super::body::Body;
 use super::super::budget::Budget;
 use super::super::eviction::Item;
-use super::super::object::Object;
+use super::filed::Filed;
 use super::format::{Known, Layout, encode};
 use super::queue::Leaving;
-use crate::cache::{Cookies, Key, Languages, Policy, RangeFill, Request, Stored, Target, Time, Timing};
+use crate::cache::{
+    Content, Cookies, Key, Languages, Policy, RangeFill, Request, Span, Stored, Target, Time, Timing,
+};
 use crate::stream::Ending;
 use crate::sync::Arc;
 use std::sync::Arc as Plain;
@@ -21,6 +23,19 @@ use std::time::Duration;
 const RECEIVED: u64 = 784_111_777;
 
 fn stored(fields: &[(&str, &str)]) -> Stored {
+    stored_of(200, fields)
+}
+
+/// What is known of the bytes `start` to `end`, the last one not included, of a film of so many.
+pub(in super::super) fn part(start: u64, end: u64, length: u64) -> Stored {
+    let content = format!("bytes {start}-{}/{length}", end - 1);
+    let fields = [("Cache-Control", "max-age=60"), ("ETag", "\"1\""), ("Content-Range", content.as_str())];
+    let mut part = stored_of(206, &fields);
+    part.content = Content::Parts(Span::new(start, end).into_iter().collect(), Some(length));
+    part
+}
+
+fn stored_of(status: u16, fields: &[(&str, &str)]) -> Stored {
     let policy = Policy {
         name: "penstock".to_owned(),
         targets: Vec::new(),
@@ -44,14 +59,14 @@ fn stored(fields: &[(&str, &str)]) -> Stored {
     let request = Request::read("GET", target(), &asked, received);
     let lines: Vec<_> = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
     let timing = Timing { requested: Time::from_millis(RECEIVED * 1000), received };
-    Stored::of(&request, 200, &lines, timing, &policy).expect("it may be stored")
+    Stored::of(&request, status, &lines, timing, &policy).expect("it may be stored")
 }
 
 fn target() -> Target<'static> {
     Target { scheme: "http", authority: "media.test", path: "/live/1.m4s?a=1" }
 }
 
-fn key() -> Key {
+pub(in super::super) fn key() -> Key {
     Key::of_url("http://media.test/live/1.m4s?a=1")
 }
 
@@ -75,10 +90,14 @@ fn head(stored: &Stored, length: u64) -> (Layout, Vec<u8>) {
     encode(known, 0x0123_4567_89ab_cdef, length, None).expect("it fits")
 }
 
-/// An object of nothing but a head, that takes so much.
+/// A body of nothing, that takes so much.
 fn leaving(cost: usize) -> Leaving {
     let (body, filler) = Body::new(&Plain::new(Budget::new(1 << 20)));
     filler.finish(Ending::default());
-    let object = Arc::new(Object::whole(segment(), b"OK", Item::new(1, key()), body));
-    Leaving { key: key(), object, cost }
+    Leaving { item: Item::new(1, key()), body, cost }
+}
+
+/// A file that is known, and not there.
+pub(in super::super) fn filed(name: u64, length: u64) -> Arc<Filed> {
+    Arc::new(Filed::new(Layout { name, room: 4096, length }, Item::new(1, key()), Ending::default()))
 }

@@ -22,7 +22,7 @@ fn what_finds_no_room_is_refused_until_something_has_left() {
 fn removals_go_before_what_is_to_be_written() {
     let queue = Queue::new(Duration::MAX);
     assert!(queue.keep(leaving(1), 100));
-    queue.chore(Chore::Remove(7));
+    queue.remove(7);
     assert!(matches!(queue.next_chore(), Some(Chore::Remove(7))));
     assert!(matches!(queue.next_chore(), Some(Chore::Keep(_))));
 }
@@ -30,9 +30,9 @@ fn removals_go_before_what_is_to_be_written() {
 #[test]
 fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
     let queue = Queue::new(Duration::MAX);
-    queue.chore(Chore::Remove(7));
+    queue.remove(7);
     queue.close(vec![leaving(1)], later());
-    queue.chore(Chore::Remove(8));
+    queue.remove(8);
     drop(queue.ask(|| panic!("nobody reads any more")));
     assert!(!queue.keep(leaving(1), 100));
     assert!(queue.next_reading().is_none());
@@ -41,7 +41,7 @@ fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
     }
     assert!(matches!(queue.next_chore(), Some(Chore::Keep(_))));
     assert!(queue.next_chore().is_none());
-    queue.chore(Chore::Remove(9));
+    queue.remove(9);
     assert!(queue.next_chore().is_none(), "nobody is there");
 }
 
@@ -51,4 +51,23 @@ fn what_is_late_is_not_written() {
     assert!(queue.keep(leaving(1), 100));
     queue.close(Vec::new(), Instant::now());
     assert!(queue.next_chore().is_none());
+}
+
+#[test]
+fn changes_take_turns_with_what_is_to_be_written_and_each_file_has_one() {
+    let queue = Queue::new(Duration::MAX);
+    for names in [[3, 5], [3, 4]] {
+        queue.change(names.map(|name| filed(name, 1)).iter());
+    }
+    for _ in 0..2 {
+        assert!(queue.keep(leaving(1), 100));
+    }
+    let next = || match queue.next_chore() {
+        Some(Chore::Change(filed)) => filed.layout.name,
+        Some(Chore::Keep(_)) => 0,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([next(), next(), next(), next(), next()], [3, 0, 4, 0, 5]);
+    queue.close(Vec::new(), Instant::now());
+    assert!(queue.next_chore().is_none(), "that was all");
 }

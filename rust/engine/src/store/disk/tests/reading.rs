@@ -63,7 +63,7 @@ async fn a_body_is_broken_off_where_the_disk_hangs_in_the_middle_of_it() {
     // Opening reads the first block.
     let working = disk.work(2);
     let opened = disk.open().await.expect("a thread reads it");
-    let mut reader = Opened::follow(&opened, 0, u64::MAX);
+    let mut reader = Opened::follow(&opened, 0..u64::MAX);
     for _ in 0..2 {
         assert_eq!(next(&mut reader).await.unwrap().unwrap(), 65536);
     }

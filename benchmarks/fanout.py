@@ -1,0 +1,216 @@
+"""What fanning an event out costs, beside nchan, aiohttp-sse and a bare loop: README.md beside this file.
+
+    fanout.py                                    five rounds of 10 s, about 12 minutes
+    fanout.py --quick                            one round of 2 s
+    fanout.py --case 2000 --hub nchan --hub penstock-hub
+
+Needs `sudo apt-get install libnginx-mod-nchan` and `pip install aiohttp-sse`. A full run is kept in results/fanout.json.
+Exit status: 0 when all is valid, 1 when a cell is void, 2 when programs outside the benchmark disturbed it or nothing
+could be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from compare import interrupt
+from harness import results
+from harness.fan_out import CASES, FanOut, run
+from harness.hubs import BY_NAME, HUBS, LIMIT, NCHAN, OWN, QUEUES
+from harness.measurement import Cell
+from harness.settings import FULL
+
+OUTPUT = results.DIRECTORY / "fanout.json"
+METHOD = (
+    "Each hub is pinned to one core, subscribers and publisher to another, in one process. Hubs are started anew for "
+    "each round and case; one subscriber and a few events come first, and what memory they take is no connection's. A "
+    "publisher POSTs events of 192 bytes of data at a fixed rate, for all hubs alike. CPU is the hub's user + system "
+    "time (scheduler's account, all threads and processes, the publishing included) from before the first POST until "
+    "every subscriber has had every event, divided by the deliveries; each is checked for order and content. Latencies "
+    "are of all deliveries, from just before the POST to when the kernel has the event for the subscriber's socket. "
+    "Memory is the growth of the proportional set size of the hub's processes, divided by the subscribers; the "
+    "kernel's own for the sockets is not in it. Rounds are interleaved, figures are medians of the rounds."
+)
+# What a delivered event may cost of each, and what a connection may take.
+MOST = {LIMIT: 1.15, NCHAN: 0.8, QUEUES: 0.35}
+MOST_BYTES = 8 * 1024
+FULL_RUN = replace(FULL, seconds=10.0)
+QUICK_RUN = replace(FULL, rounds=1, seconds=2.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One hub's medians. Times are in microseconds; shares are of the CPU time of others for the same."""
+
+    hub: str
+    subscribers: int
+    events_per_second: int
+    cpu_us: float | None
+    of_limit: float | None
+    of_nchan: float | None
+    of_aiohttp_sse: float | None
+    p50_us: float | None
+    p99_us: float | None
+    bytes_per_connection: float | None
+    load_share: float | None
+    spread: float | None
+    void: str | None
+    rounds: list[dict[str, object]]
+
+
+def rows_of(cells: list[FanOut]) -> list[Row]:
+    costs = {(cell.gateway, cell.workload): cell.cpu_us for cell in cells}
+
+    def share(cell: Cell, of: str) -> float | None:
+        base = costs.get((of, cell.workload))
+        return None if cell.cpu_us is None or not base else round(cell.cpu_us / base, 3)
+
+    def middle(cell: FanOut, values: list[float]) -> float | None:
+        return None if cell.void else median(values)
+
+    return [
+        Row(
+            hub=cell.gateway,
+            subscribers=CASES[cell.workload].subscribers,
+            events_per_second=CASES[cell.workload].rate,
+            cpu_us=cell.cpu_us,
+            of_limit=share(cell, LIMIT),
+            of_nchan=share(cell, NCHAN),
+            of_aiohttp_sse=share(cell, QUEUES),
+            p50_us=cell.p50_us,
+            p99_us=cell.p99_us,
+            bytes_per_connection=middle(cell, cell.bytes_per_connection),
+            load_share=middle(cell, cell.load_shares),
+            spread=cell.spread,
+            void=cell.void,
+            rounds=[asdict(round_) for round_ in cell.rounds],
+        )
+        for cell in cells
+    ]
+
+
+def show(rows: list[Row]) -> None:
+    columns = (
+        ("cpu_us", "CPU us", 9, ".2f"),
+        ("of_limit", "/limit", 8, ".2f"),
+        ("of_nchan", "/nchan", 8, ".2f"),
+        ("of_aiohttp_sse", "/queues", 9, ".2f"),
+        ("p50_us", "p50 us", 9, ".0f"),
+        ("p99_us", "p99 us", 9, ".0f"),
+        ("bytes_per_connection", "bytes each", 12, ".0f"),
+        ("load_share", "load", 7, ".0%"),
+        ("spread", "spread", 8, ".0%"),
+    )
+    for case in dict.fromkeys((row.subscribers, row.events_per_second) for row in rows):
+        print(f"\n{case[0]:,} subscribers of one topic, {case[1]} events/s: for each delivered event")
+        print(" " * 30 + "".join(f"{title:>{width}}" for _, title, width, _ in columns))
+        for row in rows:
+            if (row.subscribers, row.events_per_second) != case:
+                continue
+            title = BY_NAME[row.hub].title.replace("*", "")[:29]
+            if row.void is not None:
+                print(f"{title:30} void: {row.void.splitlines()[0]}")
+                continue
+            figures = (
+                "-".rjust(width) if (value := getattr(row, name)) is None else f"{value:>{width}{form}}"
+                for name, _, width, form in columns
+            )
+            print(f"{title:30}{''.join(figures)}")
+
+
+def verdicts(rows: list[Row]) -> list[str]:
+    """Return which targets are met."""
+    said = []
+    for row in (row for row in rows if row.hub == OWN and row.void is None):
+        case = f"{row.subscribers} subscribers"
+        for other, share in ((LIMIT, row.of_limit), (NCHAN, row.of_nchan), (QUEUES, row.of_aiohttp_sse)):
+            if share is not None:
+                met = "met" if share <= MOST[other] else "NOT MET"
+                said.append(f"{case}: {share:.2f} of {other}, {MOST[other]} at most: {met}")
+        if row.bytes_per_connection is not None:
+            met = "met" if row.bytes_per_connection <= MOST_BYTES else "NOT MET"
+            figure = f"{row.bytes_per_connection:.0f} bytes a connection, {MOST_BYTES} at most"
+            said.append(f"{case}: {figure}: {met}")
+    return said
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_RUN.rounds} round of {QUICK_RUN.seconds:g} s"
+    )
+    parser.add_argument("--rounds", type=int, help=f"default {FULL_RUN.rounds}")
+    parser.add_argument("--seconds", type=float, help=f"of each round, default {FULL_RUN.seconds:g}")
+    parser.add_argument("--hub", action="append", choices=BY_NAME, help="only these; may be repeated")
+    parser.add_argument("--case", action="append", choices=CASES, help="only these; may be repeated")
+    parser.add_argument("--output", type=Path, help=f"where a run is kept; a full one is in {OUTPUT.name}")
+    return parser.parse_args()
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    settings = QUICK_RUN if arguments.quick else FULL_RUN
+    settings = replace(
+        settings,
+        rounds=arguments.rounds or settings.rounds,
+        seconds=arguments.seconds or settings.seconds,
+    )
+    if {settings.gateway_core, settings.load_core} - os.sched_getaffinity(0):
+        raise SystemExit("two cores are needed")
+    os.sched_setaffinity(0, {settings.load_core})
+    cases = arguments.case or list(CASES)
+    needed = max(CASES[case].subscribers for case in cases) + 1000
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < needed:
+        raise SystemExit(f"{needed} descriptors are needed, and the limit is {most} (ulimit -n)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+    hubs = [hub for hub in HUBS if hub.name in (arguments.hub or BY_NAME)]
+    with TemporaryDirectory(prefix="penstock-fan-out-") as name:
+        # A worker that drops its privileges reaches what is its own below it.
+        Path(name).chmod(0o711)
+        cells, absent = run(hubs, cases, settings, Path(name))
+    rows = rows_of(cells)
+    show(rows)
+    print()
+    void = results.disturbance([*cells])
+    for line in (*verdicts(rows), *void, *(f"absent: {hub}: {why}" for hub, why in absent.items())):
+        print(line)
+    is_full = settings == FULL_RUN and not arguments.hub and not arguments.case
+    output = arguments.output or (OUTPUT if is_full else None)
+    if output:
+        results.publish(
+            output,
+            rows,
+            method=METHOD,
+            settings=asdict(settings),
+            versions=results.versions(hubs, absent),
+            absent=absent,
+            void=void,
+        )
+    if void or not rows:
+        return 2
+    return 1 if any(row.void for row in rows) else 0
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        return compare(arguments)
+    except KeyboardInterrupt:
+        print("interrupted: nothing is saved, everything is stopped", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+//! Where the bytes of a response are: what can be read at once, what a disk must be asked for, and what leaves one for the
+//! other.
+
+use super::{Bytes, Object, Part};
+use crate::cache::{Answer, Key};
+use crate::store::body::Body;
+use crate::store::disk::Filed;
+use crate::store::eviction::Item;
+use crate::sync::Arc;
+
+impl Object {
+    /// Whether all of it that is stored can be read at once.
+    pub(in super::super) fn is_in_memory(&self) -> bool {
+        self.parts.iter().all(Part::is_in_memory)
+    }
+
+    /// What can be read of it at once, if anything can.
+    pub(in super::super) fn in_memory(&self) -> Option<Self> {
+        let parts: Vec<_> = self.parts.iter().filter(|part| part.is_in_memory()).cloned().collect();
+        (!parts.is_empty()).then(|| self.with_parts(parts))
+    }
+
+    /// Whether `answer` to a request of `method` can be read at once; of what is in parts, without a disk that may fail on the
+    /// way, and that the origin stands in for then.
+    pub(in super::super) fn is_at_hand(&self, answer: &Answer, method: &str) -> bool {
+        let is_whole = !self.is_in_parts();
+        let has = |part: &Part| {
+            part.body().is_some_and(|body| is_whole || part.filed.is_none() || !body.is_growing())
+        };
+        let has_all = |span| self.pieces(span).all(|(part, _)| has(part));
+        method == "HEAD" || self.spans_of(answer).all(has_all)
+    }
+
+    /// The file that must be opened before anything can be sent of `answer` to a request of `method`, if one must; and the
+    /// place in it of the byte that is sent first.
+    pub(in super::super) fn first_of_disk(
+        &self,
+        answer: &Answer,
+        method: &str,
+    ) -> Option<(&Arc<Filed>, u64)> {
+        let first = match answer {
+            Answer::Full => 0,
+            Answer::Partial(spans) => spans.first()?.start(),
+            Answer::NotModified | Answer::Unsatisfiable => return None,
+        };
+        self.on_disk_at(first).filter(|_| method != "HEAD")
+    }
+
+    /// The file in which the byte at `place` must be read, and where that is in it; none where it is in memory as well.
+    pub(in super::super) fn on_disk_at(&self, place: u64) -> Option<(&Arc<Filed>, u64)> {
+        let part = self.part_at(place).filter(|part| !part.is_in_memory())?;
+        part.filed.as_ref().map(|filed| (filed, place - part.start))
+    }
+
+    /// The same, where what is in `filed` can be read.
+    pub(in super::super) fn readable(&self, filed: &Arc<Filed>, bytes: Bytes) -> Self {
+        let mut readable = self.clone();
+        if let Some(place) = self.position(|part| part.is_in(filed)) {
+            readable.parts[place].bytes = Some(bytes);
+        }
+        readable
+    }
+
+    /// Its files.
+    pub(in super::super) fn files(&self) -> impl Iterator<Item = &Arc<Filed>> {
+        self.parts.iter().filter_map(|part| part.filed.as_ref())
+    }
+
+    /// What of it is in memory, all of it, and nowhere else: by what it leaves, and its bytes.
+    pub(in super::super) fn in_memory_alone(&self) -> impl Iterator<Item = (&Arc<Item<Key>>, &Arc<Body>)> {
+        self.parts.iter().filter_map(Part::in_memory_alone)
+    }
+
+    /// The same, of what leaves by way of `item`.
+    pub(in super::super) fn alone_of(&self, item: &Arc<Item<Key>>) -> Option<&Arc<Body>> {
+        self.part_of(item).and_then(Part::in_memory_alone).map(|(_, body)| body)
+    }
+
+    /// What is known of it, as if the part that is meant were all that is stored, and without its bytes: a disk that hangs
+    /// would keep them in memory.
+    pub(in super::super) fn known_of(&self, is_meant: impl Fn(&Part) -> bool) -> Option<Self> {
+        let Part { start, end, filed, item, .. } = self.parts.iter().find(|part| is_meant(part))?.clone();
+        Some(self.with_parts(vec![Part { start, end, bytes: None, filed, item }]))
+    }
+}
+
+impl Part {
+    /// Whether it leaves memory by way of `item`.
+    pub(in super::super) fn leaves_by(&self, item: &Arc<Item<Key>>) -> bool {
+        Arc::ptr_eq(&self.item, item)
+    }
+
+    /// Whether it is in `filed`.
+    pub(in super::super) fn is_in(&self, filed: &Arc<Filed>) -> bool {
+        self.filed.as_ref().is_some_and(|other| Arc::ptr_eq(other, filed))
+    }
+
+    pub(in super::super) fn filed(&self) -> Option<&Arc<Filed>> {
+        self.filed.as_ref()
+    }
+
+    /// Whether it can be read at once.
+    fn is_in_memory(&self) -> bool {
+        self.bytes.is_some()
+    }
+
+    fn in_memory_alone(&self) -> Option<(&Arc<Item<Key>>, &Arc<Body>)> {
+        self.complete().filter(|_| self.filed.is_none()).map(|body| (&self.item, body))
+    }
+
+    /// Takes its bytes out of memory where it has a file; false where it has none, and would have nothing left.
+    pub(in super::super) fn leave_memory(&mut self, bytes: &mut Option<Bytes>) -> bool {
+        if self.filed.is_some() {
+            *bytes = self.bytes.take();
+        }
+        self.filed.is_some()
+    }
+
+    /// Gives its file up where all of it is in memory; false where it would have nothing left.
+    pub(in super::super) fn leave_disk(&mut self) -> bool {
+        let is_there = self.complete().is_some();
+        if is_there {
+            self.filed = None;
+        }
+        is_there
+    }
+
+    /// It is in `filed` from now on, and no longer in memory.
+    pub(in super::super) fn file(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
+        self.filed = Some(Arc::clone(filed));
+        self.bytes.take()
+    }
+
+    /// It is in memory as well, or on its way there, in `body`; unless it was before: then that is given. And by what it
+    /// leaves.
+    pub(in super::super) fn bring_back(&mut self, body: &Arc<Body>) -> Result<Arc<Item<Key>>, Arc<Body>> {
+        if let Some(there) = self.body() {
+            return Err(Arc::clone(there));
+        }
+        self.bytes = Some(Bytes::Body(Arc::clone(body)));
+        Ok(Arc::clone(&self.item))
+    }
+
+    /// What it has in memory.
+    pub(in super::super) fn into_bytes(self) -> Option<Bytes> {
+        self.bytes
+    }
+}

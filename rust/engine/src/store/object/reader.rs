@@ -1,0 +1,104 @@
+//! Reading a response's bytes, part after part, where all of them can be read at once.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::task::{Context, Poll};
+
+use super::{Bytes, Object, Part};
+use crate::cache::Span;
+use crate::error::{Code, Result};
+use crate::pool::Slice;
+use crate::store::body::{Body, Follower};
+use crate::store::disk::{FileReader, Filed, Opened};
+use crate::stream::Ending;
+use crate::sync::Arc;
+
+/// Reads bytes in their order.
+#[derive(Debug)]
+pub(in super::super) struct Reader {
+    readers: VecDeque<One>,
+    last: Option<Last>,
+}
+
+#[derive(Debug)]
+enum One {
+    Body(Follower),
+    File(FileReader),
+    /// On a disk that was not asked: a bug, and no end of a body.
+    Missing,
+}
+
+/// What says how the last part has ended.
+#[derive(Debug)]
+enum Last {
+    Body(Arc<Body>),
+    File(Arc<Filed>),
+}
+
+impl Object {
+    /// Reads these bytes of the representation, which must be there or on their way; all where it is not said which.
+    pub(in super::super) fn read(&self, span: Option<Span>) -> Reader {
+        let all = || Span::new(0, self.stored.length().unwrap_or(u64::MAX));
+        let mut read = Reader { readers: VecDeque::new(), last: None };
+        for (part, piece) in span.or_else(all).into_iter().flat_map(|span| self.pieces(span)) {
+            let range = piece.start - part.start..piece.end - part.start;
+            read.readers.push_back(part.bytes.as_ref().map_or(One::Missing, |bytes| One::of(bytes, range)));
+            read.last = part.last();
+        }
+        read
+    }
+}
+
+impl Part {
+    fn last(&self) -> Option<Last> {
+        let of_file = || self.filed.as_ref().map(|filed| Last::File(Arc::clone(filed)));
+        self.body().map(|body| Last::Body(Arc::clone(body))).or_else(of_file)
+    }
+}
+
+impl One {
+    fn of(bytes: &Bytes, range: Range<u64>) -> Self {
+        match bytes {
+            Bytes::Body(body) => Self::Body(Body::follow(body, range)),
+            Bytes::File(file) => Self::File(Opened::follow(file, range)),
+        }
+    }
+}
+
+impl Reader {
+    /// Reads what lies in `range` of the bytes of one part.
+    pub(in super::super) fn of(bytes: &Bytes, range: Range<u64>) -> Self {
+        // What is read by itself is in the middle of a response.
+        Self { readers: [One::of(bytes, range)].into(), last: None }
+    }
+
+    /// The next bytes. `None` at the end.
+    ///
+    /// # Errors
+    /// How a body has failed, and what a disk says: see [`FileReader::poll_next`].
+    pub(in super::super) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
+        while let Some(one) = self.readers.front_mut() {
+            let next = match one {
+                One::Body(follower) => follower.poll_next(context),
+                One::File(reader) => reader.poll_next(context),
+                One::Missing => Poll::Ready(Some(Err(
+                    Code::Internal.error("a file was to be read and had not been opened")
+                ))),
+            };
+            match next {
+                Poll::Ready(None) => drop(self.readers.pop_front()),
+                other => return other,
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    /// What followed the last of the bodies.
+    pub(in super::super) fn ending(&self) -> Ending {
+        match &self.last {
+            Some(Last::Body(body)) => body.ending().unwrap_or_default(),
+            Some(Last::File(filed)) => filed.ending.clone(),
+            None => Ending::default(),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+"""Subscribers that come and go at random while events are published: each event once, in order, or an announced gap.
+
+Four seconds with a hundred of them; `make events-churn` is two minutes with two thousand.
+"""
+
+import asyncio
+import os
+import random
+
+import pytest
+
+from edge.serving import Served
+from penstock import Hub
+
+from .followers import Follower, Habits, Journal
+from .subscribers import Topics
+
+_SECONDS = float(os.environ.get("PENSTOCK_CHURN_SECONDS", "4"))
+_FOLLOWERS = int(os.environ.get("PENSTOCK_CHURN_FOLLOWERS", "100"))
+# As many deliveries as one core can check in Python; on a slower machine it only takes longer.
+_PER_SECOND = max(5.0, 10_000 / _FOLLOWERS)
+# What a moment's absence does not lose, and a long one does.
+_HISTORY = 100
+_AWAY = 2 * _HISTORY
+_EVENTS = max(2 * _AWAY, round(_SECONDS * _PER_SECOND))
+_MEAN_BYTES = 50_000.0
+# One in a hundred stops reading, and one in twenty stays away.
+_STALLED, _ABSENT = 100, 20
+
+
+def _habits(number: int) -> Habits:
+    stall = _EVENTS if number % _STALLED == 1 else 0
+    return Habits(_MEAN_BYTES, away=_AWAY if number % _ABSENT == 0 else 0, stall=stall)
+
+
+async def _publish(hub: Hub, journal: Journal, source: random.Random) -> None:
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    for number in range(_EVENTS):
+        data = f"{number} " + "x" * source.randrange(2000)
+        # Nobody reads it before this task waits: it is in the journal by then.
+        journal.add(await hub.publish("news", data), data)
+        due += 1 / _PER_SECOND
+        await asyncio.sleep(due - loop.time())
+    journal.end()
+    await hub.finish("news")
+
+
+@pytest.mark.timeout(3 * _EVENTS / _PER_SECOND + 120)
+async def test_whoever_comes_and_goes_gets_each_event_once_in_order_or_is_told(topics: Topics) -> None:
+    hub = topics.hub(events=_HISTORY)
+    by_policy: list[Served] = [
+        await topics.serve(hub, join="start", slow=slow) for slow in ("disconnect", "drop-oldest")
+    ]
+    journal = Journal()
+    source = random.Random(0)
+    followers = [
+        Follower(
+            by_policy[number // 2 % 2].port, "/events/news", journal, _habits(number), random.Random(number)
+        )
+        for number in range(_FOLLOWERS)
+    ]
+    try:
+        for follower in followers:
+            follower.connect()
+        await _publish(hub, journal, source)
+        # The first that is wrong fails the test, before the others time out.
+        await asyncio.gather(*(follower.ended for follower in followers))
+    finally:
+        for follower in followers:
+            follower.stop()
+    counts = hub.stats().counts
+    assert counts.events == _EVENTS
+    assert counts.gaps >= sum(follower.gaps for follower in followers)
+    # Each kind of what was to be shown has happened.
+    assert sum(follower.left for follower in followers) > _FOLLOWERS
+    assert all(follower.stalls for follower in followers if follower.habits.stall)
+    assert all(follower.missed for follower in followers if follower.habits.away)
+    assert counts.resumed > _FOLLOWERS
+    assert counts.slow + counts.dropped > 0
