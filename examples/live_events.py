@@ -1,9 +1,9 @@
 """A scoreboard: what is posted to /goals comes to every page that listens, of all processes on one Redis.
 
-    python examples/live_events.py
-    python examples/live_events.py --port 8081 --redis redis://localhost:6379/0
-    curl -N http://localhost:8080/events/scores
-    curl -d '1:0' http://localhost:8080/goals
+python examples/live_events.py
+python examples/live_events.py --port 8081 --redis redis://localhost:6379/0
+curl -N http://localhost:8080/events/scores
+curl -d '1:0' http://localhost:8080/goals
 """
 
 import argparse
@@ -50,7 +50,9 @@ def make_app(hub: Hub) -> web.Application:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--redis", help="the URL of a Redis that other processes use as well")
     options = parser.parse_args()

@@ -253,7 +253,9 @@ class Hub:
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
         """
         if self._reader is not None:
-            raise make_error("BAD_CONFIGURATION", "a response feeds topics of one process alone: the hub has a log")
+            raise make_error(
+                "BAD_CONFIGURATION", "a response feeds topics of one process alone: the hub has a log"
+            )
         # Longer events would have no room in the history.
         framing = _native.Framing.events(self._events, False)
         self.native_hub.feed(topic, response, framing, error_event)

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 import penstock
+from brokers.redis_server import RedisServer, need_redis
 from conftest import _forget, until
 from edge.conftest import THREADS, _edges
 from edge.serving import Edges
 
 from .applications import Served
 from .nodes import Nodes
-from .redis_server import RedisServer, need_redis
 from .subscribers import Topics
 
 edge = pytest.fixture(_edges, params=THREADS, name="edge")

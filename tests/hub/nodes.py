@@ -3,13 +3,13 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
+from brokers.redis_server import RedisServer
 from conftest import until
 from edge.serving import Edges, Served
 from gateway.client import RawClient
 from penstock import Hub, LogStats, RedisLog
 from penstock.config import History, Subscriptions
 
-from .redis_server import RedisServer
 from .subscribers import PATH, Subscriber, Topics
 
 

@@ -32,7 +32,10 @@ async def publish(hub: penstock.Hub, name: str, stopped: asyncio.Task[str]) -> l
 async def main(url: str, name: str) -> None:
     log = penstock.RedisLog(url, timeout=5.0, longest_wait=0.2)
     kept = History(events=1_000_000, bytes="16MiB", memory="24MiB")
-    async with penstock.Engine(memory="32MiB") as engine, penstock.Hub(engine=engine, history=kept, log=log) as hub:
+    async with (
+        penstock.Engine(memory="32MiB") as engine,
+        penstock.Hub(engine=engine, history=kept, log=log) as hub,
+    ):
         app = web.Application()
         app.add_routes([hub.native("/events/", subscriptions=Subscriptions(join="start"))])
         runner = web.AppRunner(app, access_log=None)

@@ -127,7 +127,9 @@ async def test_what_is_no_stream_of_events_is_relayed_to_each_who_asks(served: S
         while True:
             await peer.request()
             await release.wait()
-            await peer.send(answer("Content-Length: 4", "Retry-After: 7", status="429 Too Many", body=b"slow"))
+            await peer.send(
+                answer("Content-Length: 4", "Retry-After: 7", status="429 Too Many", body=b"slow")
+            )
 
     async with ScriptedOrigin(refuse, refuse, refuse) as origin:
         port = await served.serve(resumable(served, origin))

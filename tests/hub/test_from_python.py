@@ -14,6 +14,7 @@ from penstock.web import TENANT
 
 from .applications import Handler, Served
 
+
 def streaming(served: Served, **options: Any) -> Handler:
     async def handler(request: web.Request) -> web.StreamResponse:
         return await served.hub.stream(request, request.match_info["topic"], **options)

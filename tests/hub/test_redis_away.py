@@ -6,11 +6,11 @@ import sys
 import pytest
 
 import penstock
+from brokers.redis_server import RedisServer
 from conftest import until
 from penstock import Hub, RedisLog
 
 from .nodes import Nodes
-from .redis_server import RedisServer
 from .subscribers import Event, Subscriber
 
 

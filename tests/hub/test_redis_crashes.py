@@ -8,10 +8,10 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 from typing import Any
 
+from brokers.redis_server import RedisServer
 from edge.serving import in_time
 from gateway.client import RawClient
 
-from .redis_server import RedisServer
 from .subscribers import PATH, Subscriber
 
 WORKER = Path(__file__).with_name("redis_worker.py")
@@ -119,7 +119,9 @@ async def test_what_was_confirmed_comes_once_and_in_order_though_redis_is_killed
     for watcher in watchers:
         for run in watcher.runs:
             got = [places[pair] for pair in run]
-            assert got == list(range(got[0], got[0] + len(got))) if got else True, "once, in order, none missing"
+            assert got == list(range(got[0], got[0] + len(got))) if got else True, (
+                "once, in order, none missing"
+            )
         final = [run for run in watcher.runs if run]
         assert final[-1][-1] == there[-1], "up to the end"
     gaps = sum(len(watcher.runs) - 1 for watcher in watchers)
