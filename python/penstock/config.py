@@ -553,8 +553,9 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class RedisLog:
-    """A Redis that hubs of several processes share: history and order are its. Needs `pip install penstock[redis]`, and
-    Redis 6.2 or Valkey. Times are seconds.
+    """A Redis that hubs of several processes share: history and order are its. Times are seconds.
+
+    Needs `pip install penstock[redis]`, and Redis 6.2 or newer, or Valkey.
     """
 
     url: str = field(repr=False)

@@ -1,7 +1,7 @@
 """A process that serves topics which a Redis keeps, and publishes until it is told to stop.
 
-It prints its port. At a line of input it stops publishing, and prints what Redis has confirmed, as JSON; what was refused
-it goes on without. At a line "finish" it finishes the topic, at the end of input it ends.
+It prints its port. At a line of input it stops publishing, and prints what Redis has confirmed, as JSON; what was
+refused it goes on without. At a line "finish" it finishes the topic, at the end of input it ends.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ async def main(url: str, name: str) -> None:
         await runner.setup()
         site = penstock.web.Site(runner, "127.0.0.1", 0, engine=engine)
         await site.start()
-        print(site.port, flush=True)
+        print(site.port, flush=True)  # noqa: T201 (whoever started it reads this)
         stopped = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
-        print(json.dumps(await publish(hub, name, stopped)), flush=True)
+        print(json.dumps(await publish(hub, name, stopped)), flush=True)  # noqa: T201 (whoever started it reads this)
         while line := await asyncio.to_thread(sys.stdin.readline):
             if line == "finish\n":
                 await hub.finish("news")

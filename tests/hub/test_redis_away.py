@@ -149,6 +149,7 @@ async def test_what_is_no_event_is_a_gap(nodes: Nodes, redis: RedisServer) -> No
     one = await nodes.node()
     subscriber = await one.subscribe()
     await one.hub.publish("news", "first")
+    redis.call("PUBLISH", "0:penstock:news", "what else")
     strange = redis.call("XADD", "penstock:news", "*", "what", "else").decode()
     await one.hub.publish("news", "last")
     assert await subscriber.data(1) == ["first"]

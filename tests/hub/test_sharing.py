@@ -36,7 +36,7 @@ async def test_events_of_several_nodes_come_to_all_in_one_order(nodes: Nodes) ->
     orders = [[await subscriber.event() for _ in range(300)] for subscriber in everyone]
     assert all(order == orders[0] for order in orders)
     ids = [event.id for event in orders[0] if event is not None]
-    assert sorted(ids) == sorted(id for mine in published for id in mine)
+    assert sorted(ids) == sorted(position for mine in published for position in mine)
     assert all(log.gaps == 0 for log in (place.log for place in places))
 
 

@@ -2,8 +2,8 @@
 
 One task holds the connection: it catches up with what was published meanwhile, then appends what comes. Another one
 gives the engine what it wants: the history of a topic that somebody subscribes to, or word that all is there. The
-invariant: what the engine is given of a topic is the log's order, and where an entry does not name the one that was given
-before it, the engine is told of the gap first.
+invariant: what the engine is given of a topic is the log's order, and where an entry does not name the one that was
+given before it, the engine is told of the gap first.
 """
 
 import asyncio

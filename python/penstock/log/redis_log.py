@@ -1,13 +1,15 @@
 """A log in Redis: a stream for each topic, and a channel on which what is added to it is told to whoever follows.
 
 A stream alone would have each node name all its topics again for every event that comes (XREAD). The channel costs
-Redis one message for each event and node that follows the topic, and may lose some where a connection breaks: that shows,
-because each entry names the one before it, and then the stream is read. Both are written by one script, so that their
-order is one. An event is a line of JSON, which has its type, id, key and retry, and behind that its data as it is.
+Redis one message for each event and node that follows the topic, and may lose some where a connection breaks: that
+shows, because each entry names the one before it, and then the stream is read. Both are written by one script, so that
+their order is one. An event is a line of JSON, which has its type, id, key and retry, and behind that its data as it
+is.
 """
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -35,6 +37,9 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('PUBLISH', ARGV[5], id .. ' ' .. before .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
 return id
 """
+
+# As Redis writes them. What is no number of 64 bits has more digits.
+_POSITION: Final = re.compile(rb"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
 
 # Entries of a history that are read at a time. Arbitrary.
 _PAGE: Final = 200
@@ -198,21 +203,16 @@ def read_row(row: Sequence[Any]) -> Entry:
 
 def read_message(message: bytes) -> Entry | None:
     """A message of a channel; None if it is not of `_PUBLISH`: the stream shows what is there."""
-    try:
-        position, before, kind, blob = message.split(b" ", 3)
-        order(position.decode())
-    except ValueError:
-        return None
-    return _entry(position.decode(), before, kind, blob)
+    match message.split(b" ", 3):
+        case [position, before, kind, blob] if _POSITION.fullmatch(position):
+            return _entry(position.decode(), before, kind, blob)
+        case _:
+            return None
 
 
 def _entry(position: str, before: bytes, kind: bytes, blob: bytes) -> Entry:
-    return Entry(
-        position,
-        before.decode("ascii", "replace"),
-        decode(blob) if kind == b"event" else None,
-        kind == b"end",
-    )
+    known = before.decode() if _POSITION.fullmatch(before) else None
+    return Entry(position, known, decode(blob) if kind == b"event" else None, kind == b"end")
 
 
 def _closed() -> PenstockError:
