@@ -25,6 +25,7 @@ import pytest
 from aiohttp import web
 
 import penstock
+import penstock.web
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
