@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import random
+import threading
 
 from conftest import until
 
 from .subscribers import PATH, Event, Topics
+
+EVENTS = 1500
 
 
 def gap(event: Event | None) -> tuple[str | None, str]:
@@ -103,23 +107,40 @@ async def test_a_topic_that_aged_out_and_begins_anew_says_so_to_those_of_its_for
     assert gap(await back.event())[0] == last
 
 
-async def test_what_is_published_while_one_comes_back_is_neither_lost_nor_repeated(topics: Topics) -> None:
+async def test_many_that_come_and_go_get_every_event_once_and_in_order(topics: Topics) -> None:
+    """While a thread publishes, some leave with events on their way, some by a reset, and come back at once."""
     hub = topics.hub(events=100_000)
     served = await topics.serve(hub)
-    seen: list[int] = []
-    subscriber = await topics.subscribe(served)
-    for number in range(0, 600, 4):
-        for later in range(4):
-            await hub.publish("news", str(number + later))
-        # It leaves with some of them on their way.
-        for _ in range(2):
-            event = await subscriber.event()
-            assert event is not None
-            seen.append(int(event.data))
-        subscriber.client.abort()
-        publishing = asyncio.gather(*(hub.publish("noise", "x") for _ in range(3)))
-        subscriber = await topics.subscribe(served, f"Last-Event-ID: {event.id}")
-        await publishing
-        assert subscriber.resumed == "full"
-    seen += [int(data) for data in await subscriber.data(600 - len(seen))]
-    assert seen == list(range(600))
+    chance = random.Random(7)
+
+    def publish() -> None:
+        for number in range(EVENTS):
+            asyncio.run(hub.publish("news", str(number)))
+
+    async def read(seed: int) -> list[int]:
+        chance = random.Random(seed)
+        seen: list[int] = []
+        last = beginning
+        while len(seen) < EVENTS:
+            subscriber = await topics.subscribe(served, f"Last-Event-ID: {last}")
+            assert subscriber.resumed == "full"
+            for _ in range(min(chance.randrange(1, 200), EVENTS - len(seen))):
+                event = await subscriber.event()
+                assert event is not None
+                assert event.id is not None
+                seen.append(int(event.data))
+                last = event.id
+            if chance.random() < 0.5:
+                subscriber.client.reset()
+            else:
+                subscriber.client.abort()
+        return seen
+
+    beginning = await hub.publish("news", "before all")
+    publisher = threading.Thread(target=publish)
+    reading = [asyncio.create_task(read(chance.randrange(1 << 30))) for _ in range(20)]
+    publisher.start()
+    for seen in await asyncio.gather(*reading):
+        assert seen == list(range(EVENTS))
+    await asyncio.to_thread(publisher.join)
+    assert hub.stats().counts.gaps == 0

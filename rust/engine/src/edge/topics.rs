@@ -98,7 +98,7 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     if incoming.method() == "HEAD" {
         return Ok(());
     }
-    let supply = Supply::Source(Box::new(subscriber));
+    let supply = Supply::Source(subscriber);
     outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
     Ok(())
 }

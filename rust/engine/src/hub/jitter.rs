@@ -22,7 +22,7 @@ impl Jitter {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         let share = u32::try_from(self.0 >> 54).unwrap_or_default();
-        time - time / 4 * share / 1024
+        time.saturating_sub(time / 4 * share / 1024)
     }
 }
 

@@ -112,7 +112,7 @@ pub async fn read(hub: Arc<Hub>, reading: Reading, feed: Feed) {
     }
 }
 
-async fn subscribe(hub: &Hub, reading: &Reading, feed: &Feed) -> Result<Option<Subscriber>> {
+async fn subscribe(hub: &Hub, reading: &Reading, feed: &Feed) -> Result<Option<Box<Subscriber>>> {
     let guest = Guest { tenant: reading.tenant.as_deref(), address: reading.address.as_deref() };
     let asked =
         Asked { after: reading.after.as_deref(), terms: reading.terms, chunked: false, guest, express: None };
@@ -132,7 +132,7 @@ async fn subscribe(hub: &Hub, reading: &Reading, feed: &Feed) -> Result<Option<S
     })
 }
 
-async fn pass_on(hub: &Hub, mut subscriber: Subscriber, feed: &Feed) -> Result<()> {
+async fn pass_on(hub: &Hub, mut subscriber: Box<Subscriber>, feed: &Feed) -> Result<()> {
     loop {
         feed.room().await?;
         let next = poll_fn(|context| {

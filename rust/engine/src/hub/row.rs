@@ -163,7 +163,7 @@ async fn serve(topic: Arc<Topic>, row: Weak<Row>, follower: u64, mut seen: Mark)
             Some(Task::Look) => {
                 armed = None;
                 alarm.start(None);
-                in_turns(&row, |row, seats| row.look_at_some(seats)).await;
+                in_turns(&row, Row::look_at_some).await;
             }
             Some(Task::Follow(mark)) => {
                 let ends = mark.1 != seen.1;

@@ -42,7 +42,7 @@ pub(crate) struct Subscriber {
     seat: Seat,
     /// The number of the event that it gets next.
     place: u64,
-    terms: Terms,
+    slow: Slow,
     chunked: bool,
     /// What is sent before all else.
     text: Option<Vec<u8>>,
@@ -70,7 +70,7 @@ impl Subscriber {
             topic,
             seat,
             place: entered.beginning.place,
-            terms,
+            slow: terms.slow,
             chunked,
             text: Some(framed(opening, chunked)).filter(|text| !text.is_empty()),
             last: None,
@@ -101,14 +101,14 @@ impl Subscriber {
 
     /// What there is next, but for what this subscriber says itself.
     fn poll_read(&mut self, context: &Context<'_>) -> Poll<Option<Payload>> {
-        let conflate = self.terms.slow == Slow::NewestPerKey;
+        let conflate = self.slow == Slow::NewestPerKey;
         let mut waits = false;
         loop {
             match self.topic.read(self.place, self.chunked, conflate) {
                 (_, Phase::Gone) => return self.end(),
                 (Found::Run(run), _) if self.keeps_up() => return Poll::Ready(Some(self.take(run))),
                 (Found::Run(_), _) => return self.cut_off(),
-                (Found::Evicted, _) if matches!(self.terms.slow, Slow::Disconnect { .. }) => {
+                (Found::Evicted, _) if matches!(self.slow, Slow::Disconnect { .. }) => {
                     return self.cut_off();
                 }
                 (Found::Evicted, _) => return Poll::Ready(Some(self.skip())),
@@ -129,7 +129,7 @@ impl Subscriber {
 
     /// Whether what waits for it is within what may. To come back for much is not to be slow.
     fn keeps_up(&self) -> bool {
-        match self.terms.slow {
+        match self.slow {
             Slow::Disconnect { behind: Some(most) } if self.has_caught_up => {
                 self.topic.behind(self.place) <= most
             }

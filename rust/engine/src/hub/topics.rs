@@ -86,7 +86,7 @@ struct Topics {
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// It is a subscriber.
-    Subscriber(Subscriber, Resumption),
+    Subscriber(Box<Subscriber>, Resumption),
     /// The topic has ended, and it has all of it.
     Over,
 }
@@ -199,7 +199,7 @@ impl Hub {
                 Ok(Ok(entered)) => {
                     let resumption = entered.beginning.resumption;
                     let subscriber = Subscriber::new(topic, &entered, asked, counted);
-                    return Ok(Admission::Subscriber(subscriber, resumption));
+                    return Ok(Admission::Subscriber(Box::new(subscriber), resumption));
                 }
                 Err(Gone) => self.forget(&topic),
             }
