@@ -246,6 +246,8 @@ def hub_page() -> str:
         f"# Topics\n\n{module_doc(found[''])}\n"
         + sections("penstock", found, ["Hub", "HubStats", "TopicStats", "HubCounts"])
         + "\n"
+        + sections("penstock", parse("log/reader.py"), ["LogStats"])
+        + "\n"
         + sections("penstock.web", parse("web/topics.py"), ["TopicsRoute"])
     )
 

@@ -14,6 +14,7 @@ in `penstock.framing`.
 from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
+from .config import RedisLog
 from .engine import Engine, default_engine
 from .events import encode_event
 from .exceptions import (
@@ -35,6 +36,7 @@ from .exceptions import (
     error_codes,
 )
 from .hub import Hub, HubCounts, HubStats, TopicStats
+from .log import LogStats
 from .sources import open_fd, open_file, open_process
 from .stats import (
     DiskStats,
@@ -67,11 +69,13 @@ __all__ = [
     "HubCounts",
     "HubStats",
     "InspectionStats",
+    "LogStats",
     "OriginStats",
     "PenstockError",
     "PoolError",
     "PoolStats",
     "ProtocolError",
+    "RedisLog",
     "RelayStats",
     "RequestError",
     "Response",

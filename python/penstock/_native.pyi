@@ -287,12 +287,15 @@ class Caching:
     def __new__(cls, cache: Cache, settings: config.Caching) -> Self:
         """From now on a purge by URL finds what is stored there."""
 
+_LogEntry: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, int | None]
+"""Where an event stands, its data (None: the topic's end), type, id and key, and milliseconds before one comes back."""
+
 @final
 class Hub:
     """Topics, their history and their subscribers. Any thread may use it."""
 
     def __new__(cls, engine: Engine, settings: config.History, external: bool) -> Self:
-        """`external`: what has been published is kept elsewhere, and comes from there by `append`."""
+        """`external`: what has been published is kept elsewhere, and comes from there by `load` and `take`."""
 
     def publish(
         self,
@@ -305,26 +308,47 @@ class Hub:
     ) -> str:
         """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
 
-    def append(
+    def load(self, topic: str, floor: str, entries: list[_LogEntry]) -> bool:
+        """Open a topic that is waiting for it with what an external log has behind `floor`. False: it is not."""
+
+    def take(self, topic: str, entries: list[_LogEntry]) -> tuple[int, str | None] | None:
+        """Append what an external log has next: how many were taken, and why not more.
+
+        None: the topic is not there, or waits to be loaded.
+        """
+
+    def interrupt(self, topic: str, floor: str) -> bool:
+        """Tell subscribers that events between what they have and `floor` may be missing. False as for `load`."""
+
+    def deliver(
         self,
         topic: str,
-        position: str,
+        data: str | bytes | bytearray,
+        event: str | None,
+        key: str | None,
+        retry: int | None,
+    ) -> bool:
+        """Send an event that an external log does not have. False: there is no such topic."""
+
+    def check(
+        self,
+        topic: str,
         data: str | bytes | bytearray,
         event: str | None,
         named: str | None,
         key: str | None,
         retry: int | None,
-    ) -> bool:
-        """Take over what an external log has at `position`. False: it is there already, or has left."""
+    ) -> None:
+        """Whether an event could be published: raises as `publish`, and publishes nothing."""
 
-    def set_floor(self, topic: str, position: str) -> bool:
-        """Nothing up to `position` will be appended. False: something has been."""
-
-    def loaded(self, topic: str) -> bool:
-        """Let those in who wait until what an external log has is there. False: it had been said."""
+    def checked(self, topic: str) -> None:
+        """What an external log had when the topic was wanted again has been appended."""
 
     def wanted(self) -> tuple[list[str], asyncio.Future[None]]:
-        """Topics that are to be loaded, and a future that is done when there are more. Only one may be waited for."""
+        """Topics of which an external log is to be asked, and a future that is done when there are more.
+
+        Only one may be waited for.
+        """
 
     def finish(self, topic: str) -> bool:
         """No more is to come. False: that had been said."""

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,6 +30,7 @@ __all__ = [
     "Overrides",
     "Pool",
     "Reads",
+    "RedisLog",
     "RouteLimits",
     "Subscriptions",
     "Timeouts",
@@ -104,8 +105,8 @@ class Timeouts:
     """For the whole exchange. None: live streams have no end."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            _seconds(self, field.name, optional=True)
+        for limit in fields(self):
+            _seconds(self, limit.name, optional=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -556,6 +557,43 @@ class History:
             _bytes(self, "memory", _PAGE)
         _count(self, "topics", 1)
         _seconds(self, "finished_age", zero=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisLog:
+    """A Redis that hubs of several processes share: history and order are its. Times are seconds.
+
+    Needs `pip install penstock[redis]`, and Redis 6.2 or newer, or Valkey.
+    """
+
+    url: str = field(repr=False)
+    """`redis://user:password@host:6379/0`, `rediss://` for TLS, `unix://` for a socket's path. Not a cluster's."""
+    _: KW_ONLY
+    prefix: str = "penstock:"
+    """What its keys begin with. Hubs of the same prefix share their topics."""
+    timeout: float = 2.0
+    """For each operation, and for how long Redis may say nothing before it counts as away. A failover of Redis takes
+    longer; a client that waits for an answer should not."""
+    away: Literal["refuse", "deliver"] = "refuse"
+    """What becomes of what is published while Redis is away. `refuse`: publishing fails (HUB_UNAVAILABLE). `deliver`: it
+    goes to the subscribers of this process alone, without an id, and they are told of a gap when Redis is back."""
+    longest_wait: float = 5.0
+    """Between two attempts to reach it: the first comes at once, each later one after twice the time, and chance takes
+    up to half off."""
+    idle: float = 86_400.0
+    """After which time Redis forgets a topic that nothing is published to. Who still listens is told of a gap when
+    something is. Longer than most pages stay open."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.url, str) or not self.url.startswith(("redis://", "rediss://", "unix://")):
+            raise _bad(self, "url", "must begin with redis://, rediss:// or unix://")
+        if not self.prefix:
+            raise _bad(self, "prefix", "must not be empty")
+        if self.away not in ("refuse", "deliver"):
+            raise _bad(self, "away", "must be one of refuse, deliver")
+        _seconds(self, "timeout")
+        _seconds(self, "longest_wait")
+        _seconds(self, "idle")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,16 @@ A subscriber is a browser's EventSource, or whoever else reads text/event-stream
 gets what followed, once and in order; where that cannot be shown, a `penstock-gap` event says so.
 """
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from . import _native
-from .config import History, RouteLimits, Subscriptions, parse_size
+from .config import History, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
+from .exceptions import PenstockError, make_error
+from .log import Event, Log, LogStats, Reader
 from .stream import FrameStream, Response
 
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from .web.subscription import Authorise
     from .web.topics import TopicsRoute
+
+T = TypeVar("T")
 
 __all__ = ["Hub", "HubCounts", "HubStats", "TopicStats"]
 
@@ -63,6 +68,8 @@ class HubStats:
     """Bytes that it may."""
     counts: HubCounts
     """Sums over all topics, those that are gone as well."""
+    log: LogStats | None = None
+    """How it fares with the log that it shares with other processes, if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +100,38 @@ class Hub:
 
     All methods may be called from any thread.
 
+    With a log that other processes share, what any of them publishes comes to the subscribers of all, in one order and
+    with the same ids, and who loses one process resumes with another. Such a hub has to be entered (`async with hub`, in
+    `app.cleanup_ctx` for instance) before anybody publishes or subscribes.
+
     Args:
         engine: in whose pool the history lies; by default the one that the process shares (`penstock.default_engine`).
-        history: what is kept of each topic, and of all of them.
+        history: what is kept of each topic, and of all of them. Processes that share a log should have the same.
+        log: where events are kept for other processes; None: in this one alone.
 
     Raises:
         StateError: the engine is closed.
+        ConfigurationError: the log cannot be used: what it needs is not installed, or its URL is none.
     """
 
-    def __init__(self, *, engine: Engine | None = None, history: History | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        engine: Engine | None = None,
+        history: History | None = None,
+        log: RedisLog | None = None,
+    ) -> None:
         self._engine = engine or default_engine()
         history = history or History()
         if history.memory is None:
             history = replace(history, memory=self._engine.stats().pool.budget // 4)
         self._events = parse_size(history.bytes)
-        self.native_hub = _native.Hub(self._engine.native, history, False)
+        self._reader: Reader | None = None
+        self._delivers_alone = log is not None and log.away == "deliver"
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.native_hub = _native.Hub(self._engine.native, history, log is not None)
+        if log is not None:
+            self._reader = Reader(self.native_hub, _open(log, history), longest_wait=log.longest_wait)
 
     async def publish(
         self,
@@ -121,6 +145,9 @@ class Hub:
     ) -> str:
         """Publish an event. It is in the topic's history when this returns, and on its way to all subscribers.
 
+        With a shared log: the log has it when this returns. Cancellation, and a failure but for those that say that the
+        log is away, leave open whether it was published.
+
         Args:
             topic: its name.
             data: UTF-8. Line ends of any kind make lines of it: a browser's `data` has LF for each.
@@ -132,16 +159,30 @@ class Hub:
             retry: seconds after which a client that was disconnected is to come back, from this event on.
 
         Returns:
-            Its position, `milliseconds-sequence`: above all that this hub has given out before.
+            Its position, `milliseconds-sequence`: above all of the topic that were given out before. Empty if it was
+            delivered without one (`RedisLog(away="deliver")`).
 
         Raises:
             ArgumentError: the event cannot be written so that it is read as it was meant (BAD_EVENT), or the topic's
                 name is none (BAD_TOPIC).
             StateError: the topic has been finished (TOPIC_FINISHED), or the hub closed (HUB_CLOSED).
             PoolError: there is no room for it (POOL_FULL), or for one more topic (TOO_MANY_TOPICS).
+            ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
         """
         milliseconds = None if retry is None else round(retry * 1000)
-        return self.native_hub.publish(topic, data, event, id, key, milliseconds)
+        if self._reader is None:
+            return self.native_hub.publish(topic, data, event, id, key, milliseconds)
+        self.native_hub.check(topic, data, event, id, key, milliseconds)
+        text = data if isinstance(data, str) else data.decode()
+        return await self._on_loop(
+            self._publish(self._reader, topic, Event(text, event, id, key, milliseconds))
+        )
+
+    async def _publish(self, reader: Reader, topic: str, event: Event) -> str:
+        if self._delivers_alone and not reader.is_ready:
+            reader.deliver(topic, event)
+            return ""
+        return await reader.publish(topic, event)
 
     async def finish(self, topic: str) -> bool:
         """End a topic: nothing is published to it any more.
@@ -157,8 +198,18 @@ class Hub:
             ArgumentError: the topic's name is none.
             StateError: the hub has been closed.
             PoolError: there is no room for one more topic.
+            ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
         """
-        return self.native_hub.finish(topic)
+        if self._reader is None:
+            return self.native_hub.finish(topic)
+        self.native_hub.check(topic, "", None, None, None, None)
+        try:
+            await self._on_loop(self._reader.publish(topic, None))
+        except PenstockError as error:
+            if error.name == "TOPIC_FINISHED":
+                return False
+            raise
+        return True
 
     def subscribe(
         self, topic: str, *, after: str | None = None, subscriptions: Subscriptions | None = None
@@ -188,7 +239,7 @@ class Hub:
 
         Its own ids are kept; an event without one gets the hub's. It goes on whether anybody listens or not, so that who
         comes later gets the transcript, as far as the history holds it. When it has ended the topic is finished. One
-        that fails is told of by an event before that.
+        that fails is told of by an event before that. Not with a log that other processes share.
 
         Args:
             topic: its name.
@@ -197,9 +248,14 @@ class Hub:
 
         Raises:
             StateError: another response feeds the topic (BUSY), the response is closed, or the hub is.
+            ConfigurationError: the hub has a log that other processes share.
             ArgumentError: the topic's name is none (BAD_TOPIC).
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
         """
+        if self._reader is not None:
+            raise make_error(
+                "BAD_CONFIGURATION", "a response feeds topics of one process alone: the hub has a log"
+            )
         # Longer events would have no room in the history.
         framing = _native.Framing.events(self._events, False)
         self.native_hub.feed(topic, response, framing, error_event)
@@ -316,7 +372,8 @@ class Hub:
     def stats(self) -> HubStats:
         """How full it is, and what it has counted."""
         topics, subscribers, used, limit, counts = self.native_hub.stats()
-        return HubStats(topics, subscribers, used, limit, HubCounts(*counts))
+        log = None if self._reader is None else self._reader.stats()
+        return HubStats(topics, subscribers, used, limit, HubCounts(*counts), log)
 
     def topic_stats(self, topic: str) -> TopicStats | None:
         """The same of one topic; None if there is none of that name."""
@@ -332,12 +389,42 @@ class Hub:
     def close(self) -> None:
         """End all subscriptions behind a whole event, and give the history's memory back. Idempotent.
 
-        Clients come back, as after any disconnection; who is to stay away is told by `finish` before.
+        Clients come back, as after any disconnection; who is to stay away is told by `finish` before. A hub with a
+        shared log lets go of that when it is left (`async with`).
         """
         self.native_hub.close()
 
     async def __aenter__(self) -> Self:
+        """Begin to follow the shared log, if there is one. It need not be there yet: see `stats().log`."""
+        if self._reader is not None:
+            if self._loop is not None:
+                raise make_error("HUB_CLOSED", "a hub with a log can be entered once")
+            self._loop = asyncio.get_running_loop()
+            await self._reader.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+        if self._reader is not None:
+            await self._reader.stop()
+
+    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` where the log is used."""
+        if self._loop is asyncio.get_running_loop():
+            return await work
+        if self._loop is None:
+            work.close()
+            raise make_error(
+                "HUB_UNAVAILABLE", "the hub has not been entered (async with hub), and follows no log yet"
+            )
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _open(log: RedisLog, history: History) -> Log:
+    try:
+        from .log.redis_log import RedisStreams  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        raise make_error(
+            "BAD_CONFIGURATION", f"RedisLog needs `pip install penstock[redis]`: {error}"
+        ) from None
+    return RedisStreams(log, history)

@@ -1,16 +1,20 @@
 """A hub behind sites of the engine's, with one engine thread and with three."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 import penstock
+from brokers.redis_server import RedisServer, need_redis
 from conftest import _forget, until
 from edge.conftest import THREADS, _edges
 from edge.serving import Edges
 
 from .applications import Served
+from .nodes import Nodes
 from .subscribers import Topics
 
 edge = pytest.fixture(_edges, params=THREADS, name="edge")
@@ -23,6 +27,26 @@ async def topics(edge: Edges) -> AsyncIterator[Topics]:
     topics = Topics(edge)
     yield topics
     topics.close()
+
+
+@pytest.fixture
+async def redis() -> AsyncIterator[RedisServer]:
+    """A Redis of the test's own, which runs."""
+    need_redis()
+    # pytest's own directories have longer names than sockets may.
+    with tempfile.TemporaryDirectory(prefix="r") as directory:
+        server = RedisServer(Path(directory))
+        await server.start()
+        yield server
+        server.end()
+
+
+@pytest.fixture
+async def nodes(edge: Edges, redis: RedisServer) -> AsyncIterator[Nodes]:
+    """Hubs that share it."""
+    nodes = Nodes(edge, redis)
+    yield nodes
+    await nodes.close()
 
 
 @pytest.fixture(params=["one thread", "three threads", "stock"])

@@ -54,7 +54,11 @@ class Subscriber:
 
     async def event(self) -> Event | None:
         """The next event; None at the end of the response."""
-        block = await in_time(self.client.chunk())
+        return await in_time(self.event_without_limit())
+
+    async def event_without_limit(self) -> Event | None:
+        """The same, where nothing may come for as long as it takes."""
+        block = await self.client.chunk()
         return parse(block) if block else None
 
     async def data(self, count: int) -> list[str]:

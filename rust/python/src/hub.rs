@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
-use penstock_engine::hub::{self, Counted, Event, HubStats, Id, Reading, TopicStats};
+use penstock_engine::hub::{self, Counted, Event, HubStats, Id, Published, Reading, TopicStats};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -69,9 +69,27 @@ fn id(py: Python<'_>, text: &str) -> PyResult<Id> {
     })
 }
 
+/// Where it stands, its data (none: the topic's end), type, id and key, and milliseconds before one comes back.
+type LogEntry = (String, Option<String>, Option<String>, Option<String>, Option<String>, Option<u64>);
+
+fn published<'a>(py: Python<'_>, entries: &'a [LogEntry]) -> PyResult<Vec<Published<'a>>> {
+    let one = |(position, data, name, named, key, retry): &'a LogEntry| {
+        let event = data.as_ref().map(|data| Event {
+            data: data.as_bytes(),
+            name: name.as_deref(),
+            id: named.as_deref(),
+            key: key.as_deref(),
+            retry: *retry,
+            nameless: false,
+        });
+        Ok(Published { id: id(py, position)?, event })
+    };
+    entries.iter().map(one).collect()
+}
+
 #[pymethods]
 impl Hub {
-    /// `external`: what has been published is kept elsewhere, and comes from there by `append`.
+    /// `external`: what has been published is kept elsewhere, and comes from there by `load` and `take`.
     #[new]
     fn new(
         py: Python<'_>,
@@ -99,40 +117,73 @@ impl Hub {
         retry: Option<u64>,
     ) -> PyResult<String> {
         let data = utf8(py, data)?;
-        let event = Event { data: &data, name: event, id: named, key, retry };
+        let event = Event { data: &data, name: event, id: named, key, retry, nameless: false };
         self.shared.publish(topic, &event).map(|id| id.to_string()).into_python(py)
     }
 
-    /// Takes over what an external log has at `position`. False: it is there already, or has left.
-    #[pyo3(signature = (topic, position, data, event, named, key, retry))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of an event, each once")]
-    fn append(
+    /// Opens a topic that is waiting for it with what an external log has behind `floor`. False: it is not.
+    fn load(&self, py: Python<'_>, topic: &str, floor: &str, entries: Vec<LogEntry>) -> PyResult<bool> {
+        let entries = published(py, &entries)?;
+        self.shared.load(topic, id(py, floor)?, &entries).into_python(py)
+    }
+
+    /// Appends what an external log has next. How many were taken, and why not more; None: the topic is not there, or waits.
+    fn take(
         &self,
         py: Python<'_>,
         topic: &str,
-        position: &str,
+        entries: Vec<LogEntry>,
+    ) -> PyResult<Option<(usize, Option<String>)>> {
+        let entries = published(py, &entries)?;
+        let taken = self.shared.take(topic, &entries).into_python(py)?;
+        Ok(taken.map(|taken| (taken.count, taken.full.map(|error| error.to_string()))))
+    }
+
+    /// Tells subscribers that events between what they have and `floor` may be missing. False as for `load`.
+    fn interrupt(&self, py: Python<'_>, topic: &str, floor: &str) -> PyResult<bool> {
+        self.shared.interrupt(topic, id(py, floor)?).into_python(py)
+    }
+
+    /// Sends an event that an external log does not have. False: there is no such topic.
+    #[pyo3(signature = (topic, data, event, key, retry))]
+    fn deliver(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        data: &Bound<'_, PyAny>,
+        event: Option<&str>,
+        key: Option<&str>,
+        retry: Option<u64>,
+    ) -> PyResult<bool> {
+        let data = utf8(py, data)?;
+        let event = Event { data: &data, name: event, key, retry, ..Event::default() };
+        self.shared.deliver(topic, &event).into_python(py)
+    }
+
+    /// Whether an event could be published: as `publish`, but nothing is.
+    #[pyo3(signature = (topic, data, event, named, key, retry))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of an event, each once")]
+    fn check(
+        &self,
+        py: Python<'_>,
+        topic: &str,
         data: &Bound<'_, PyAny>,
         event: Option<&str>,
         named: Option<&str>,
         key: Option<&str>,
         retry: Option<u64>,
-    ) -> PyResult<bool> {
+    ) -> PyResult<()> {
         let data = utf8(py, data)?;
-        let event = Event { data: &data, name: event, id: named, key, retry };
-        self.shared.append(topic, id(py, position)?, &event).into_python(py)
+        let event = Event { data: &data, name: event, id: named, key, retry, nameless: false };
+        self.shared.check(topic, &event).into_python(py)
     }
 
-    /// Nothing up to `position` will be appended. False: something has been.
-    fn set_floor(&self, py: Python<'_>, topic: &str, position: &str) -> PyResult<bool> {
-        self.shared.set_floor(topic, id(py, position)?).into_python(py)
+    /// What an external log had when the topic was wanted again has been appended.
+    fn checked(&self, py: Python<'_>, topic: &str) -> PyResult<()> {
+        self.shared.checked(topic).into_python(py)
     }
 
-    /// What an external log has of `topic` has been appended: who waits for that is let in. False: it had been said.
-    fn loaded(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
-        self.shared.loaded(topic).into_python(py)
-    }
-
-    /// Topics that are to be loaded, and a future that is done when there are more. Only one may be waited for at a time.
+    /// Topics of which an external log is to be asked, and a future that is done when there are more. Only one may be waited for at a time.
     fn wanted<'py>(&self, py: Python<'py>) -> PyResult<(Vec<String>, Bound<'py, PyAny>)> {
         let slot = Slot::new(self.engine.get().port(py)?);
         let future = slot.park(py)?;

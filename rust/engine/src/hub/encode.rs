@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 
 use memchr::{memchr, memchr2, memchr3};
 
+use super::Id;
 use crate::error::{Code, Result};
 use crate::wire::{CHUNK_END, ChunkHead, encode_chunk_head};
 
@@ -24,6 +25,8 @@ pub struct Event<'a> {
     pub key: Option<&'a str>,
     /// After how many milliseconds a client that was disconnected comes back.
     pub retry: Option<u64>,
+    /// It has no id on the wire, so that nobody can come back by it.
+    pub nameless: bool,
 }
 
 /// The longest type, id or key of an event. What clients send back with a request must fit into its head; arbitrary beyond
@@ -48,23 +51,31 @@ impl Event<'_> {
         Ok(())
     }
 
+    /// Bytes on the wire, at most.
+    pub(super) fn length(&self) -> usize {
+        let longest = Text::of(Id { milliseconds: u64::MAX, sequence: u64::MAX });
+        self.lines(&longest).chunk().len()
+    }
+
     /// How it is written where it is the one at `id`.
     pub(super) fn lines<'a>(&'a self, id: &'a Text) -> Lines<'a> {
-        Lines { event: self, id: self.id.unwrap_or(id).as_bytes() }
+        Lines { event: self, id: (!self.nameless).then(|| self.id.unwrap_or(id).as_bytes()) }
     }
 }
 
 /// The lines of an event.
 pub(super) struct Lines<'a> {
     event: &'a Event<'a>,
-    id: &'a [u8],
+    id: Option<&'a [u8]>,
 }
 
 impl Lines<'_> {
     /// Passes the pieces to `put`, in order.
     fn write(&self, mut put: impl FnMut(&[u8])) {
         let mut line = |name: &[u8], value: &[u8]| [name, value, b"\n"].into_iter().for_each(&mut put);
-        line(b"id: ", self.id);
+        if let Some(id) = self.id {
+            line(b"id: ", id);
+        }
         if let Some(name) = self.event.name {
             line(b"event: ", name.as_bytes());
         }
@@ -164,11 +175,16 @@ impl std::ops::Deref for Text {
 /// Says that events between `after`, which is what the client had if that is known, and `resumed` may be missing. It moves the client's last
 /// id to `resumed`, so that it is told once.
 pub(super) fn gap(after: Option<&str>, resumed: &str) -> String {
+    format!("id: {resumed}\nevent: {GAP}\ndata: {}\n\n", gap_data(after, resumed))
+}
+
+/// The type of such an event.
+pub(super) const GAP: &str = "penstock-gap";
+
+/// Its data.
+pub(super) fn gap_data(after: Option<&str>, resumed: &str) -> String {
     let after = after.map_or_else(|| "null".to_owned(), quoted);
-    let resumed_text = quoted(resumed);
-    format!(
-        "id: {resumed}\nevent: penstock-gap\ndata: {{\"after\": {after}, \"resumed\": {resumed_text}}}\n\n"
-    )
+    format!("{{\"after\": {after}, \"resumed\": {}}}", quoted(resumed))
 }
 
 /// Says that `last` was the last event of all. It has an id, so that who comes back has one by which he is told again.
@@ -219,7 +235,6 @@ pub(super) fn id_of(lines: &[u8]) -> &[u8] {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Id;
     use super::*;
     use crate::framing::event::parse;
 
@@ -243,6 +258,12 @@ mod tests {
         let expected = b"2b\r\nid: 1-2\nevent: x\nretry: 5\ndata: a\ndata: b\n\n\r\n";
         assert_eq!(written(&event, Id { milliseconds: 1, sequence: 2 }).as_slice(), expected.as_slice());
         assert_eq!(id_of(b"id: 1-2\nevent"), b"1-2");
+    }
+
+    #[test]
+    fn an_event_without_a_name_has_no_id_on_the_wire() {
+        let event = Event { data: b"a", nameless: true, ..Event::default() };
+        assert_eq!(written(&event, Id::default()).as_slice(), b"9\r\ndata: a\n\n\r\n".as_slice());
     }
 
     #[test]

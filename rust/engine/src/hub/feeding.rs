@@ -47,7 +47,7 @@ fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
     let data = joined(block, &read);
     let id = read.id.map(|range| &block[range]).and_then(usable);
     let name = read.name.map(|range| String::from_utf8_lossy(&block[range]).into_owned());
-    let event = Event { data: &data, name: name.as_deref(), id, retry: read.retry, key: None };
+    let event = Event { data: &data, name: name.as_deref(), id, retry: read.retry, ..Event::default() };
     claim.hub.publish(claim.topic(), &event).map(|_| ())
 }
 

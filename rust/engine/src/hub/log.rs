@@ -30,6 +30,22 @@ pub(super) struct Room {
     pub(super) history: History,
 }
 
+impl Room {
+    /// Bytes that the history of a topic has, if an event of `length` fits into it.
+    ///
+    /// # Errors
+    /// `BAD_EVENT` if not.
+    pub(super) fn fit(&self, length: usize) -> Result<usize> {
+        let most = self.history.bytes;
+        if length > most || u32::try_from(length).is_err() {
+            let detail =
+                format!("the event has {length} bytes on the wire; the history of a topic has {most}");
+            return Err(Code::BadEvent.error(detail));
+        }
+        Ok(most)
+    }
+}
+
 /// One event of the ring.
 #[derive(Debug)]
 struct Entry {
@@ -162,14 +178,10 @@ impl Log {
         self.floor
     }
 
-    /// Nothing up to `floor` will be here: an external log has it, or nobody. Whether it was taken: not once something has
-    /// been here.
-    pub(super) fn set_floor(&mut self, floor: Id) -> bool {
-        let may = self.total == 0;
-        if may {
-            (self.floor, self.newest) = (floor, floor);
-        }
-        may
+    /// Drops all, and goes on behind `floor`: nothing up to that will be here.
+    pub(super) fn restart(&mut self, floor: Id) {
+        self.clear();
+        (self.floor, self.floor_name, self.newest) = (floor, None, floor);
     }
 
     /// Appends `event` at `id`, which is above the newest, and returns the bytes that it takes. `now` is on the hub's clock.
@@ -181,12 +193,7 @@ impl Log {
         let lines = event.lines(&text);
         let chunk = lines.chunk();
         let length = chunk.len();
-        let most = self.room.history.bytes;
-        if length > most || u32::try_from(length).is_err() {
-            let detail =
-                format!("the event has {length} bytes on the wire; the history of a topic has {most}");
-            return Err(Code::BadEvent.error(detail));
-        }
+        let most = self.room.fit(length)?;
         self.expire(now);
         self.make_room(length, now)?;
         let Some((writer, segment)) = self.writer.as_mut().zip(self.segments.back_mut()) else {
@@ -282,21 +289,17 @@ impl Log {
 
     /// The place behind the event that is called `name` on the wire, if that is there; also where it was the last to leave.
     pub(super) fn place_after(&self, name: &str) -> Option<u64> {
-        let id = name.parse().ok();
-        let found = match id.and_then(|id| self.entries.binary_search_by_key(&id, |entry| entry.id).ok()) {
-            Some(at) => Some(at),
-            // Who comes back has seen one of the newest.
-            None => {
-                self.entries.iter().rposition(|entry| entry.named && self.name_of(entry) == name.as_bytes())
-            }
+        let is_here =
+            |id: &Id| *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok();
+        // Who comes back has seen one of the newest.
+        let by_name = || {
+            let mut entries = self.entries.iter().rev();
+            entries.find(|entry| entry.named && self.name_of(entry) == name.as_bytes()).map(|entry| entry.id)
         };
-        let is_floor = || id == Some(self.floor) || self.floor_name.as_deref() == Some(name);
-        found.map(|at| self.first + at as u64 + 1).or_else(|| is_floor().then_some(self.first))
-    }
-
-    /// Whether the event at `id` is there, or has been.
-    pub(super) fn has(&self, id: Id) -> bool {
-        id <= self.floor || self.entries.binary_search_by_key(&id, |entry| entry.id).is_ok()
+        let by_floor = || (self.floor_name.as_deref() == Some(name)).then_some(self.floor);
+        let id = name.parse().ok().filter(is_here).or_else(by_name).or_else(by_floor)?;
+        // Those without a name share the place of the event before them, and nobody comes back for them.
+        Some(self.first + self.entries.partition_point(|entry| entry.id <= id) as u64)
     }
 
     /// What the event before `place` is called on the wire. Not for a place that has left.

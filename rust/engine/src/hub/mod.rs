@@ -23,6 +23,8 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod external;
+#[cfg(not(loom))]
 mod feeding;
 #[cfg(not(loom))]
 mod guests;
@@ -45,6 +47,8 @@ pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
+#[cfg(not(loom))]
+pub use external::{Published, Taken};
 #[cfg(not(loom))]
 pub use feeding::feed;
 #[cfg(not(loom))]

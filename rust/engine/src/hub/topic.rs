@@ -4,6 +4,9 @@
 //! subscribers. The lock is never held across I/O. The invariant: a follower that has been told that there is nothing new
 //! is woken by the next change, because it is told and takes its place under the same lock.
 
+#[cfg(not(loom))]
+mod external;
+
 use std::task::Waker;
 use std::time::Duration;
 
@@ -14,6 +17,9 @@ use super::resume::{Beginning, Resumption, begin};
 use super::{Id, Join};
 use crate::error::{Code, Result};
 use crate::sync::{Mutex, MutexGuard, lock};
+
+#[cfg(not(loom))]
+pub use external::{Published, Taken};
 
 /// How far a topic has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +51,8 @@ pub(super) struct Topic {
 struct State {
     log: Log,
     phase: Phase,
+    /// An external log is being asked whether it has more; nobody is let in meanwhile.
+    is_checked: bool,
     subscribers: usize,
     /// A stream publishes to it.
     is_fed: bool,
@@ -86,6 +94,7 @@ impl Topic {
             state: Mutex::new(State {
                 log: Log::new(room, floor),
                 phase,
+                is_checked: false,
                 subscribers: 0,
                 is_fed: false,
                 followers: Vec::new(),
@@ -133,11 +142,6 @@ impl Topic {
         Ok(Some(id))
     }
 
-    /// Whether the floor could be set: only where nothing is there yet.
-    pub(super) fn set_floor(&self, floor: Id) -> std::result::Result<bool, Gone> {
-        Ok(self.live()?.log.set_floor(floor))
-    }
-
     /// No more is to come. Whether that is news.
     pub(super) fn finish(&self, now: Duration) -> std::result::Result<bool, Gone> {
         let mut state = self.live()?;
@@ -159,24 +163,14 @@ impl Topic {
         lock(&self.state).is_fed = false;
     }
 
-    /// What was published before is there; whoever waits for that is let in. Whether that is news.
-    pub(super) fn loaded(&self) -> std::result::Result<bool, Gone> {
-        let mut state = self.live()?;
-        let news = state.phase == Phase::Loading;
-        if news {
-            state.phase = Phase::Open;
-            tell(state);
-        }
-        Ok(news)
-    }
-
     /// Whether subscribers are let in; if not yet, `waker` is woken when that may have changed.
     pub(super) fn is_loaded(&self, follower: u64, waker: &Waker) -> bool {
         let mut state = lock(&self.state);
-        if state.phase == Phase::Loading {
+        let waits = state.phase == Phase::Loading || state.is_checked;
+        if waits {
             state.follow(follower, waker);
         }
-        state.phase != Phase::Loading
+        !waits
     }
 
     /// Lets a subscriber in, unless that is over at once; [`Topic::leave`] lets it out.

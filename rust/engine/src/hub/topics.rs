@@ -32,7 +32,7 @@ const TURN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Hub {
     config: HubConfig,
-    room: Room,
+    pub(super) room: Room,
     ids: Ids,
     /// When the hub's own clock began.
     began: Instant,
@@ -41,7 +41,7 @@ pub struct Hub {
     guests: Arc<Guests>,
 }
 
-/// Topics that are to be loaded, and who does that.
+/// Topics of which an external log is to be asked, and who does that.
 #[derive(Debug, Default)]
 struct Wanted {
     names: Vec<String>,
@@ -147,36 +147,6 @@ impl Hub {
         id.ok_or_else(|| Code::Internal.error("an event that was published has no id"))
     }
 
-    /// Takes over what an external log has at `id`. Whether it was new: what is there already, or has left, is passed over.
-    ///
-    /// # Errors
-    /// As [`Hub::publish`]; `BAD_EVENT` also where it would come before what is there.
-    pub fn append(&self, topic: &str, id: Id, event: &Event<'_>) -> Result<bool> {
-        event.check()?;
-        self.ids.pass(id);
-        let choose = |log: &Log| {
-            if id > log.newest() {
-                return Ok(Some(id));
-            }
-            if log.has(id) {
-                return Ok(None);
-            }
-            Err(Code::BadEvent
-                .error(format!("the event {id} comes behind {}, and is not there", log.newest())))
-        };
-        Ok(self.with(topic, true, |topic| topic.append(event, self.now(), choose))??.is_some())
-    }
-
-    /// Says that what an external log has of `topic` up to `floor` will not be appended here: a client that has that id lacks
-    /// nothing before what is. Whether it was taken: only before the first event is.
-    ///
-    /// # Errors
-    /// As [`Hub::publish`].
-    pub fn set_floor(&self, topic: &str, floor: Id) -> Result<bool> {
-        self.ids.pass(floor);
-        self.with(topic, true, |topic| topic.set_floor(floor))
-    }
-
     /// Ends `topic`: its subscribers are told when they have all of it. Whether it had not ended.
     ///
     /// # Errors
@@ -202,8 +172,9 @@ impl Hub {
     /// # Errors
     /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `TOO_MANY_REQUESTS`, `HUB_CLOSED`.
     pub(crate) async fn subscribe(&self, topic: &str, asked: Asked<'_>) -> Result<Admission> {
+        let mut is_checked = !self.config.external;
         loop {
-            let topic = self.topic(topic, asked.terms.open)?;
+            let topic = self.topic(topic, asked.terms.open || self.config.external)?;
             let (follower, _) = topic.follow();
             poll_fn(
                 |context| {
@@ -211,6 +182,15 @@ impl Hub {
                 },
             )
             .await;
+            if !(asked.terms.open || topic.is_known()) {
+                return Err(unknown(&topic.name));
+            }
+            if !is_checked && asked.after.is_some_and(|after| topic.is_to_be_checked(after)) {
+                // Elsewhere it may have been published just now.
+                is_checked = true;
+                self.want(&topic.name);
+                continue;
+            }
             let Terms { join, limits, .. } = asked.terms;
             let counted = self.guests.enter(asked.guest, &limits)?;
             match topic.enter(asked.after, join, limits.topic, self.now()) {
@@ -226,15 +206,7 @@ impl Hub {
         }
     }
 
-    /// Says that what an external log has of `topic` has been appended. Whether that is news.
-    ///
-    /// # Errors
-    /// As [`Hub::finish`].
-    pub fn loaded(&self, topic: &str) -> Result<bool> {
-        self.with(topic, true, |topic| topic.loaded())
-    }
-
-    /// Takes the names of topics that are to be loaded; if there are none, `waker` is woken when there are.
+    /// Takes the names of topics of which an external log is to be asked; if there are none, `waker` is woken when there are.
     pub fn wanted(&self, waker: &Waker) -> Vec<String> {
         let mut wanted = lock(&self.wanted);
         if wanted.names.is_empty() {
@@ -312,7 +284,7 @@ impl Hub {
     }
 
     /// On the hub's own clock, which no one sets.
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
@@ -333,7 +305,7 @@ impl Hub {
     }
 
     /// Takes a topic out that has gone.
-    fn forget(&self, topic: &Arc<Topic>) {
+    pub(super) fn forget(&self, topic: &Arc<Topic>) {
         let mut topics = lock(&self.topics);
         // Another one of that name may have taken its place.
         if topics.by_name.get(&topic.name).is_some_and(|there| Arc::ptr_eq(there, topic)) {
@@ -343,13 +315,13 @@ impl Hub {
     }
 
     /// The topic of that name; a new one if there is none, where `open` is set.
-    fn topic(&self, name: &str, open: bool) -> Result<Arc<Topic>> {
+    pub(super) fn topic(&self, name: &str, open: bool) -> Result<Arc<Topic>> {
         check_name(name)?;
         if let Some(topic) = self.find(name)? {
             return Ok(topic);
         }
         if !open {
-            return Err(Code::UnknownTopic.error(format!("there is no topic {name:?}")));
+            return Err(unknown(name));
         }
         if lock(&self.topics).by_name.len() >= self.config.topics {
             // Some may be there only until somebody looks.
@@ -389,10 +361,14 @@ impl Hub {
         }
     }
 
-    fn find(&self, name: &str) -> Result<Option<Arc<Topic>>> {
+    pub(super) fn find(&self, name: &str) -> Result<Option<Arc<Topic>>> {
         let topics = lock(&self.topics);
         if topics.closed { Err(closed()) } else { Ok(topics.by_name.get(name).map(Arc::clone)) }
     }
+}
+
+fn unknown(name: &str) -> Error {
+    Code::UnknownTopic.error(format!("there is no topic {name:?}"))
 }
 
 fn closed() -> Error {
@@ -405,7 +381,7 @@ fn milliseconds() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn check_name(name: &str) -> Result<()> {
+pub(super) fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > LONGEST || name.chars().any(char::is_control) {
         let detail = format!("a topic's name has 1 to {LONGEST} bytes, and no control characters");
         return Err(Code::BadTopic.error(detail));

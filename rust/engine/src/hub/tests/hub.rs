@@ -72,25 +72,6 @@ fn a_finished_topic_takes_nothing_and_is_forgotten_in_time() {
 }
 
 #[test]
-fn an_event_of_an_external_log_is_taken_once_and_in_order() {
-    let hub = hub(HubConfig { external: true, ..config() });
-    let id = |milliseconds| Id { milliseconds, sequence: 1 };
-    assert!(hub.set_floor("a", id(10)).unwrap());
-    assert!(hub.append("a", id(20), &event("x")).unwrap());
-    assert!(hub.append("a", id(40), &event("y")).unwrap());
-    assert!(!hub.append("a", id(20), &event("x")).unwrap(), "it is there");
-    assert!(!hub.append("a", id(10), &event("w")).unwrap(), "it is below the floor");
-    assert_eq!(hub.append("a", id(30), &event("z")).unwrap_err().code(), Code::BadEvent);
-    let stats = hub.topic_stats("a").unwrap();
-    assert_eq!((stats.events, stats.floor, stats.newest), (2, id(10), id(40)));
-    assert!(!hub.set_floor("a", id(15)).unwrap(), "something has been there");
-    // What is published here comes behind.
-    let far = Id { milliseconds: u64::MAX - 1, sequence: 0 };
-    hub.append("a", far, &event("far")).unwrap();
-    assert!(hub.publish("b", &event("x")).unwrap() > far);
-}
-
-#[test]
 fn a_closed_hub_gives_its_memory_back_and_takes_nothing() {
     let hub = hub(config());
     hub.publish("a", &event("x")).unwrap();

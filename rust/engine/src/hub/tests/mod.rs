@@ -1,5 +1,6 @@
 //! The history of a topic against a list of events, and what a hub does with its topics.
 
+mod external;
 mod history;
 mod hub;
 mod resuming;

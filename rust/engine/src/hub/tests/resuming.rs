@@ -73,5 +73,22 @@ fn the_floor_of_a_new_topic_and_the_name_of_the_last_that_has_left_are_known() {
     assert_eq!(begin(&log, Some("a"), Join::Now).resumption, Resumption::Full);
     assert_eq!(begin(&log, Some("10-0"), Join::Now).resumption, Resumption::Full);
     assert_eq!(log.name_before(1), "a");
-    assert!(!log.set_floor(id(7)), "something has been here");
+    log.restart(id(7));
+    assert_eq!(begin(&log, Some("b"), Join::Now).resumption, Resumption::Gap);
+    assert_eq!(begin(&log, Some("7-0"), Join::Now).resumption, Resumption::Full);
+}
+
+#[test]
+fn one_who_comes_back_is_not_sent_events_without_a_name_again() {
+    let history = History { events: 9, bytes: 1 << 20, age: None };
+    let mut log = Log::new(Room { pool: pool(4), budget: Arc::new(Budget::new(1 << 20)), history }, id(5));
+    let nameless = Event { nameless: true, ..Event::default() };
+    log.append(id(5), &nameless, Duration::ZERO).unwrap();
+    log.append(id(10), &Event { id: Some("a"), ..Event::default() }, Duration::ZERO).unwrap();
+    log.append(id(10), &nameless, Duration::ZERO).unwrap();
+    log.append(id(20), &Event::default(), Duration::ZERO).unwrap();
+    for (after, place) in [("5-0", 1), ("a", 3), ("10-0", 3), ("20-0", 4)] {
+        let beginning = begin(&log, Some(after), Join::Now);
+        assert_eq!((beginning.place, beginning.resumption), (place, Resumption::Full), "{after}");
+    }
 }

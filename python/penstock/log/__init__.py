@@ -1,0 +1,6 @@
+"""What a hub publishes to other processes, and how it learns what they publish."""
+
+from .interface import Entry, Event, Log
+from .reader import LogStats, Reader
+
+__all__ = ["Entry", "Event", "Log", "LogStats", "Reader"]

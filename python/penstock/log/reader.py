@@ -1,0 +1,369 @@
+"""Keeps the topics of an engine's hub as a shared log has them.
+
+One task holds the connection: it catches up with what was published meanwhile, then appends what comes. Another one
+gives the engine what it wants: the history of a topic that somebody subscribes to, or word that all is there. The
+invariant: what the engine is given of a topic is the log's order, and where an entry does not name the one that was
+given before it, the engine is told of the gap first.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from penstock import _native
+from penstock.exceptions import PenstockError, make_error
+
+from .interface import NOTHING, Entry, Event, Log, order
+
+__all__ = ["LogStats", "Reader"]
+
+_LOG: Final = logging.getLogger("penstock.hub")
+
+# Of a topic that was opened while nothing could be learnt of it. No log has this position, and it is not that of a topic
+# that was never published to.
+_UNKNOWN: Final = "0-1"
+
+# Entries that are read at a time while a topic catches up. Arbitrary.
+_PAGE: Final = 500
+
+# Topics that are asked about at a time.
+_AT_ONCE: Final = 256
+
+# Seconds between two looks for topics that nobody has here any more, and for room where there was none. Arbitrary.
+_TURN: Final = 1.0
+
+# The first wait before a log is tried again; each is twice the last, up to what is configured.
+_SOONEST: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class LogStats:
+    """How a hub fares with the log that it shares."""
+
+    state: Literal["ready", "away"]
+    """Away: it cannot be reached, or has not been yet."""
+    error: str | None
+    """Why it is away."""
+    topics: int
+    """Topics that are followed."""
+    behind: int
+    """Those of them that wait for room in the hub's memory, or for what they lack."""
+    published: int
+    """Events that it has confirmed."""
+    refused: int
+    """Events that it has not: publishing failed."""
+    delivered: int
+    """Events that went to this hub's subscribers alone, while it was away."""
+    received: int
+    """Entries that came from it, of this hub's own events as well."""
+    gaps: int
+    """Times that a topic's entries did not follow on what was there."""
+    connections: int
+    """Times that it was connected to."""
+
+
+class _Topic:
+    """What the engine has been given of a topic."""
+
+    __slots__ = ("is_alone", "is_behind", "lock", "position")
+
+    def __init__(self) -> None:
+        # None: its history has not been given.
+        self.position: str | None = None
+        # Something came that did not follow, or could not be taken.
+        self.is_behind = False
+        # Its subscribers have events that the log does not have.
+        self.is_alone = False
+        # Whoever asks the log gives the engine what it says, one at a time.
+        self.lock = asyncio.Lock()
+
+
+class Reader:
+    """Follows a log on behalf of one hub."""
+
+    def __init__(self, hub: _native.Hub, log: Log, *, longest_wait: float) -> None:
+        self._hub = hub
+        self._log = log
+        self._longest_wait = longest_wait
+        self._topics: dict[str, _Topic] = {}
+        self._is_ready = False
+        self._error: str | None = "it has not been reached yet"
+        # Whether it has been tried to reach it.
+        self._tried = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._published = self._refused = self._delivered = 0
+        self._received = self._gaps = self._connections = 0
+
+    async def start(self) -> None:
+        """Begin, on the running loop, and wait until it is known whether the log is there."""
+        for work in (self._follow(), self._provide(), self._tend()):
+            self._tasks.append(asyncio.create_task(work))
+        await self._tried.wait()
+
+    def cancel(self) -> None:
+        """Have it end. On its loop."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """End."""
+        self.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def publish(self, topic: str, event: Event | None) -> str:
+        """Append to the log; see `Log.publish`.
+
+        Raises:
+            ConnectionFailedError: the log is away (HUB_UNAVAILABLE): then nothing was appended; or it did not confirm
+                the event, and then it may have been.
+        """
+        try:
+            if not self._is_ready:
+                raise make_error("HUB_UNAVAILABLE", f"the log is away: {self._error}")
+            position = await self._log.publish(topic, event)
+        except PenstockError as error:
+            self._refused += error.name == "HUB_UNAVAILABLE"
+            raise
+        self._published += 1
+        return position
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the log can be published to."""
+        return self._is_ready
+
+    def deliver(self, topic: str, event: Event) -> None:
+        """Give subscribers of this hub alone an event that the log cannot be given."""
+        if self._hub.deliver(topic, event.data, event.type, event.key, event.retry):
+            self._topics.setdefault(topic, _Topic()).is_alone = True
+        self._delivered += 1
+
+    def stats(self) -> LogStats:
+        """How it fares."""
+        return LogStats(
+            "ready" if self._is_ready else "away",
+            self._error,
+            len(self._topics),
+            sum(topic.is_behind for topic in self._topics.values()),
+            self._published,
+            self._refused,
+            self._delivered,
+            self._received,
+            self._gaps,
+            self._connections,
+        )
+
+    # What the log says.
+
+    async def _follow(self) -> None:
+        wait = _SOONEST
+        while True:
+            try:
+                await self._log.open()
+                self._connections += 1
+                await self._come_back()
+                wait = _SOONEST
+                await self._receive()
+            except PenstockError as error:
+                if error.name == "HUB_CLOSED":
+                    return
+                self._leave(error.detail)
+            except Exception as error:  # noqa: BLE001 (one topic's bug is not all topics' end)
+                _LOG.exception("a bug in penstock; the hub's log is opened again")
+                self._leave(str(error))
+            finally:
+                self._is_ready = False
+                await self._log.close()
+            # Chance keeps nodes apart that lost it in one moment.
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 (nothing secret)
+            wait = min(wait * 2, self._longest_wait)
+
+    def _leave(self, why: str) -> None:
+        # Once for each time that it goes.
+        if self._error is None or not self._tried.is_set():
+            _LOG.warning("the hub's log is away: %s", why)
+        self._error = why
+        self._tried.set()
+
+    async def _come_back(self) -> None:
+        names = list(self._topics)
+        await self._log.watch(names)
+        self._error, self._is_ready = None, True
+        self._tried.set()
+        await self._for_each(names, self._catch_up)
+        _LOG.info("the hub's log is ready: %d topics followed", len(names))
+
+    async def _receive(self) -> None:
+        while True:
+            runs: dict[str, list[Entry]] = {}
+            for name, entry in await self._log.receive():
+                runs.setdefault(name, []).append(entry)
+            behind = []
+            for name, entries in runs.items():
+                topic = self._topics.get(name)
+                if topic is None:
+                    continue
+                # Who holds the lock asks the log itself, which may not have had these yet.
+                if topic.lock.locked() or topic.position is None or not self._continue(name, topic, entries):
+                    topic.is_behind = True
+                    behind.append(name)
+            await self._for_each(behind, self._catch_up)
+
+    def _continue(self, name: str, topic: _Topic, entries: Sequence[Entry]) -> bool:
+        """Append what follows on what is there. False: it does not, or there is no room for it."""
+        if topic.is_behind:
+            return False
+        end = topic.position
+        for count, entry in enumerate(entries):
+            if entry.before != end:
+                self._take(name, topic, entries[:count])
+                return False
+            end = entry.position
+        return self._take(name, topic, entries)
+
+    async def _catch_up(self, name: str) -> None:
+        """Ask the log for what it has behind what is here."""
+        topic = self._topics.get(name)
+        if topic is None:
+            return
+        async with topic.lock:
+            position = topic.position
+            if position is None:
+                # Whoever loads it asks.
+                return
+            topic.is_behind = False
+            newest = await self._log.newest(name)
+            if topic.is_alone or position == _UNKNOWN:
+                topic.is_alone = False
+                self._interrupt(name, topic, newest if position == _UNKNOWN else position)
+            if order(newest) < order(topic.position or NOTHING):
+                # The log has lost what is here, and what is lost with it nobody knows.
+                floor, entries = await self._log.history(name)
+                self._interrupt(name, topic, floor)
+                self._take(name, topic, entries)
+                return
+            # What comes meanwhile is no reason to stop: whoever waits here waits for what the log has now.
+            while topic.position is not None:
+                entries = await self._log.read(name, topic.position, _PAGE)
+                if not self._take_all(name, topic, entries) or len(entries) < _PAGE:
+                    return
+
+    def _take_all(self, name: str, topic: _Topic, entries: Sequence[Entry]) -> bool:
+        """Append what the log has next, gaps and all."""
+        begin = 0
+        end = topic.position
+        for at, entry in enumerate(entries):
+            if entry.before is not None and entry.before != end:
+                if not self._take(name, topic, entries[begin:at]):
+                    return False
+                self._interrupt(name, topic, entry.before)
+                begin = at
+            end = entry.position
+        return self._take(name, topic, entries[begin:])
+
+    def _take(self, name: str, topic: _Topic, entries: Sequence[Entry]) -> bool:
+        """Append entries that follow on what is there. False: not all could be."""
+        begin = 0
+        for at, entry in enumerate(entries):
+            if entry.event is None and not entry.is_end:
+                if not self._append(name, topic, entries[begin:at]):
+                    return False
+                _LOG.warning("what the log has at %s of topic %r is no event", entry.position, name)
+                self._interrupt(name, topic, entry.position)
+                begin = at + 1
+        return self._append(name, topic, entries[begin:])
+
+    def _append(self, name: str, topic: _Topic, entries: Sequence[Entry]) -> bool:
+        if not entries:
+            return True
+        taken = self._hub.take(name, [_row(entry) for entry in entries])
+        if taken is None:
+            # It has gone, or is a new one that is wanted.
+            topic.position = None
+            return False
+        count, full = taken
+        self._received += count
+        if count:
+            topic.position = entries[count - 1].position
+        if full is not None:
+            topic.is_behind = True
+            _LOG.warning("topic %r waits for room: %s", name, full)
+        return full is None
+
+    def _interrupt(self, name: str, topic: _Topic, floor: str) -> None:
+        self._gaps += 1
+        if self._hub.interrupt(name, floor):
+            topic.position = floor
+        else:
+            topic.position = None
+
+    async def _tend(self) -> None:
+        while True:
+            await asyncio.sleep(_TURN)
+            there = set(self._hub.topics())
+            gone = [
+                name for name, topic in self._topics.items() if name not in there and not topic.lock.locked()
+            ]
+            for name in gone:
+                del self._topics[name]
+            if not self._is_ready:
+                continue
+            behind = [name for name, topic in self._topics.items() if topic.is_behind]
+            # Where the log cannot be reached, whoever receives from it has been told as well.
+            with contextlib.suppress(PenstockError):
+                await self._log.unwatch(gone)
+                await self._for_each(behind, self._catch_up)
+
+    # What the engine wants.
+
+    async def _provide(self) -> None:
+        while True:
+            names, more = self._hub.wanted()
+            # A client that comes and goes may have had it wanted twice.
+            await self._for_each(dict.fromkeys(names), self._give)
+            await more
+
+    async def _give(self, name: str) -> None:
+        topic = self._topics.setdefault(name, _Topic())
+        try:
+            if self._is_ready:
+                # It may be a new topic of the same name.
+                if topic.position is None or self._hub.take(name, []) is None:
+                    await self._load(name, topic)
+                await self._catch_up(name)
+        except PenstockError as error:
+            # What it lacks it gets when the log is back.
+            _LOG.debug("topic %r is not loaded: %s", name, error.detail)
+        except Exception:  # noqa: BLE001 (nobody is left waiting)
+            _LOG.exception("a bug in penstock; topic %r is opened without its history", name)
+        with contextlib.suppress(PenstockError):
+            if self._hub.load(name, _UNKNOWN, []):
+                topic.position = _UNKNOWN
+            self._hub.checked(name)
+
+    async def _load(self, name: str, topic: _Topic) -> None:
+        async with topic.lock:
+            await self._log.watch([name])
+            floor, entries = await self._log.history(name)
+            readable = [entry for entry in entries if entry.event is not None or entry.is_end]
+            if self._hub.load(name, floor, [_row(entry) for entry in readable]):
+                topic.position = entries[-1].position if entries else floor
+                topic.is_alone = False
+                self._received += len(readable)
+
+    async def _for_each(self, names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+        names = list(names)
+        for begin in range(0, len(names), _AT_ONCE):
+            await asyncio.gather(*(work(name) for name in names[begin : begin + _AT_ONCE]))
+
+
+def _row(entry: Entry) -> "_native._LogEntry":
+    event = entry.event
+    if event is None:
+        return (entry.position, None, None, None, None, None)
+    return (entry.position, event.data, event.type, event.id, event.key, event.retry)
