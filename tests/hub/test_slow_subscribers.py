@@ -91,14 +91,27 @@ async def test_one_may_go_on_with_the_oldest_that_is_there(topics: Topics) -> No
     go_on(slow)
     events = await slow.rest()
     assert events.pop().type == "penstock-end"
-    (place,) = [number for number, event in enumerate(events) if event.type == "penstock-gap"]
-    before, after = numbers(events[:place]), numbers(events[place + 1 :])
-    said = json.loads(events[place].data)
-    assert said == {"after": ids[before[-1]], "resumed": ids[after[0] - 1]}
-    assert before == list(range(len(before)))
-    assert after == list(range(after[0], ENOUGH))
+    # One gap, or several where its socket took a little more in between.
+    last, dropped, gaps = -1, 0, 0
+    said = None
+    for event in events:
+        if event.type == "penstock-gap":
+            said = json.loads(event.data)
+            gaps += 1
+            continue
+        (number,) = numbers([event])
+        if said is None:
+            assert number == last + 1, "nothing is missing without a word"
+        else:
+            assert said["resumed"] == ids[number - 1]
+            # What it had is not known any more where that had left before its own task looked.
+            assert said["after"] in (ids[last], None)
+            dropped += number - last - 1
+        last, said = number, None
+    assert last == ENOUGH - 1
     counts = hub.stats().counts
-    assert (counts.slow, counts.gaps, counts.dropped) == (0, 1, after[0] - len(before))
+    assert (counts.slow, counts.gaps, counts.dropped) == (0, gaps, dropped)
+    assert dropped > 20
 
 
 async def test_one_may_get_only_the_newest_of_each_key(topics: Topics) -> None:
