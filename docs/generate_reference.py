@@ -232,7 +232,10 @@ def stream_page() -> str:
 def stats_page() -> str:
     """What is counted."""
     found = parse("stats.py")
-    names = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "RelayStats", "SlabClass", "Timings"]
+    names = [
+        *("DiskStats", "EngineStats", "Histogram", "InspectionStats", "OriginStats", "PoolStats"),
+        *("RelayStats", "SlabClass", "Timings"),
+    ]
     return f"# Counters and timings\n\n{module_doc(found[''])}\n" + sections("penstock", found, names)
 
 
@@ -278,6 +281,8 @@ def web_page() -> str:
         f"# penstock.web\n\n{module_doc(package[''])}\n"
         + sections("penstock.web", gateway, ["Gateway"])
         + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
+        + sections("penstock.web", parse("web/handover.py"), ["RelayEnd"])
+        + sections("penstock.web", parse("web/inspected.py"), ["Inspected"])
         + f"\n{constants}\n"
         + sections("penstock.web", failures, ["Failure", "settle_failures"])
     )

@@ -38,7 +38,17 @@ from .exceptions import (
 from .hub import Hub, HubCounts, HubStats, TopicStats
 from .log import LogStats
 from .sources import open_fd, open_file, open_process
-from .stats import DiskStats, EngineStats, OriginStats, PoolStats, RelayStats, SlabClass, Timings
+from .stats import (
+    DiskStats,
+    EngineStats,
+    Histogram,
+    InspectionStats,
+    OriginStats,
+    PoolStats,
+    RelayStats,
+    SlabClass,
+    Timings,
+)
 from .stream import Frame, FrameStream, Response
 
 __all__ = [
@@ -54,9 +64,11 @@ __all__ = [
     "Frame",
     "FrameError",
     "FrameStream",
+    "Histogram",
     "Hub",
     "HubCounts",
     "HubStats",
+    "InspectionStats",
     "LogStats",
     "OriginStats",
     "PenstockError",

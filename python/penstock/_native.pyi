@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -16,6 +16,7 @@ __all__ = [
     "Awaitable",
     "Cache",
     "Caching",
+    "Counts",
     "Drain",
     "Endpoint",
     "Engine",
@@ -27,6 +28,8 @@ __all__ = [
     "FrameStream",
     "Framing",
     "Hub",
+    "Inspection",
+    "Inspector",
     "Lane",
     "Lease",
     "Limiter",
@@ -51,6 +54,20 @@ _OriginRow: TypeAlias = tuple[str, tuple[int, int, int], tuple[int, int, int, in
 _PoolRow: TypeAlias = tuple[
     int, str, list[tuple[int, int, int, int]], int, int, int, int, list[tuple[str, int]]
 ]
+
+_TimingRow: TypeAlias = tuple[float, float, float, float, float, float | None, bool]
+_ReportRow: TypeAlias = tuple[
+    Literal["events", "json", "other"],
+    bool,
+    int,
+    int,
+    float | None,
+    float | None,
+    float,
+    bytes | None,
+    Literal["encoded", "too_large"] | None,
+]
+_HistogramRow: TypeAlias = tuple[list[int], float]
 
 def error_table() -> list[tuple[int, str, str, str, bool, str, int]]: ...
 
@@ -191,6 +208,21 @@ class Route:
         drain: Drain | None,
         caching: Caching | None,
         events: EventPolicy | None,
+        inspected: tuple[Inspection, Counts] | None,
+        on_end: Callable[
+            [
+                str,
+                str,
+                str | None,
+                int | None,
+                int,
+                _TimingRow | None,
+                PenstockError | None,
+                _ReportRow | None,
+            ],
+            object,
+        ]
+        | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
 
@@ -414,6 +446,48 @@ class Site:
         """Connections, accepted, requests, refused."""
 
 @final
+class Inspection:
+    """What responses are looked at for."""
+
+    def __new__(cls, settings: config.Inspection) -> Self: ...
+    def amends(self, content_type: str | None, content_encoding: str | None) -> bool:
+        """Whether a request with these fields may be amended."""
+
+    def amend(self, body: bytes) -> bytes | None:
+        """A request's body with what is added to it; None if it stays as it is."""
+
+@final
+class Counts:
+    """What the responses of a route come to."""
+
+    def __new__(cls) -> Self: ...
+    def sums(
+        self,
+    ) -> tuple[int, int, int, int, int, int, list[float], _HistogramRow, _HistogramRow, _HistogramRow]:
+        """Streams, others, hidden, with usage, events, bytes; bounds; first tokens, gaps, totals."""
+
+@final
+class Inspector:
+    """What is known of one response."""
+
+    def __new__(
+        cls,
+        engine: Engine,
+        inspection: Inspection,
+        counts: Counts,
+        amended: bool,
+        near: Transport | None,
+    ) -> Self: ...
+    def begin(self, stream: FrameStream) -> bool:
+        """Take the head of `stream`, and say whether it has to be cut into events."""
+
+    def over(self) -> asyncio.Future[None]:
+        """Done when the response is over."""
+
+    def report(self) -> _ReportRow:
+        """End it, and say what was seen."""
+
+@final
 class Lane:
     """The application's side of a site: gives each request to a protocol. Of the running loop."""
 
@@ -425,6 +499,7 @@ class Lane:
         fault: Callable[[str | None, str, str], object],
         waiting: int,
         limit: float | None,
+        untold: int,
         path: str | None,
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
@@ -475,6 +550,7 @@ class Transport:
         forwarding: Forwarding,
         events: Framing,
         policy: EventPolicy | None,
+        inspector: Inspector | None,
         method: str,
         version: tuple[int, int],
         closes: bool,
@@ -484,6 +560,7 @@ class Transport:
         self,
         stream: FrameStream,
         policy: EventPolicy | None,
+        inspector: Inspector | None,
         on_end: Callable[[int, PenstockError | None], object],
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
@@ -515,7 +592,7 @@ class FrameStream:
     def _status(self) -> tuple[int, str, int] | None: ...
     def _headers(self) -> _Fields: ...
     def _relay_headers(self, forwarding: Forwarding) -> list[tuple[str, str]]: ...
-    def _timings(self) -> tuple[float, float, float, float, float, float | None, bool] | None: ...
+    def _timings(self) -> _TimingRow | None: ...
     def _trailers(self) -> _Fields: ...
     def _held(self) -> tuple[int, int]: ...
     def _close(self) -> None: ...
@@ -577,8 +654,20 @@ class Engine:
     ) -> Source: ...
     def notices(self) -> list[str]: ...
     def address_range(self) -> tuple[int, int]: ...
-    def relay_events(self, stream: FrameStream, policy: EventPolicy) -> Source: ...
-    def read_on(self, stream: FrameStream, drain: Drain | None, policy: EventPolicy | None) -> None: ...
+    def relay_seen(
+        self,
+        stream: FrameStream,
+        policy: EventPolicy | None,
+        drain: Drain | None,
+        inspector: Inspector | None,
+    ) -> Source: ...
+    def read_on(
+        self,
+        stream: FrameStream,
+        drain: Drain | None,
+        policy: EventPolicy | None,
+        inspected: tuple[Inspector, Framing] | None,
+    ) -> None: ...
     def stats(
         self,
     ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...

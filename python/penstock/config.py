@@ -5,12 +5,14 @@ as text such as `"256MiB"`; after construction they are numbers. The engine rece
 no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
 """
 
+import json
 import math
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from .exceptions import make_error
 
@@ -23,6 +25,7 @@ __all__ = [
     "Flow",
     "Forwarding",
     "History",
+    "Inspection",
     "OriginLimits",
     "Overrides",
     "Pool",
@@ -269,6 +272,10 @@ class Edge:
     looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
     app_wait: float | None = 10.0
     """For the application to look at a request (503). A client that has waited this long has mostly gone."""
+    app_ends: Size = "16MiB"
+    """Bytes that what became of requests on native routes may take while it waits for an `on_complete` because Python
+    is stalled: some 40,000 requests. What is beyond is dropped, and the log says how many: an engine thread waits for
+    nobody."""
     backlog: int = 4096
     """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
     reuse_port: bool = False
@@ -292,6 +299,7 @@ class Edge:
             _bytes(self, "event_backlog", 1, 1 << 30)
         _count(self, "app_waiting", 1)
         _seconds(self, "app_wait", optional=True)
+        _bytes(self, "app_ends", _PAGE)
         _count(self, "backlog", 1)
         _flag(self, "reuse_port")
 
@@ -645,6 +653,53 @@ class Subscriptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What responses are looked at for on their way: events and tokens are counted and timed, a usage is found.
+
+    The origin is asked for responses without a content coding. What is sent to the client is not changed. Usages are
+    found by name, without parsing what carries none: by what OpenAI's and Anthropic's servers send if nothing else is
+    said. A name is written there as it is here, without escapes.
+    """
+
+    usage: tuple[str, ...] = ("usage", "response.usage")
+    """Where the JSON of an event, or of a whole response, has the object that says what the response has cost: names of
+    members, from the outermost object on, with dots between them."""
+    usage_start: tuple[str, ...] = ("message.usage",)
+    """Where it has a beginning of it, which later ones add to: values of the same names replace those before. What says
+    its usage so far with each event, as Gemini does, belongs here."""
+    tokens: tuple[str, ...] = ("content_block_delta", "*.delta")
+    """The types of the events that carry tokens, besides events without a type that are not `[DONE]`: first token and
+    gaps are of these. One that begins with * stands for all that end so."""
+    amend: Mapping[str, Any] | str | None = None
+    """What is added to the JSON of a request, if that is an object with `"stream": true`, such as
+    `{"stream_options": {"include_usage": True}}`: members that are missing, as deep as both have objects. All else stays
+    as the client has written it. After construction it is JSON text."""
+    insist: bool = False
+    """Whether `amend` takes the place of what the client has said otherwise."""
+    max_request: Size = "8MiB"
+    """Bytes of a request that is amended, which is read whole for it. A larger one is refused (413): passed on
+    unamended, it would go unmetered. Images are sent within the JSON, each some megabytes."""
+    max_response: Size = "1MiB"
+    """Bytes of JSON that is no stream and in which a usage is looked for: it is kept until its end. What is larger
+    passes as well, and is said to be so."""
+
+    def __post_init__(self) -> None:
+        for name in ("usage", "usage_start", "tokens"):
+            _texts(self, name)
+        for name in ("usage", "usage_start"):
+            for path in getattr(self, name):
+                if not path.isascii() or set(path) & set('"\\/') or not all(path.split(".")):
+                    raise _bad(self, name, "must be names with dots between them, without quotes and slashes")
+        if not (self.usage or self.usage_start):
+            raise _bad(self, "usage", "must name a place, or usage_start must")
+        if self.amend is not None:
+            _set(self, "amend", _object(self, "amend"))
+        _flag(self, "insist")
+        _bytes(self, "max_request", 1)
+        _bytes(self, "max_response", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
     """How https origins are verified. They always are: to trust a private one, name its certificate."""
 
@@ -708,6 +763,19 @@ def _texts(settings: object, name: str) -> None:
     ):
         raise _bad(settings, name, "must be a sequence of printable texts")
     _set(settings, name, tuple(texts))
+
+
+def _object(settings: object, name: str) -> str:
+    """A setting that is an object of JSON, as text."""
+    value = getattr(settings, name)
+    try:
+        parsed = json.loads(value) if isinstance(value, str) else value
+        text = json.dumps(parsed, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise _bad(settings, name, f"must be an object of JSON, or text of one: {error}") from None
+    if not isinstance(parsed, Mapping):
+        raise _bad(settings, name, "must be an object of JSON, or text of one")
+    return text
 
 
 def _count(settings: object, name: str, least: int, most: int = 1 << 31) -> None:

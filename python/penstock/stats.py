@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-__all__ = ["DiskStats", "EngineStats", "OriginStats", "PoolStats", "RelayStats", "SlabClass", "Timings"]
+__all__ = [
+    "DiskStats",
+    "EngineStats",
+    "Histogram",
+    "InspectionStats",
+    "OriginStats",
+    "PoolStats",
+    "RelayStats",
+    "SlabClass",
+    "Timings",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +165,45 @@ class Timings:
     """From the head to the end of the body; None until it has ended."""
     reused: bool
     """Whether the exchange used a connection that an earlier one had opened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """How long things took. The buckets are the same for all, and fit Prometheus."""
+
+    bounds: tuple[float, ...]
+    """Upper bounds of the buckets in seconds, ascending, from a millisecond to two minutes."""
+    counts: tuple[int, ...]
+    """How often it took longer than the bound before and no longer than this one; one more, at the end, for what took
+    longer than all of them."""
+    sum: float
+    """Seconds, of all together."""
+
+    @property
+    def count(self) -> int:
+        """How often there was something to count."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionStats:
+    """What the inspected responses of a route come to, since it was declared."""
+
+    streams: int
+    """Event streams that have ended."""
+    responses: int
+    """Other responses that have ended."""
+    hidden: int
+    """Those of both in which a usage may have been and was not seen: coded, or too large."""
+    with_usage: int
+    """Those of both that had a usage."""
+    events: int
+    """Events so far that a browser would dispatch; of streams that go on as well."""
+    bytes: int
+    """Bytes of event streams so far, as they came from the origin."""
+    first_token: Histogram
+    """From when the origin was asked to the first token."""
+    token_gaps: Histogram
+    """Between two tokens of a stream that followed one another."""
+    totals: Histogram
+    """From when the origin was asked to the end of the stream."""

@@ -72,6 +72,7 @@ class Way:
     def __init__(self, engine: penstock.Engine, name: str) -> None:
         self.engine = engine
         self.name = name
+        self.sites: list[web.BaseSite] = []
         self._runners: list[web.AppRunner] = []
         self._clients: list[RawClient] = []
 
@@ -113,6 +114,7 @@ class Way:
         else:
             site = Site(runner, "127.0.0.1", 0, engine=self.engine, edge=edge)
         await site.start()
+        self.sites.append(site)
         return Relay(self, runner.addresses[0][1], ends or asyncio.Queue())
 
     async def connect(self, port: int, receive_buffer: int | None = None) -> RawClient:

@@ -9,6 +9,7 @@ to know, and `settle_failures` is the middleware for it.
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
 from .handover import RelayEnd
+from .inspected import Inspected
 from .native import NativeRoute
 from .running import run_app
 from .site import Site
@@ -19,6 +20,7 @@ __all__ = [
     "TENANT",
     "Failure",
     "Gateway",
+    "Inspected",
     "NativeRoute",
     "RelayEnd",
     "Site",

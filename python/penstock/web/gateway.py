@@ -23,6 +23,7 @@ from penstock.config import (
     Drain,
     EventRelay,
     Forwarding,
+    Inspection,
     Overrides,
     RouteLimits,
     Subscriptions,
@@ -32,8 +33,10 @@ from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
 from penstock.hub import Hub
+from penstock.stats import InspectionStats
 from penstock.stream import FrameStream, Response
 
+from .amending import amend
 from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
@@ -41,14 +44,14 @@ from .failures import note_failure
 from .feeding import Feeding
 from .handover import (
     HANDED_OVER,
+    Asked,
     Handover,
     OnComplete,
-    RelayEnd,
     can_hand_over,
     engines,
     hand_over,
-    timings_of,
 )
+from .inspected import Seen, check_one, handle_of, plain_headers, route_path, stats_of
 from .native import Changes, NativeRoute, RelayResource, changes, handles, lets_pause
 from .problem import problem_response
 from .relayed import TakenOver, has_signals, relayed
@@ -86,9 +89,12 @@ class Gateway:
             nothing does.
         events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise.
             By default they are relayed as they are.
+        inspect: what responses are looked at for, where a route or a relay does not say otherwise. By default they are
+            not looked at.
 
     Raises:
-        ConfigurationError: `origin` or `prefix` makes no URL; or there is `caching`, and no engine with a cache.
+        ConfigurationError: `origin` or `prefix` makes no URL; there is `caching`, and no engine with a cache; or there
+            are both `caching` and `inspect`.
     """
 
     def __init__(
@@ -103,6 +109,7 @@ class Gateway:
         unix: str | os.PathLike[str] | None = None,
         caching: Caching | None = None,
         events: EventRelay | None = None,
+        inspect: Inspection | None = None,
     ) -> None:
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
@@ -119,8 +126,11 @@ class Gateway:
         self._policy = forwarding or Forwarding()
         self._forwarding = _native.Forwarding(self._policy)
         self._caching = caching
+        self._inspect = inspect
+        self._counts: dict[str, _native.Counts] = {}
         if caching is not None:
             self._checked(caching, "the gateway")
+        check_one(caching, inspect, "the gateway")
 
     async def relay(
         self,
@@ -135,6 +145,7 @@ class Gateway:
         caching: Caching | None = None,
         overrides: Overrides | None = None,
         events: EventRelay | None = None,
+        inspect: Inspection | None = None,
         topic: str | None = None,
         hub: Hub | None = None,
         subscriptions: Subscriptions | None = None,
@@ -159,6 +170,8 @@ class Gateway:
                 that it goes past the cache.
             events: what is done with an event stream besides relaying it, in place of the gateway's. `Drain.concurrency`
                 counts the relays of this gateway with equal `events` together.
+            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen, and
+                `stats` counts it by the path of the route that the application has `request` handled by.
             topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
                 the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
                 (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
@@ -177,12 +190,15 @@ class Gateway:
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
             ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
-                there is no caching; or `topic` without `hub`, or with `on_complete`.
+                there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete` or
+                `inspect`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
             request[TENANT] = tenant
-        events = events or self._events
+        events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
+        check_one(caching, inspect, "a relay")
+        headers = plain_headers(headers, inspect)
         where = self._origin if origin is None else parse_origin(origin)
         target = None if path is None else replaced_target(request, where.base, path)
         order = _Order(
@@ -195,14 +211,17 @@ class Gateway:
             self._native_timeouts(timeouts, events),
             policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
-            caching=self._handle(caching or self._caching),
+            caching=self._handle(caching),
             overrides=overrides,
+            tenant=tenant,
+            seen=None if inspect is None else self._seen(inspect, route_path(request)),
         )
         if overrides is not None and order.caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
         if topic is not None:
-            if hub is None or on_complete is not None:
-                raise make_error("BAD_CONFIGURATION", "a topic goes with a hub, and not with on_complete")
+            if hub is None or on_complete is not None or inspect is not None:
+                message = "a topic goes with a hub, and neither with on_complete nor with inspect"
+                raise make_error("BAD_CONFIGURATION", message)
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(
                 request, partial(self._relay, request, order._replace(feeding=feeding))
@@ -225,6 +244,9 @@ class Gateway:
         drain: Drain | int | str | None = None,
         events: EventRelay | None = None,
         caching: Caching | None = None,
+        inspect: Inspection | None = None,
+        on_complete: OnComplete | None = None,
+        tenant: str | None = None,
         name: str | None = None,
     ) -> NativeRoute:
         """Declare a route that the engine answers alone, without waking Python.
@@ -251,7 +273,13 @@ class Gateway:
             events: what is done with event streams besides relaying them, in place of the gateway's.
             caching: how the route uses the engine's cache, in place of the gateway's. The engine is the site's, or the
                 gateway's where a server of another kind serves the route.
-            name: what the route is called in logs; its prefix by default.
+            inspect: what responses are looked at for, in place of the gateway's. `on_complete` gets what was seen, and
+                `stats` counts it by the route's name.
+            on_complete: called once for each request, on the event loop, with a `RelayEnd`, when the request is over,
+                however it ends. The engine waits for nobody: where Python is stalled for so long that
+                `config.Edge.app_ends` is full, ends are dropped, and the log says how many.
+            tenant: on whose account the route is, for `on_complete`.
+            name: what the route is called in logs and counts; its prefix by default.
 
         Raises:
             ConfigurationError: one of these cannot be.
@@ -267,6 +295,11 @@ class Gateway:
             self._checked(caching, f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
         engine = self._engine
+        inspect, caching = inspect or self._inspect, caching or self._caching
+        check_one(caching, inspect, f"the route {name or prefix}")
+        headers, add_headers = plain_headers(headers, inspect), tuple(add_headers)
+        if inspect is not None:
+            plain_headers(dict(add_headers), inspect)
         return NativeRoute(
             gateway=self,
             prefix=prefix,
@@ -281,9 +314,29 @@ class Gateway:
             response=changes("response_headers", response_headers, add_response_headers),
             drain=Drain(bytes=drain) if isinstance(drain, int | str) else drain,
             events=events or self._events,
-            caching=caching or self._caching,
+            caching=caching,
+            inspect=inspect,
+            on_complete=on_complete,
+            tenant=tenant,
             name=name or prefix,
         )
+
+    def stats(self) -> dict[str, InspectionStats]:
+        """What inspected responses come to, by route.
+
+        The key of a native route is its name, that of relays the path of the application's route that they were called
+        in, such as `/v1/{path}`, or `""` where there is none.
+        """
+        return {name: stats_of(counts) for name, counts in self._counts.items()}
+
+    def _counts_of(self, name: str) -> _native.Counts:
+        counts = self._counts.get(name)
+        if counts is None:
+            counts = self._counts[name] = _native.Counts()
+        return counts
+
+    def _seen(self, inspect: Inspection, name: str) -> Seen:
+        return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
     def _checked(self, caching: Caching, who: str) -> _native.Caching:
         engine = self._engine
@@ -329,22 +382,25 @@ class Gateway:
             route.response,
             resource.drain,
             policy=resource.events,
+            on_complete=route.on_complete,
             caching=self._handle(route.caching),
+            tenant=route.tenant,
+            seen=None if route.inspect is None else self._seen(route.inspect, route.name),
         )
         return await self._relay(request, order)
 
     async def _relay(self, request: web.Request, order: "_Order") -> web.StreamResponse:
         headers = order.headers
         transport = request.transport
+        asked = _asked(request, order)
         if transport is None:
             gone = _client_gone(request, None)
-            if order.on_complete is not None:
-                order.on_complete(RelayEnd(None, 0, None, gone))
+            asked.tell(order.on_complete, (None, 0, None, gone))
             raise asyncio.CancelledError from gone
         link = ClientLink.of(transport)
         body, length, decoded = request_body(request, link)
         upstream: Response | None = None
-        relayed_events: FrameStream | None = None
+        piped: FrameStream | None = None
         response: web.StreamResponse | None = None
         handover: Handover | None = None
         payload = Payload()
@@ -352,6 +408,10 @@ class Gateway:
         link.task = asyncio.current_task(link.loop)
         try:
             engine = self._engine or default_engine()
+            if order.seen is not None:
+                body, length, amended = await amend(request, body, length, decoded, order.seen)
+                asked = asked.seen_by(order.seen.inspector(engine, amended, direct))
+            inspector = asked.inspector
             if decoded:
                 headers = _without_coding(headers)
             where = order.origin
@@ -394,11 +454,11 @@ class Gateway:
                 and order.drain is None
                 and not has_signals(request)
             ):
-                handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
+                handover = request[HANDED_OVER] = Handover(asked, status)
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
                 taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
-                taken.begin(request, direct, self._cut, order.policy, handover)
+                taken.begin(request, direct, self._cut, order.policy, inspector, handover)
             else:
                 answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
                 if order.changes is not None:
@@ -410,29 +470,36 @@ class Gateway:
                 response = relayed(status, reason, answered)
                 writer = await response.prepare(request)
                 assert writer is not None  # noqa: S101 (it is for a response that has ended)
-                stream: FrameStream = upstream.frames(self._framing) if events else upstream
+                # Of what goes with a length the events are told apart as well, to be seen.
+                cut = (inspector is not None and inspector.begin(upstream)) or events
+                stream: FrameStream = upstream.frames(self._framing) if cut else upstream
                 direct = can_hand_over(writer, transport)
                 if direct is not None and order.drain is None:
-                    handover = request[HANDED_OVER] = Handover(f"{request.method} {request.raw_path}", status)
+                    handover = request[HANDED_OVER] = Handover(asked, status)
                     if order.on_complete is not None:
                         handover.when_over(order.on_complete, upstream)
-                    hand_over(stream, writer, direct, policy, handover)
+                    hand_over(stream, writer, direct, policy, inspector, handover)
                 else:
-                    if events and policy is not None:
-                        source = engine.native.relay_events(stream, policy)
-                        stream = relayed_events = FrameStream(source)
+                    policy = policy if events else None
+                    if policy is not None or inspector is not None:
+                        source = engine.native.relay_seen(stream, policy, order.drain, inspector)
+                        stream = piped = FrameStream(source)
                     await copy_body(stream, writer, transport, payload)
             if handover is not None and isinstance(body, Pieces) and not body.ended:
                 # The origin answers while it is still being sent the request, which is Python's to pass on.
                 await handover.over(link.loop)
         except BaseException as error:
             left = link.lost or transport.is_closing()
-            if relayed_events is not None:
+            reads_on = False
+            if piped is not None:
                 # The engine takes that for the client's leaving, and does as the policy says.
-                await relayed_events.aclose()
+                await piped.aclose()
+                reads_on = left
             elif upstream is not None and not upstream.closed:
-                if left and (order.drain is not None or order.policy is not None):
-                    engine.native.read_on(upstream, order.drain, order.policy)
+                reads_on = left and (order.drain is not None or order.policy is not None)
+                if reads_on:
+                    seen = None if asked.inspector is None else (asked.inspector, self._cut)
+                    engine.native.read_on(upstream, order.drain, order.policy, seen)
                 else:
                     await upstream.aclose()
             status = None
@@ -441,9 +508,11 @@ class Gateway:
                 cut_off(request, response)
             if left and isinstance(error, _LEAVING):
                 gone = _client_gone(request, status)
-                _tell(order, handover, RelayEnd(status, payload.bytes, timings_of(upstream), gone))
+                if handover is None:
+                    asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
                 raise asyncio.CancelledError from gone
-            _tell(order, handover, RelayEnd(status, payload.bytes, timings_of(upstream), error))
+            if handover is None:
+                asked.tell(order.on_complete, (status, payload.bytes, upstream, error), reads_on=reads_on)
             if isinstance(error, PenstockError):
                 note_failure(request, error, status)
                 if status is None:
@@ -454,8 +523,8 @@ class Gateway:
             raise
         else:
             # Of what was handed over the engine says the end.
-            if handover is None and order.on_complete is not None:
-                order.on_complete(RelayEnd(status, payload.bytes, timings_of(upstream), None))
+            if handover is None:
+                asked.tell(order.on_complete, (status, payload.bytes, upstream, None))
             return response
         finally:
             link.task = None
@@ -479,13 +548,15 @@ class _Order(NamedTuple):
     on_complete: OnComplete | None = None
     caching: _native.Caching | None = None
     overrides: Overrides | None = None
+    tenant: str | None = None
+    seen: Seen | None = None
     feeding: Feeding | None = None
 
 
-def _tell(order: _Order, handover: Handover | None, end: RelayEnd) -> None:
-    """Say how a relay has ended that was not handed over: of one that was, the engine says it."""
-    if handover is None and order.on_complete is not None:
-        order.on_complete(end)
+def _asked(request: web.Request, order: _Order) -> Asked:
+    # The address is worked out at the first look, and few ask for it.
+    client = None if order.on_complete is None else request.remote
+    return Asked(request.method, request.raw_path, client, order.tenant, None)
 
 
 def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:

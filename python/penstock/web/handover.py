@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -17,8 +17,11 @@ from penstock.exceptions import PenstockError
 from penstock.stats import Timings
 from penstock.stream import FrameStream, Response
 
+from .inspected import Inspected, inspected
+
 __all__ = [
     "HANDED_OVER",
+    "Asked",
     "Handover",
     "OnComplete",
     "RelayEnd",
@@ -34,29 +37,86 @@ _log: Final = logging.getLogger("penstock.web")
 
 @dataclass(frozen=True, slots=True)
 class RelayEnd:
-    """What became of a relay."""
+    """What became of a relay, or of a request on a native route."""
 
     status: int | None
-    """The status that was relayed, or None if there was no head to relay."""
+    """The status that was relayed, or None if there was no head to relay; the error says what it was answered with."""
     bytes: int
     """Payload that was sent to the client."""
     timings: Timings | None
     """How long each stage took at the origin; None without a head."""
     error: BaseException | None
     """Why it ended before its end: what the origin did, CLIENT_GONE, or what was raised in the handler."""
+    method: str = ""
+    """Of the request."""
+    path: str = ""
+    """Path and query as the client has sent them."""
+    client: str | None = None
+    """The address of the client; None on a Unix socket."""
+    tenant: str | None = None
+    """On whose account it was, as the relay or the route says."""
+    inspected: Inspected | None = None
+    """What was seen of the response; None where it was not inspected, or there was none."""
 
 
 OnComplete = Callable[[RelayEnd], object]
 
 
+_End = tuple[int | None, int, Response | None, BaseException | None]
+"""Status, bytes, the origin's response, and the error."""
+
+
+class Asked(NamedTuple):
+    """What the end says of the request."""
+
+    method: str
+    path: str
+    client: str | None
+    tenant: str | None
+    inspector: _native.Inspector | None
+
+    def seen_by(self, inspector: _native.Inspector) -> "Asked":
+        """The same, of a response that is inspected."""
+        return self._replace(inspector=inspector)
+
+    def end(
+        self, status: int | None, sent: int, upstream: Response | None, error: BaseException | None
+    ) -> RelayEnd:
+        """The end of its relay."""
+        seen = None if self.inspector is None else inspected(self.inspector.report())
+        return RelayEnd(
+            status, sent, timings_of(upstream), error, self.method, self.path, self.client, self.tenant, seen
+        )
+
+    def tell(self, on_complete: OnComplete | None, end: _End, *, reads_on: bool = False) -> None:
+        """Say how a relay has ended that was not handed over: of one that was, the engine says it.
+
+        Where the engine reads on without the client, that is when it has: the usage comes at the very end.
+        """
+        if self.inspector is None:
+            if on_complete is not None:
+                on_complete(self.end(*end))
+            return
+
+        def tell(_: object) -> None:
+            ended = self.end(*end)
+            if on_complete is not None:
+                on_complete(ended)
+
+        if reads_on:
+            self.inspector.over().add_done_callback(tell)
+        else:
+            tell(None)
+
+
 class Handover:
     """A body that the engine is sending."""
 
-    __slots__ = ("_line", "_on_end", "_outcome", "_status", "_upstream")
+    __slots__ = ("_asked", "_on_end", "_outcome", "_status", "_upstream")
 
-    def __init__(self, line: str, status: int) -> None:
+    def __init__(self, asked: Asked, status: int) -> None:
         # Neither the request nor the upstream: for hours there may be thousands that nobody asks about.
-        self._line = line
+        self._asked = asked
         self._status = status
         self._upstream: Response | None = None
         self._on_end: list[OnComplete] | None = None
@@ -68,7 +128,7 @@ class Handover:
         if self._outcome is None:
             return None
         sent, error = self._outcome
-        return RelayEnd(self._status, sent, timings_of(self._upstream), error)
+        return self._asked.end(self._status, sent, self._upstream, error)
 
     def when_over(self, callback: OnComplete, upstream: Response | None = None) -> None:
         """Have `callback` called with the end. With `upstream`, it is told the timings."""
@@ -93,8 +153,11 @@ class Handover:
         """Take the end from the engine, which keeps this and not a method of it: it does so for hours."""
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
-            _log.log(level, "%s: %s", self._line, error)
+            _log.log(level, "%s %s: %s", self._asked.method, self._asked.path, error)
         self._outcome = (sent, error)
+        if self._asked.inspector is not None:
+            # It is over and is counted, whether somebody asks or not.
+            self._asked.inspector.report()
         end = self.end if self._on_end else None
         if end is not None:
             for callback in self._on_end or ():
@@ -127,16 +190,17 @@ def hand_over(
     writer: Any,
     transport: _native.Transport,
     policy: _native.EventPolicy | None,
+    inspector: _native.Inspector | None,
     handover: Handover,
 ) -> None:
-    """Let the engine send all of `stream`, events by `policy`, behind the head that `writer` holds back.
+    """Let the engine send all of `stream`, seen by `inspector` and events by `policy`, behind the head of `writer`.
 
     Raises:
         ConnectionResetError: the client left.
         StateError: the stream is closed.
     """
     writer.send_headers()
-    transport._attach_rest(stream, policy, handover)  # noqa: SLF001
+    transport._attach_rest(stream, policy, inspector, handover)  # noqa: SLF001
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
     writer._eof = True  # noqa: SLF001
 

@@ -4,8 +4,9 @@
 waking Python; on every other server the same route is a handler, which relays by the same rules.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import web
@@ -20,21 +21,30 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Caching, Drain, EventRelay, Forwarding, RouteLimits, Timeouts, parse_size
+from penstock.config import (
+    Caching,
+    Drain,
+    EventRelay,
+    Forwarding,
+    Inspection,
+    RouteLimits,
+    Timeouts,
+    parse_size,
+)
 from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
+from penstock.stats import Timings
 
+from .handover import Asked, OnComplete, RelayEnd
+from .inspected import ReportRow, handle_of, inspected
 from .problem import problem_response
-from .target import Origin, has_dot_segments
+from .target import Headers, Origin, has_dot_segments
 
 if TYPE_CHECKING:
     from .gateway import Gateway
     from .topics import TopicsRoute
 
 __all__ = ["NativeRoute", "native_routes"]
-
-Headers = Mapping[str, str | None]
-"""Fields to set in place of those of the same names; None drops them."""
 
 # What frames a message or describes one hop is the engine's to write.
 _FRAMING: Final = frozenset(
@@ -123,6 +133,9 @@ class NativeRoute(web.AbstractRouteDef):
     drain: Drain | None
     events: EventRelay | None
     caching: Caching | None
+    inspect: Inspection | None
+    on_complete: OnComplete | None
+    tenant: str | None
     name: str
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
@@ -139,6 +152,9 @@ class NativeRoute(web.AbstractRouteDef):
                 "BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache"
             )
         drain, events = handles(self.drain, self.events)
+        inspect = None
+        if self.inspect is not None:
+            inspect = (handle_of(self.inspect), self.gateway._counts_of(self.name))  # noqa: SLF001
         return _native.Route(
             self.name,
             self.host,
@@ -153,7 +169,26 @@ class NativeRoute(web.AbstractRouteDef):
             drain,
             None if self.caching is None else engine.caching(self.caching),
             events,
+            inspect,
+            None if self.on_complete is None else partial(_tell, self.on_complete, self.tenant),
         )
+
+
+def _tell(
+    on_complete: OnComplete,
+    tenant: str | None,
+    method: str,
+    path: str,
+    client: str | None,
+    status: int | None,
+    sent: int,
+    timings: tuple[float, float, float, float, float, float | None, bool] | None,
+    error: PenstockError | None,
+    report: ReportRow | None,
+) -> None:
+    """Take the end of a request from the engine."""
+    took = None if timings is None else Timings(*timings)
+    on_complete(RelayEnd(status, sent, took, error, method, path, client, tenant, inspected(report)))
 
 
 def lets_pause(events: EventRelay | None) -> bool:
@@ -239,11 +274,15 @@ class NativeResource(AbstractResource):
             self._check_size(request)
             entered = self._limiter.enter()
         except PenstockError as error:
+            self._note_refusal(request, error)
             return problem_response(error)
         try:
             return await self._answer(request)
         finally:
             entered.leave()
+
+    def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
+        """Tell whoever wants to know of a request that goes beyond the route's limits."""
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         raise NotImplementedError
@@ -261,6 +300,11 @@ class RelayResource(NativeResource):
         super().__init__(route, router)
         self._relay = route
         self.drain, self.events = handles(route.drain, route.events)
+
+    def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
+        route = self._relay
+        asked = Asked(request.method, request.raw_path, request.remote, route.tenant, None)
+        asked.tell(route.on_complete, (None, 0, None, error))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         return await self._relay.gateway._relay_native(request, self._relay, self)  # noqa: SLF001

@@ -82,9 +82,10 @@ class TakenOver(web.StreamResponse):
         transport: _native.Transport,
         events: _native.Framing,
         policy: _native.EventPolicy | None,
+        inspector: _native.Inspector | None,
         handover: Handover,
     ) -> None:
-        """Let the engine send it; what is an event stream, cut by `events`, by `policy`.
+        """Let the engine send it, seen by `inspector`; what is an event stream, cut by `events`, by `policy`.
 
         Raises:
             ConnectionResetError: the client left.
@@ -96,6 +97,7 @@ class TakenOver(web.StreamResponse):
             self._forwarding,
             events,
             policy,
+            inspector,
             request.method,
             request.version,
             not self._keep_alive,

@@ -17,7 +17,7 @@ from aiohttp import web
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Edge
+from penstock.config import Edge, parse_size
 from penstock.engine import Engine, default_engine
 from penstock.exceptions import make_error
 
@@ -113,6 +113,7 @@ class Site(web.BaseSite):
             _log_fault,
             edge.app_waiting,
             edge.app_wait,
+            parse_size(edge.app_ends),
             self._path or (_unix_path(self._sock) if self._sock is not None else None),
         )
         app = getattr(self._runner, "app", None)

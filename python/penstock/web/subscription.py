@@ -21,7 +21,7 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import note_failure
-from .handover import HANDED_OVER, Handover, RelayEnd, can_hand_over, engines, hand_over
+from .handover import HANDED_OVER, Asked, Handover, RelayEnd, can_hand_over, engines, hand_over
 from .native import Changes
 from .problem import problem_response
 
@@ -125,11 +125,10 @@ async def respond(
         assert writer is not None  # noqa: S101 (it is for a response that has ended)
         direct = can_hand_over(writer, transport)
         if direct is not None:
-            handover = request[HANDED_OVER] = Handover(
-                f"{request.method} {request.raw_path}", response.status
-            )
+            asked = Asked(request.method, request.raw_path, None, None, None)
+            handover = request[HANDED_OVER] = Handover(asked, response.status)
             handover.when_over(permit.over)
-            hand_over(upstream, writer, direct, None, handover)
+            hand_over(upstream, writer, direct, None, None, handover)
         else:
             await copy_body(upstream, writer, transport, Payload())
     except BaseException as error:

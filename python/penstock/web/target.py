@@ -6,6 +6,7 @@ would resolve to another one, is refused.
 """
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -13,6 +14,9 @@ from aiohttp import web
 from yarl import URL
 
 from penstock.exceptions import make_error
+
+Headers = Mapping[str, str | None]
+"""Fields to set in place of those of the same names; None drops them."""
 
 _SLASH: Final = r"(?:/|\\|%2f|%5c)"
 _DOT_SEGMENT: Final = re.compile(rf"{_SLASH}(?:\.|%2e){{1,2}}(?:{_SLASH}|$)", re.IGNORECASE | re.ASCII)

@@ -13,10 +13,10 @@ from penstock.config import RouteLimits, Subscriptions
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
-from .native import Changes, Headers, NativeResource, changes
+from .native import Changes, NativeResource, changes
 from .problem import problem_response
 from .subscription import respond
-from .target import has_dot_segments
+from .target import Headers, has_dot_segments
 
 if TYPE_CHECKING:
     from penstock.hub import Hub

@@ -13,6 +13,7 @@ pub mod error;
 pub mod events;
 pub mod framing;
 pub mod hub;
+pub mod inspect;
 #[cfg(not(loom))]
 mod net;
 #[cfg(not(loom))]

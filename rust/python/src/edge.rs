@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
@@ -10,6 +11,8 @@ use penstock_engine::edge::{
     Route as EdgeRoute, Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use crate::cache::Caching;
@@ -17,16 +20,20 @@ use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::events::{Drain, EventPolicy, leave, policy};
 use crate::hub::Topics;
-use crate::lane::Lane;
+use crate::inspect::{Inspected, parts};
+use crate::lane::{Lane, Shared};
 use crate::lock;
 use crate::port::Slot;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
 use crate::settings::{EdgeSettings, RouteLimitSettings};
 
-/// A request that the engine answers alone.
+/// A request that the engine answers alone, and who is called with its end.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Route(Arc<EdgeRoute>);
+pub(crate) struct Route(Arc<EdgeRoute>, Option<Py<PyAny>>);
+
+/// What routes whose ends are told are known by.
+static TICKETS: AtomicU64 = AtomicU64::new(0);
 
 /// `("set" | "add" | "drop", name, value)`, validated in Python.
 pub(crate) type Change = (String, Vec<u8>, Vec<u8>);
@@ -42,8 +49,9 @@ pub(crate) fn edit((kind, name, value): Change) -> Edit {
 #[pymethods]
 impl Route {
     #[new]
-    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching, events))]
+    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching, events, inspected, on_end))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
         name: String,
         host: Option<String>,
@@ -58,6 +66,8 @@ impl Route {
         drain: Option<&Bound<'_, Drain>>,
         caching: Option<&Bound<'_, Caching>>,
         events: Option<&Bound<'_, EventPolicy>>,
+        inspected: Option<Inspected<'_>>,
+        on_end: Option<Py<PyAny>>,
     ) -> Self {
         let endpoint = endpoint.get();
         let native = Native {
@@ -72,9 +82,16 @@ impl Route {
             cache: caching.map(|caching| caching.get().0.clone()),
             leave: leave(drain),
             events: policy(events),
+            inspection: inspected.as_ref().map(parts),
+            // Relaxed: a number that nobody else has.
+            ticket: on_end.is_some().then(|| TICKETS.fetch_add(1, Ordering::Relaxed)),
             name,
         };
-        Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)))
+        Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)), on_end)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.1)
     }
 }
 
@@ -114,6 +131,8 @@ pub(crate) struct Site {
     threads: Arc<Threads>,
     engine: Py<Engine>,
     options: ListenOptions,
+    /// Who tells what became of requests on native routes. Weak: it leads to Python objects, which lead back here.
+    lane: Option<Weak<Shared>>,
     /// Where the last to end wakes who waits for that.
     idle: Mutex<Option<Slot>>,
 }
@@ -125,12 +144,27 @@ enum Answering<'py> {
     Topics(Bound<'py, Topics>),
 }
 
-fn routes(py: Python<'_>, routes: Vec<Answering<'_>>) -> PyResult<Routes> {
-    let service = |route| match route {
+fn routes(py: Python<'_>, routes: &[Answering<'_>], lane: Option<&Weak<Shared>>) -> PyResult<Routes> {
+    let service = |route: &Answering<'_>| match route {
         Answering::Relay(route) => Service::Relay(Arc::clone(&route.get().0)),
         Answering::Topics(topics) => Service::Topics(topics.get().shared()),
     };
-    Routes::new(routes.into_iter().map(service).collect()).into_python(py)
+    let table = Routes::new(routes.iter().map(service).collect()).into_python(py)?;
+    let watched = |route: &Answering<'_>| {
+        let Answering::Relay(route) = route else { return None };
+        let Route(route, on_end) = route.get();
+        Some((Arc::clone(route), on_end.as_ref()?.clone_ref(py)))
+    };
+    let watched: Vec<_> = routes.iter().filter_map(watched).collect();
+    match lane.and_then(Weak::upgrade) {
+        Some(lane) => lane.watch(py, watched),
+        None if watched.is_empty() => {}
+        None => {
+            let detail = "a native route has an on_complete, and the site no application to tell it";
+            return Err(exception(py, &Code::BadConfiguration.error(detail)));
+        }
+    }
+    Ok(table)
 }
 
 #[pymethods]
@@ -153,12 +187,15 @@ impl Site {
             .transpose()
             .into_python(py)?;
         let app = lane.map(|lane| lane.get().queue());
-        let site = EdgeSite::new((&settings).into(), supplies, routes(py, natives)?, log, app);
+        let lane = lane.map(|lane| Arc::downgrade(lane.get().shared()));
+        let table = routes(py, &natives, lane.as_ref())?;
+        let site = EdgeSite::new((&settings).into(), supplies, table, log, app);
         Ok(Self {
             shared: Arc::new(site),
             threads,
             engine: engine.clone().unbind(),
             options: (&settings).into(),
+            lane,
             idle: Mutex::new(None),
         })
     }
@@ -193,8 +230,9 @@ impl Site {
         Ok(())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn set_routes(&self, py: Python<'_>, natives: Vec<Answering<'_>>) -> PyResult<()> {
-        self.shared.set_routes(routes(py, natives)?);
+        self.shared.set_routes(routes(py, &natives, self.lane.as_ref())?);
         Ok(())
     }
 

@@ -22,6 +22,7 @@ use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception};
 use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
+use crate::inspect::Inspector;
 use crate::lock;
 use crate::port::LoopPort;
 use crate::request::{Endpoint, Fields, Timeouts};
@@ -82,6 +83,10 @@ impl Engine {
             ));
         }
         Ok(())
+    }
+
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     pub(crate) fn threads(&self) -> Arc<Threads> {
@@ -342,33 +347,46 @@ impl Engine {
         self.pool.address_range()
     }
 
-    /// The event stream `stream`, cut with every byte, as `policy` has it sent. Who takes it is the client.
-    fn relay_events(
+    /// The body `stream` as `policy` has the events of one sent that is cut into them with every byte, seen by `inspector`. Who
+    /// takes it is the client; when that leaves, `drain` says what becomes of it.
+    #[pyo3(signature = (stream, policy, drain, inspector))]
+    fn relay_seen(
         &self,
         py: Python<'_>,
         stream: &Bound<'_, FrameStream>,
-        policy: &Bound<'_, EventPolicy>,
+        policy: Option<&Bound<'_, EventPolicy>>,
+        drain: Option<&Bound<'_, Drain>>,
+        inspector: Option<&Bound<'_, Inspector>>,
     ) -> PyResult<Source> {
         self.check(py)?;
         let (port, stream) = (self.port(py)?, stream.get().hand_over(py)?);
         let (feed, relayed) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
-        let (policy, meter) = (Arc::clone(&policy.get().0), Arc::clone(&self.meter));
-        self.threads.spawn(self.threads.pick(), || events::pipe(stream, policy, meter, feed));
+        let (policy, inspector) =
+            (policy_of(policy), inspector.map(|inspector| inspector.get().response.clone()));
+        let leave = policy.as_ref().map_or_else(|| leave(drain), |policy| policy.leave.clone());
+        let meter = Arc::clone(&self.meter);
+        let work = move || events::pipe(stream, policy, leave, inspector, meter, feed);
+        self.threads.spawn(self.threads.pick(), work);
         Ok(Source::new(relayed, port))
     }
 
     /// The client of `stream` has left: reads it on, by `drain`, or by `policy` if it is one of events. Neither: cancels it.
-    #[pyo3(signature = (stream, drain, policy))]
+    /// `inspected` is what sees it, and how events are cut for that.
+    #[pyo3(signature = (stream, drain, policy, inspected))]
     fn read_on(
         &self,
         py: Python<'_>,
         stream: &Bound<'_, FrameStream>,
         drain: Option<&Bound<'_, Drain>>,
         policy: Option<&Bound<'_, EventPolicy>>,
+        inspected: Option<(Bound<'_, Inspector>, Bound<'_, Framing>)>,
     ) -> PyResult<()> {
         let stream = stream.get().hand_over(py)?;
         let (leave, policy, meter) = (leave(drain), policy_of(policy), Arc::clone(&self.meter));
-        self.threads.spawn(self.threads.pick(), || events::read_on(stream, leave, policy, meter));
+        let inspection =
+            inspected.map(|(inspector, framing)| (inspector.get().response.clone(), framing.get().0.clone()));
+        let work = move || events::read_on(stream, leave, policy, inspection, meter);
+        self.threads.spawn(self.threads.pick(), work);
         Ok(())
     }
 

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use penstock_engine::app::{Completion, Ends, Outcome, Queue, Request};
+use penstock_engine::Code;
+use penstock_engine::app::{Completion, Ended, Ends, Fault, Outcome, Queue, Request};
+use penstock_engine::edge::Route;
 use penstock_engine::runtime::Threads;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
@@ -20,8 +22,10 @@ use pyo3::{PyTraverseError, intern};
 
 use crate::engine::Engine;
 use crate::errors::exception;
+use crate::inspect::{ReportRow, report_row};
 use crate::lock;
 use crate::port::{LoopPort, Receive, Returns, Slot};
+use crate::stream::{TimingRow, timing_row};
 use crate::transport::Transport;
 
 /// How many idle protocols are looked at for the one that had a client last: fewer than a hundred comparisons cost less
@@ -32,6 +36,13 @@ const LOOK: usize = 64;
 struct Endings {
     next: u64,
     callbacks: HashMap<u64, Py<PyAny>>,
+}
+
+/// Who wants to hear what became of the requests on a native route.
+struct Watcher {
+    /// Gone when no request can begin on it, and all that have begun have been told of.
+    route: std::sync::Weak<Route>,
+    callback: Py<PyAny>,
 }
 
 /// What a lane and its transports share.
@@ -58,6 +69,8 @@ pub(crate) struct Shared {
     flush: OnceLock<Py<PyAny>>,
     /// Who is called with the end of each stream that the engine sends.
     endings: Mutex<Endings>,
+    /// By ticket, who is called with the end of each request on a native route, and whether that may still have some.
+    watchers: Mutex<HashMap<u64, Watcher>>,
     closed: OnceLock<()>,
 }
 
@@ -167,6 +180,54 @@ impl Shared {
         }
     }
 
+    /// Has what becomes of requests on these routes told; what became of those before is told now.
+    pub(crate) fn watch(&self, py: Python<'_>, routes: Vec<(Arc<Route>, Py<PyAny>)>) {
+        let gone: Vec<u64> = lock(&self.watchers)
+            .iter()
+            .filter(|(_, watcher)| watcher.route.strong_count() == 0)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        // Behind that look: the last end on a route is in the queue before the route is gone.
+        self.tell_ended(py);
+        let mut old = Vec::new();
+        {
+            let mut watchers = lock(&self.watchers);
+            old.extend(gone.iter().filter_map(|ticket| watchers.remove(ticket)));
+            for (route, callback) in routes {
+                if let Some(ticket) = route.ticket() {
+                    let watcher = Watcher { route: Arc::downgrade(&route), callback };
+                    old.extend(watchers.insert(ticket, watcher));
+                }
+            }
+        }
+        drop(old);
+    }
+
+    fn tell_ended(&self, py: Python<'_>) {
+        let (ended, dropped) = self.queue.take_ended();
+        for one in ended {
+            let callback =
+                lock(&self.watchers).get(&one.ticket).map(|watcher| watcher.callback.clone_ref(py));
+            let Some(callback) = callback else { continue };
+            if let Err(error) = callback.bind(py).call1(ended_row(py, one)) {
+                self.report(py, error, "a callback of the end of a request failed");
+            }
+        }
+        if dropped > 0 {
+            let detail = format!(
+                "what became of {dropped} requests on native routes was not told: Python was stalled"
+            );
+            self.log_fault(py, &Fault { request: None, error: Code::AppBusy.error(detail) });
+        }
+    }
+
+    fn log_fault(&self, py: Python<'_>, fault: &Fault) {
+        let (name, detail) = (fault.error.code().name(), fault.error.detail());
+        if let Err(error) = self.fault.bind(py).call1((fault.request.as_deref(), name, detail)) {
+            self.report(py, error, "a fault could not be logged");
+        }
+    }
+
     fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
         let transport = match self.take_idle(request.ends) {
             Some(transport) => transport,
@@ -186,11 +247,9 @@ impl Shared {
         for (ticket, outcome) in self.queue.take_completed() {
             self.complete(py, ticket, &outcome);
         }
+        self.tell_ended(py);
         for fault in self.queue.take_faults() {
-            let (name, detail) = (fault.error.code().name(), fault.error.detail().to_owned());
-            if let Err(error) = self.fault.bind(py).call1((fault.request, name, detail)) {
-                self.report(py, error, "a fault could not be logged");
-            }
+            self.log_fault(py, &fault);
         }
     }
 }
@@ -226,6 +285,10 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     pub(crate) fn queue(&self) -> Queue {
         self.shared.queue.clone()
     }
@@ -235,7 +298,7 @@ impl Lane {
 impl Lane {
     /// Of the running loop.
     #[new]
-    #[pyo3(signature = (engine, factory, socket, fault, waiting, limit, path))]
+    #[pyo3(signature = (engine, factory, socket, fault, waiting, limit, untold, path))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a lane, each once")]
     fn new(
         py: Python<'_>,
@@ -245,10 +308,11 @@ impl Lane {
         fault: Py<PyAny>,
         waiting: usize,
         limit: Option<f64>,
+        untold: usize,
         path: Option<String>,
     ) -> PyResult<Self> {
         let port = engine.get().port(py)?;
-        let queue = Queue::new(waiting, limit.map(Duration::from_secs_f64));
+        let queue = Queue::new(waiting, limit.map(Duration::from_secs_f64), untold);
         let shared = Arc::new(Shared {
             returns: port.get().returns(),
             port: port.clone_ref(py),
@@ -263,6 +327,7 @@ impl Lane {
             dirty: Mutex::new(Vec::new()),
             flush: OnceLock::new(),
             endings: Mutex::new(Endings::default()),
+            watchers: Mutex::new(HashMap::new()),
             closed: OnceLock::new(),
         });
         let flush = Py::new(py, Flush(Arc::downgrade(&shared)))?;
@@ -281,12 +346,16 @@ impl Lane {
         Ok(())
     }
 
-    /// Lets go of everything: requests that wait are broken off, and protocols that are idle are closed. Idempotent.
+    /// Lets go of everything: what became of requests is told, those that wait are broken off, and protocols that are idle
+    /// are closed. Idempotent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check_thread()?;
         if self.shared.closed.set(()).is_err() {
             return Ok(());
         }
+        self.shared.tell_ended(py);
+        let watchers = std::mem::take(&mut *lock(&self.shared.watchers));
+        drop(watchers);
         self.shared.queue.abandon();
         let idle = std::mem::take(&mut *lock(&self.shared.idle));
         for (_, transport) in idle {
@@ -308,6 +377,11 @@ impl Lane {
         visit.call(&self.shared.factory)?;
         visit.call(&self.shared.socket)?;
         visit.call(&self.shared.fault)?;
+        if let Ok(watchers) = self.shared.watchers.try_lock() {
+            for watcher in watchers.values() {
+                visit.call(&watcher.callback)?;
+            }
+        }
         if let Ok(idle) = self.shared.idle.try_lock() {
             for (_, transport) in idle.iter() {
                 visit.call(transport)?;
@@ -321,6 +395,26 @@ impl Drop for Lane {
     fn drop(&mut self) {
         self.shared.queue.abandon();
     }
+}
+
+/// Method, target, client, status, bytes, timings, error, report.
+type EndedRow = (
+    String,
+    String,
+    Option<String>,
+    Option<u16>,
+    u64,
+    Option<TimingRow>,
+    Option<Py<PyAny>>,
+    Option<ReportRow>,
+);
+
+fn ended_row(py: Python<'_>, ended: Ended) -> EndedRow {
+    let timings = ended.stages.map(|stages| timing_row(&stages.timings, Some(stages.body), stages.reused));
+    let error = ended.error.as_ref().map(|error| exception(py, error).into_value(py).into_any());
+    let report = ended.report.as_ref().map(|report| report_row(py, report));
+    let Ended { method, target, client, status, bytes, .. } = ended;
+    (method, target, client, status, bytes, timings, error, report)
 }
 
 /// An address as the `socket` module has it.

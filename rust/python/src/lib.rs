@@ -14,6 +14,7 @@ mod events;
 mod frame;
 mod framing;
 mod hub;
+mod inspect;
 mod lane;
 mod port;
 mod relay;
@@ -49,6 +50,8 @@ mod _native {
     use super::framing::Framing;
     #[pymodule_export]
     use super::hub::{Hub, Lease, Topics};
+    #[pymodule_export]
+    use super::inspect::{Counts, Inspection, Inspector};
     #[pymodule_export]
     use super::lane::Lane;
     #[pymodule_export]

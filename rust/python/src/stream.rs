@@ -1,13 +1,14 @@
 //! `FrameStream`: the consumer's side of a body, as an asynchronous iterator.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{RelayedHead, relayed_head};
 use penstock_engine::events::Policy;
 use penstock_engine::pool::CopyReason;
 use penstock_engine::relay;
-use penstock_engine::stream::{ResponseHead, Stream};
+use penstock_engine::stream::{ResponseHead, Stream, Timings};
 use penstock_engine::wire::Head;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
@@ -34,7 +35,19 @@ impl Source {
 type Field = (Vec<u8>, Vec<u8>);
 
 /// Queue, resolve, connect, TLS, first byte, body, reused.
-type TimingRow = (f64, f64, f64, f64, f64, Option<f64>, bool);
+pub(crate) type TimingRow = (f64, f64, f64, f64, f64, Option<f64>, bool);
+
+pub(crate) fn timing_row(timings: &Timings, body: Option<Duration>, reused: bool) -> TimingRow {
+    (
+        timings.queue.as_secs_f64(),
+        timings.resolve.as_secs_f64(),
+        timings.connect.as_secs_f64(),
+        timings.tls.as_secs_f64(),
+        timings.first_byte.as_secs_f64(),
+        body.map(|body| body.as_secs_f64()),
+        reused,
+    )
+}
 
 /// The base of every stream that Python reads.
 #[pyclass(frozen, subclass, weakref, module = "penstock._native")]
@@ -49,6 +62,11 @@ impl FrameStream {
     /// The stream, for somebody else to consume.
     pub(crate) fn hand_over(&self, py: Python<'_>) -> PyResult<Stream> {
         self.stream.hand_over().into_python(py)
+    }
+
+    /// The head, once it has come.
+    pub(crate) fn head(&self) -> Option<&ResponseHead> {
+        self.stream.head()
     }
 
     /// The head as a client gets it that this is relayed to.
@@ -185,16 +203,8 @@ impl FrameStream {
     /// reused.
     fn _timings(&self) -> Option<TimingRow> {
         let head = self.stream.head()?;
-        let timings = &head.timings;
-        Some((
-            timings.queue.as_secs_f64(),
-            timings.resolve.as_secs_f64(),
-            timings.connect.as_secs_f64(),
-            timings.tls.as_secs_f64(),
-            timings.first_byte.as_secs_f64(),
-            self.stream.ending().map(|ending| ending.body.as_secs_f64()),
-            head.reused,
-        ))
+        let body = self.stream.ending().map(|ending| ending.body);
+        Some(timing_row(&head.timings, body, head.reused))
     }
 
     fn _trailers(&self) -> Vec<Field> {

@@ -166,6 +166,11 @@ impl Transport {
         Arc::ptr_eq(threads, &self.core.shared.threads).then(|| lock(&self.core.state).thread)
     }
 
+    /// The engine thread that owns the client's connection.
+    pub(crate) fn engine_thread(&self) -> usize {
+        lock(&self.core.state).thread
+    }
+
     /// Whether its response has ended. What it is asked to do then it does not do, as if it were closed.
     fn is_over(&self) -> bool {
         lock(&self.core.state).turn != self.turn

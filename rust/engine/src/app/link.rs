@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Waker};
 use super::queue::Completion;
 use crate::error::{Code, Error};
 use crate::events::Policy;
+use crate::inspect::Inspector;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -72,6 +73,8 @@ pub struct Attachment {
     pub rest: Option<Completion>,
     /// What is done besides with the events of one that is cut into them.
     pub policy: Option<Plain<Policy>>,
+    /// What sees it.
+    pub inspector: Option<Inspector>,
 }
 
 /// A part of a file.

@@ -122,7 +122,7 @@ fn a_lost_client_is_told_to_one_who_writes() {
 #[test]
 fn a_request_is_taken_or_withdrawn() {
     model(3, || {
-        let queue = Queue::new(1, None);
+        let queue = Queue::new(1, None, 0);
         let (near, far) = link();
         let ends = Ends { remote: None, local: None };
         let request = Request { head: Vec::new(), body: None, chunked: false, ends, thread: 0, far };

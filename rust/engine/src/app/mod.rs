@@ -6,12 +6,14 @@
 //! connection, and never shifts the responses behind it.
 
 mod checker;
+mod ended;
 #[cfg(not(loom))]
 mod head;
 mod link;
 mod queue;
 
 pub use checker::{Checker, Rest, asks_to_switch};
+pub use ended::{Ended, Stages};
 #[cfg(not(loom))]
 pub(crate) use head::serialise;
 pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Outcome, Over, link};

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
+use super::ended::{Ended, Untold};
 use super::link::{Far, Outcome};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
@@ -59,6 +60,7 @@ struct State {
     next: u64,
     faults: Vec<Fault>,
     completed: Vec<(u64, Outcome)>,
+    untold: Untold,
     open: bool,
     taker: Option<Waker>,
 }
@@ -69,6 +71,8 @@ pub struct Queue {
     state: Arc<Mutex<State>>,
     bound: usize,
     limit: Option<Duration>,
+    /// Bytes that what is untold may take.
+    untold: usize,
 }
 
 /// A place in the queue.
@@ -77,17 +81,18 @@ pub struct Place(u64);
 
 impl Queue {
     /// A queue in which at most `bound` requests wait, each for no longer than `limit`. The time is kept by whoever
-    /// offers them.
-    pub fn new(bound: usize, limit: Option<Duration>) -> Self {
+    /// offers them. What became of others waits in `untold` bytes at most.
+    pub fn new(bound: usize, limit: Option<Duration>, untold: usize) -> Self {
         let state = State {
             waiting: BTreeMap::new(),
             next: 0,
             faults: Vec::new(),
             completed: Vec::new(),
+            untold: Untold::default(),
             open: true,
             taker: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), bound, limit }
+        Self { state: Arc::new(Mutex::new(state)), bound, limit, untold }
     }
 
     /// How long a request may wait.
@@ -199,6 +204,23 @@ impl Queue {
     /// What has become of streams since the last call.
     pub fn take_completed(&self) -> Vec<(u64, Outcome)> {
         std::mem::take(&mut lock(&self.state).completed)
+    }
+
+    /// Tells whoever takes requests what became of one that the engine has answered. It is dropped, and counted, where too
+    /// many wait to be told: an engine thread waits for nobody.
+    pub fn end(&self, ended: Ended) {
+        let mut state = lock(&self.state);
+        // Whoever takes them takes all: it has been told of the first.
+        let waker = if state.untold.put(ended, self.untold) { state.taker.clone() } else { None };
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// What has become of requests since the last call, and of how many more nobody will hear.
+    pub fn take_ended(&self) -> (Vec<Ended>, u64) {
+        lock(&self.state).untold.take()
     }
 
     /// Refuses requests from now on. Those that wait can still be taken.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
 use super::date::Date;
@@ -129,10 +130,23 @@ async fn exchange(
     let progress = Progress::default();
     let routes = site.routes();
     let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
+    let account = match route {
+        Some(Service::Relay(route)) => Account::open(site, route, client, incoming, &progress),
+        Some(Service::Topics(_)) | None => None,
+    };
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
         Some(Service::Relay(route)) => {
-            answer_by_route(site, thread, client, inbound, incoming, route, &progress).await
+            let task = Task {
+                site,
+                thread,
+                client,
+                incoming,
+                progress: &progress,
+                account: account.as_deref(),
+                is_tunnel: false,
+            };
+            answer_by_route(task, inbound, route).await
         }
         Some(Service::Topics(topics)) => {
             Box::pin(answer_by_topics(site, thread, client, inbound, incoming, topics, &progress)).await
@@ -140,6 +154,9 @@ async fn exchange(
         None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
     };
     let error = result.as_ref().err();
+    if let Some(account) = account {
+        account.close(error);
+    }
     // What the application has answered is in its own log.
     let is_ours = route.is_some() || site.app.is_none() || progress.status().is_none() && error.is_some();
     if let Some(log) = site.log.as_ref().filter(|_| is_ours) {
@@ -216,27 +233,19 @@ async fn answer_by_application(
     lane::answer(site, client, inbound, asked, progress, queue, &life).await
 }
 
-async fn answer_by_route(
-    site: &Site,
-    thread: usize,
-    client: &Client,
-    inbound: &mut Inbound<'_>,
-    incoming: &Incoming,
-    route: &Arc<Route>,
-    progress: &Progress,
-) -> Result<()> {
+async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &Route) -> Result<()> {
+    let Task { site, thread, incoming, progress, .. } = task;
     let asked = asked(site, thread, incoming, progress)?;
     let most = route.native.limits.body.or(site.config.max_body);
     if let Body::Length(length) = asked.body {
         check_size(length, most)?;
     }
     let _guard = route.enter()?;
-    let is_tunnel = asked.body == Body::Empty && offers_websocket(incoming);
-    let task = Task { site, thread, client, incoming, progress, is_tunnel };
+    task.is_tunnel = asked.body == Body::Empty && offers_websocket(incoming);
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
-    if asked.body == Body::Empty && !is_tunnel {
+    if asked.body == Body::Empty && !task.is_tunnel {
         let begin = |context: &mut Context<'_>| native::begin_hit(context, &task, route, &mut outgoing);
         is_hit = native::at_once(begin).await?;
         // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
@@ -303,7 +312,7 @@ async fn answer_by_topics(
     let life = live(site)?;
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.begin_life(&life);
-    let task = Task { site, thread, client, incoming, progress, is_tunnel: false };
+    let task = Task { site, thread, client, incoming, progress, account: None, is_tunnel: false };
     let answer = async {
         topics::begin(&task, topics, &mut outgoing).await?;
         native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await

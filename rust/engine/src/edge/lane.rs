@@ -397,7 +397,7 @@ impl Lane<'_> {
 
     /// From here on the engine frames the body.
     fn attach(&mut self, attachment: Attachment) -> Result<()> {
-        let Attachment { stream, rest: completion, policy } = attachment;
+        let Attachment { stream, rest: completion, policy, inspector } = attachment;
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
         if framed {
@@ -405,11 +405,11 @@ impl Lane<'_> {
         }
         let policy = policy.filter(|_| framed);
         let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
-        let supply = if policy.is_some() {
-            let meter = Arc::clone(&self.site.supplies.meter);
-            Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter)))
-        } else {
+        let supply = if policy.is_none() && inspector.is_none() {
             stream.into()
+        } else {
+            let meter = Arc::clone(&self.site.supplies.meter);
+            Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter).inspected(inspector)))
         };
         self.outgoing.attach(match (framing, &completion) {
             (None, _) => Attached::Counted(supply, 0),

@@ -11,9 +11,11 @@
 //!                ├─ native (route, head) ─ origin::begin
 //!                ├─ topics ─ hub::subscribe
 //!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
-//!                └─ answer (refusals), log
+//!                └─ answer (refusals), account, log
 //! ```
 
+mod account;
+mod amending;
 mod answer;
 mod client;
 mod config;

@@ -6,8 +6,12 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
+use super::account::Account;
+use super::amending::amend;
 use super::client::Client;
 use super::head::{Framing, Persistence, encode, is_events};
 use super::progress::Progress;
@@ -15,8 +19,9 @@ use super::route::{Edit, Route};
 use super::site::Site;
 use crate::cache::{Target, is_read};
 use crate::error::{Code, Error, Result};
-use crate::events::{Draining, EventBody, Field, Leave, Policy};
+use crate::events::{Draining, EventBody, Field, Leave, Policy, begin_inspection};
 use crate::framing::Framing as Cut;
+use crate::inspect::Inspector;
 use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
 use crate::origin::{self, Request, RequestBody};
 use crate::relay;
@@ -33,6 +38,8 @@ pub(super) struct Task<'a> {
     pub(super) client: &'a Client,
     pub(super) incoming: &'a Incoming,
     pub(super) progress: &'a Progress,
+    /// Where somebody wants to know of it.
+    pub(super) account: Option<&'a Account<'a>>,
     /// The client offers to switch to WebSocket.
     pub(super) is_tunnel: bool,
 }
@@ -124,8 +131,24 @@ async fn begin_body(
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
     let supplies = &task.site.supplies;
-    let allowance = supplies.allowance();
     let mut left = None;
+    let inspection = route.native.inspection.as_ref().filter(|_| !task.is_tunnel);
+    let (body, inspector) = match inspection {
+        None => (body, None),
+        Some((rules, counts)) => {
+            // On the heap: there is nothing left of it when the origin is asked.
+            let amended = Box::pin(amend(task, route, rules, body, &mut left, outgoing)).await;
+            let (body, amended) = amended?;
+            let (rules, counts) = (Plain::clone(rules), Plain::clone(counts));
+            let inspector =
+                Inspector::new(rules, counts, &supplies.pool, task.thread, amended, Instant::now());
+            (body, Some(inspector))
+        }
+    };
+    if let Some((account, inspector)) = task.account.zip(inspector.as_ref()) {
+        account.note_inspector(inspector);
+    }
+    let allowance = supplies.allowance();
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
@@ -137,10 +160,14 @@ async fn begin_body(
         begun
     })
     .await?;
-    let (framing, cut) = task.begin(route, &head, outgoing)?;
-    let is_events = cut != Cut::Raw;
-    let supply = Supply::Source(Box::new(body.relay(&cut, allowance)));
-    outgoing.attach(attached(task.supply(route, supply, is_events), framing));
+    if let Some(account) = task.account {
+        account.note_head(&head);
+    }
+    let (framing, is_events) = task.begin(route, &head, outgoing)?;
+    let is_cut =
+        is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
+    let supply = Supply::Source(Box::new(body.relay(&task.cut(is_cut), allowance)));
+    outgoing.attach(attached(task.supply(route, supply, is_events, inspector), framing));
     at_once(|context| task.prime(context, outgoing)).await?;
     Ok(Begun::Body { is_events, left })
 }
@@ -182,10 +209,12 @@ async fn relay_by_cache(
     let Some(head) = stream.head() else {
         return Err(Code::Internal.error("a head that had come is gone"));
     };
-    let (framing, cut) = task.begin(route, head, outgoing)?;
-    stream.set_framing(&cut)?;
-    let is_events = cut != Cut::Raw;
-    outgoing.attach(attached(task.supply(route, stream.into(), is_events), framing));
+    if let Some(account) = task.account {
+        account.note_head(head);
+    }
+    let (framing, is_events) = task.begin(route, head, outgoing)?;
+    stream.set_framing(&task.cut(is_events))?;
+    outgoing.attach(attached(task.supply(route, stream.into(), is_events, None), framing));
     at_once(|context| {
         drive(context);
         task.prime(context, outgoing)
@@ -284,15 +313,20 @@ impl Task<'_> {
         self.check_stopped()
     }
 
-    /// The body of a response, with what the route does for events.
-    fn supply(&self, route: &Route, supply: Supply, is_events: bool) -> Supply {
-        match route.native.events.as_ref().filter(|_| is_events) {
-            None => supply,
-            Some(policy) => {
-                let meter = std::sync::Arc::clone(&self.site.supplies.meter);
-                Supply::Source(Box::new(EventBody::new(supply, Some(Arc::clone(policy)), meter)))
-            }
+    /// The body of a response, with what the route does for events, and seen by `inspector`.
+    fn supply(&self, route: &Route, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
+        let policy = route.native.events.as_ref().filter(|_| is_events);
+        if policy.is_none() && inspector.is_none() {
+            return supply;
         }
+        let meter = Plain::clone(&self.site.supplies.meter);
+        let body = EventBody::new(supply, policy.map(Arc::clone), meter).inspected(inspector);
+        Supply::Source(Box::new(body))
+    }
+
+    /// How a body is cut that is to be seen event by event, or not.
+    fn cut(&self, is_cut: bool) -> Cut {
+        if is_cut { Cut::Events { max_frame: self.site.config.max_event, blocks: true } } else { Cut::Raw }
     }
 
     /// Puts what is stored, or on its way, into `outgoing`.
@@ -324,7 +358,7 @@ impl Task<'_> {
     }
 
     /// While the head is awaited: sends what goes before it, that the body may come, and `interim` responses.
-    fn wait(
+    pub(super) fn wait(
         &self,
         context: &mut Context<'_>,
         route: &Route,
@@ -387,14 +421,14 @@ impl Task<'_> {
         })
     }
 
-    /// Puts the head of the origin's response before its body. How that is delimited, and how it is cut: where it is a
-    /// stream of events, so that it can end behind any of them.
+    /// Puts the head of the origin's response before its body. How that is delimited, and whether it is a stream of events,
+    /// which can end behind any of them.
     fn begin(
         &self,
         route: &Route,
         ResponseHead { head, .. }: &ResponseHead,
         outgoing: &mut Outgoing,
-    ) -> Result<(Framing, Cut)> {
+    ) -> Result<(Framing, bool)> {
         let incoming = self.incoming;
         let framing = if head.status == 101 {
             Framing::Tunnel
@@ -411,13 +445,10 @@ impl Task<'_> {
             policy.map_or(&[], Policy::fields),
             outgoing,
         );
-        let cut = if is_events {
+        if is_events {
             self.client.keep_backlog(self.site.config.event_backlog);
-            Cut::Events { max_frame: self.site.config.max_event, blocks: true }
-        } else {
-            Cut::Raw
-        };
-        Ok((framing, cut))
+        }
+        Ok((framing, is_events))
     }
 
     /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` stand for those that are missing.

@@ -1,10 +1,13 @@
 //! Which requests the engine answers alone, and how.
 
+use std::sync::Arc as Plain;
+
 use super::limiter::{Entered, Limiter};
 use super::topics::Topics;
 use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, Policy};
+use crate::inspect::{Counts, Rules};
 use crate::origin::{Endpoint, Timeouts};
 use crate::relay::Forwarding;
 use crate::store::Caching;
@@ -68,6 +71,10 @@ pub struct Native {
     pub events: Option<Arc<Policy>>,
     /// What is stored of it, and how.
     pub cache: Option<Caching>,
+    /// What its responses are looked at for, and where that is counted.
+    pub inspection: Option<(Plain<Rules>, Plain<Counts>)>,
+    /// By which whoever wants to hear what became of its requests knows it.
+    pub ticket: Option<u64>,
     /// What it is called in logs and counts.
     pub name: String,
 }
@@ -96,6 +103,11 @@ impl Route {
             });
         let limiter = Arc::new(Limiter::new(native.name.clone(), native.limits));
         Self { pattern, native, sets_read, limiter }
+    }
+
+    /// By which whoever wants to hear what became of its requests knows it.
+    pub fn ticket(&self) -> Option<u64> {
+        self.native.ticket
     }
 
     /// Counts a request, until what it returns is dropped.

@@ -102,7 +102,6 @@ impl EventBody {
     }
 
     /// Shown to `observer`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for inspection"))]
     pub(crate) fn observed(mut self, observer: Box<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self

@@ -9,6 +9,8 @@ mod body;
 #[cfg(not(loom))]
 mod draining;
 #[cfg(not(loom))]
+mod inspecting;
+#[cfg(not(loom))]
 mod pipe;
 mod policy;
 
@@ -18,6 +20,8 @@ pub(crate) use body::EventBody;
 pub use body::{Cause, Observer};
 #[cfg(not(loom))]
 pub(crate) use draining::Draining;
+#[cfg(not(loom))]
+pub use inspecting::begin_inspection;
 #[cfg(not(loom))]
 pub use pipe::{pipe, read_on};
 #[cfg(not(loom))]

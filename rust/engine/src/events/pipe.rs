@@ -5,18 +5,28 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-use super::{EventBody, Leave, Policy};
+use super::inspecting::EndOnDrop;
+use super::{EventBody, Leave, Policy, begin_inspection};
 use crate::error::{Code, Result};
+use crate::framing::Framing;
+use crate::inspect::Inspector;
 use crate::net::{Payload, Supply};
 use crate::pool::{Pool, Purpose, Slice};
 use crate::relay::is_event_stream;
 use crate::stream::{Ending, Feed, Meter, Stream};
 
-/// Relays the frames of `stream`, which are those of an event stream with every byte of it, to `feed` by `policy`. When
-/// the consumer of that leaves, the client has.
-pub async fn pipe(stream: Stream, policy: Arc<Policy>, meter: Arc<Meter>, feed: Feed) {
+/// Relays the frames of `stream` to `feed`, seen by `inspector`; with a `policy` they are those of an event stream with every
+/// byte of it. When the consumer of that leaves, the client has: `leave` says what becomes of it then.
+pub async fn pipe(
+    stream: Stream,
+    policy: Option<Arc<Policy>>,
+    leave: Leave,
+    inspector: Option<Inspector>,
+    meter: Arc<Meter>,
+    feed: Feed,
+) {
     let pool = stream.pool().clone();
-    let body = EventBody::new(stream.into(), Some(Arc::clone(&policy)), Arc::clone(&meter));
+    let body = EventBody::new(stream.into(), policy, Arc::clone(&meter)).inspected(inspector);
     let mut supply = Supply::Source(Box::new(body));
     loop {
         let next = {
@@ -47,7 +57,7 @@ pub async fn pipe(stream: Stream, policy: Arc<Policy>, meter: Arc<Meter>, feed: 
         }
     }
     drop(feed);
-    if let Some(draining) = policy.leave.begin(&meter) {
+    if let Some(draining) = leave.begin(&meter) {
         draining.run(supply, |_| true).await;
     }
 }
@@ -65,18 +75,34 @@ fn slice_of(pool: &Pool, payload: &Payload) -> Option<Slice> {
 }
 
 /// The client of `stream` has left: reads it on by `leave`, or as `policy` says of event streams, whether its head has come
-/// or not.
-pub async fn read_on(stream: Stream, leave: Leave, policy: Option<Arc<Policy>>, meter: Arc<Meter>) {
+/// or not. It is seen by the inspector, if there is one, cut as is said beside it where it has events.
+pub async fn read_on(
+    stream: Stream,
+    leave: Leave,
+    policy: Option<Arc<Policy>>,
+    inspection: Option<(Inspector, Framing)>,
+    meter: Arc<Meter>,
+) {
+    // Also where nothing is read on.
+    let _over = inspection.as_ref().map(|(inspector, _)| EndOnDrop(inspector.clone()));
     let policy = policy.as_deref();
     let Some(mut draining) = Leave::before_head(&leave, policy).begin(&meter) else { return };
+    let inspector = inspection.as_ref().map(|(inspector, _)| inspector.clone());
     let is_events = poll_fn(|context| -> Poll<Result<bool>> {
         if draining.poll_over(context).is_ready() {
             return Poll::Ready(Err(Code::ClientGone.error("the client left before the head")));
         }
-        stream.poll_head(context).map_ok(|head| is_event_stream(&head.head))
+        let head = &ready!(stream.poll_head(context))?.head;
+        if let Some((inspector, framing)) = &inspection {
+            if begin_inspection(inspector, head) {
+                stream.set_framing(framing)?;
+            }
+        }
+        Poll::Ready(Ok(is_event_stream(head)))
     })
     .await;
+    let body = EventBody::new(stream.into(), None, meter).inspected(inspector);
     if is_events.is_ok_and(|is_events| Leave::of(&leave, policy, is_events).drains()) {
-        draining.run(stream.into(), |_| true).await;
+        draining.run(Supply::Source(Box::new(body)), |_| true).await;
     }
 }

@@ -166,4 +166,4 @@ impl Cut {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;

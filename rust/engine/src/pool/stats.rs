@@ -17,11 +17,14 @@ pub enum CopyReason {
     PythonBytes,
     /// The `data` of an event with several data lines was joined.
     EventData,
+    /// A request was read whole to be amended, or JSON that is no stream was kept to its end to be looked into.
+    Inspection,
 }
 
 impl CopyReason {
     /// Every reason.
-    pub const ALL: [Self; 5] = [Self::FrameJoin, Self::Upload, Self::Tls, Self::PythonBytes, Self::EventData];
+    pub const ALL: [Self; 6] =
+        [Self::FrameJoin, Self::Upload, Self::Tls, Self::PythonBytes, Self::EventData, Self::Inspection];
 
     /// The label of the counter.
     pub fn name(self) -> &'static str {
@@ -31,6 +34,7 @@ impl CopyReason {
             Self::Tls => "tls",
             Self::PythonBytes => "python_bytes",
             Self::EventData => "event_data",
+            Self::Inspection => "inspection",
         }
     }
 }

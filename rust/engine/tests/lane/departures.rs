@@ -105,7 +105,12 @@ fn events_end_whole_when_a_site_is_closed() {
         let exchange = rig.request().await;
         let (feed, stream) = rig.stream(&Framing::Events { max_frame: 1024, blocks: true });
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
-        exchange.far.attach(Attachment { stream, rest: Some(rig.queue.completion(7)), policy: None });
+        exchange.far.attach(Attachment {
+            stream,
+            rest: Some(rig.queue.completion(7)),
+            policy: None,
+            inspector: None,
+        });
         exchange.far.finish();
         feed.push(rig.slice(b"data: whole\n\ndata: hal")).await.unwrap();
         client.head().await;

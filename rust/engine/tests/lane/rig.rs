@@ -96,7 +96,7 @@ impl Rig {
             max_event: 64 << 10,
             event_backlog: None,
         };
-        let queue = Queue::new(patience.waiting, Some(patience.limit));
+        let queue = Queue::new(patience.waiting, Some(patience.limit), 1 << 20);
         let site = Arc::new(Site::new(config, supplies, Routes::default(), None, Some(queue.clone())));
         let threads = Arc::new(Threads::start(count).unwrap());
         let options = ListenOptions { backlog: 64, reuse_port: false };

@@ -41,7 +41,12 @@ fn the_rest_of_a_body_is_framed_as_its_head_says() {
             let exchange = rig.request().await;
             let (feed, stream) = rig.stream(&Framing::Raw);
             exchange.write(head);
-            exchange.far.attach(Attachment { stream, rest: Some(rig.queue.completion(3)), policy: None });
+            exchange.far.attach(Attachment {
+                stream,
+                rest: Some(rig.queue.completion(3)),
+                policy: None,
+                inspector: None,
+            });
             exchange.far.finish();
             feed.push(rig.slice(b"hello")).await.unwrap();
             feed.finish(Ending::default());
@@ -71,7 +76,12 @@ fn a_stream_of_another_length_than_its_head_says_is_not_taken_for_whole() {
             let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
             exchange.write(head);
             client.head().await;
-            exchange.far.attach(Attachment { stream, rest: Some(rig.queue.completion(0)), policy: None });
+            exchange.far.attach(Attachment {
+                stream,
+                rest: Some(rig.queue.completion(0)),
+                policy: None,
+                inspector: None,
+            });
             exchange.far.finish();
             feed.push(rig.slice(sent.as_bytes())).await.unwrap();
             feed.finish(Ending::default());
@@ -98,7 +108,12 @@ fn a_stream_that_fails_breaks_the_response_off() {
             let exchange = rig.request().await;
             let (feed, stream) = rig.stream(&Framing::Raw);
             exchange.write("HTTP/1.1 200 OK\r\n\r\n");
-            exchange.far.attach(Attachment { stream, rest: Some(rig.queue.completion(0)), policy: None });
+            exchange.far.attach(Attachment {
+                stream,
+                rest: Some(rig.queue.completion(0)),
+                policy: None,
+                inspector: None,
+            });
             exchange.far.finish();
             feed.push(rig.slice(b"half")).await.unwrap();
             client.head().await;
@@ -119,7 +134,7 @@ fn the_application_goes_on_behind_a_part() {
         let exchange = rig.request().await;
         let (feed, stream) = rig.stream(&Framing::Raw);
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
-        exchange.far.attach(Attachment { stream, rest: None, policy: None });
+        exchange.far.attach(Attachment { stream, rest: None, policy: None, inspector: None });
         exchange.far.flush();
         feed.push(rig.slice(b"bc")).await.unwrap();
         feed.finish(Ending::default());

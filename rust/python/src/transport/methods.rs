@@ -16,6 +16,7 @@ use crate::buffer::{Taken, own_descriptor, take_bytes};
 use crate::errors::IntoPython;
 use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
+use crate::inspect::Inspector;
 use crate::lane::Shared;
 use crate::lock;
 use crate::relay::{Forwarding, Replaced};
@@ -63,8 +64,10 @@ impl Transport {
         head: Option<Vec<u8>>,
         stream: &FrameStream,
         policy: Option<Arc<Policy>>,
+        inspector: Option<&Bound<'_, Inspector>>,
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
+        let inspector = inspector.map(|inspector| inspector.get().response.clone());
         {
             let state = lock(&self.core.state);
             let is_usable = state.turn == self.turn && !state.closing;
@@ -74,7 +77,7 @@ impl Transport {
             if let Some(head) = head {
                 exchange.far.write(Content::Bytes(head));
             }
-            exchange.far.attach(Attachment { stream, rest, policy });
+            exchange.far.attach(Attachment { stream, rest, policy, inspector });
         }
         // Nearly always the handler is done now, and the end of its response goes with this.
         self.core.flush_soon(py);
@@ -275,6 +278,7 @@ impl Transport {
         forwarding: &Bound<'_, Forwarding>,
         events: &Bound<'_, Framing>,
         policy: Option<&Bound<'_, EventPolicy>>,
+        inspector: Option<&Bound<'_, Inspector>>,
         method: &str,
         version: (u8, u8),
         closes: bool,
@@ -285,11 +289,12 @@ impl Transport {
         let head =
             stream.get().relayed_head(&forwarding.get().0, method, version.1, closes, policy.as_deref());
         let RelayedHead { bytes, is_events } = head.into_python(py)?;
-        if is_events {
+        // Of what goes with a length the events are told apart as well, to be seen.
+        if is_events | inspector.is_some_and(|inspector| inspector.get().begin(stream)) {
             stream.get().set_framing(py, events.get())?;
         }
         let size = bytes.len();
-        self.attach_rest(py, Some(bytes), stream.get(), policy, on_end)?;
+        self.attach_rest(py, Some(bytes), stream.get(), policy, inspector, on_end)?;
         Ok(size)
     }
 
@@ -300,10 +305,11 @@ impl Transport {
         py: Python<'_>,
         stream: &Bound<'_, FrameStream>,
         policy: Option<&Bound<'_, EventPolicy>>,
+        inspector: Option<&Bound<'_, Inspector>>,
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        self.attach_rest(py, None, stream.get(), policy_of(policy), on_end)
+        self.attach_rest(py, None, stream.get(), policy_of(policy), inspector, on_end)
     }
 
     /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.
@@ -317,7 +323,12 @@ impl Transport {
             return Err(closing());
         }
         self.core.send(py, |far| {
-            far.attach(Attachment { stream: stream.get().hand_over(py)?, rest: None, policy: None });
+            far.attach(Attachment {
+                stream: stream.get().hand_over(py)?,
+                rest: None,
+                policy: None,
+                inspector: None,
+            });
             far.flush();
             Ok(())
         })

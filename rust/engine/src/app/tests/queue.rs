@@ -31,7 +31,7 @@ impl Wake for Bell {
 
 #[test]
 fn requests_are_taken_in_their_order_with_one_wake_up() {
-    let queue = Queue::new(8, None);
+    let queue = Queue::new(8, None, 0);
     let bell = Arc::new(Bell::default());
     queue.listen(&Waker::from(Arc::clone(&bell)));
     let mut nears = Vec::new();
@@ -59,7 +59,7 @@ impl<const COUNT: usize> ConcatSome for [Option<Vec<u8>>; COUNT] {
 
 #[test]
 fn one_more_than_the_bound_is_refused_at_once() {
-    let queue = Queue::new(2, None);
+    let queue = Queue::new(2, None, 0);
     let (_first, request_first) = request("a");
     let (_second, request_second) = request("b");
     let (_third, request_third) = request("c");
@@ -75,7 +75,7 @@ fn one_more_than_the_bound_is_refused_at_once() {
 
 #[test]
 fn a_request_that_was_taken_cannot_be_withdrawn() {
-    let queue = Queue::new(2, None);
+    let queue = Queue::new(2, None, 0);
     let (_near, request) = request("a");
     let place = queue.offer(request).unwrap();
     assert!(queue.waits(place));
@@ -86,7 +86,7 @@ fn a_request_that_was_taken_cannot_be_withdrawn() {
 
 #[test]
 fn a_closed_queue_gives_out_what_it_has() {
-    let queue = Queue::new(2, None);
+    let queue = Queue::new(2, None, 0);
     let (_near, waiting) = request("a");
     queue.offer(waiting).unwrap();
     queue.close();
@@ -97,7 +97,7 @@ fn a_closed_queue_gives_out_what_it_has() {
 
 #[test]
 fn requests_of_an_abandoned_queue_are_broken_off() {
-    let queue = Queue::new(2, None);
+    let queue = Queue::new(2, None, 0);
     let (near, waiting) = request("a");
     queue.offer(waiting).unwrap();
     queue.abandon();
@@ -108,7 +108,7 @@ fn requests_of_an_abandoned_queue_are_broken_off() {
 
 #[test]
 fn faults_are_told_once_and_bounded() {
-    let queue = Queue::new(2, None);
+    let queue = Queue::new(2, None, 0);
     let bell = Arc::new(Bell::default());
     queue.listen(&Waker::from(Arc::clone(&bell)));
     for _ in 0..100 {

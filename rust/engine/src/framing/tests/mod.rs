@@ -2,7 +2,7 @@ mod cutter;
 mod events;
 mod formats;
 mod properties;
-mod reference;
+pub(crate) mod reference;
 
 use super::*;
 use crate::pool::testing::config;

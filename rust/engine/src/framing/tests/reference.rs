@@ -58,16 +58,16 @@ fn limited(frames: &[&[u8]], too_large: impl Fn(&[u8]) -> bool) -> Outcome {
 
 /// What a page is told of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Dispatched {
-    pub(super) event: String,
-    pub(super) data: String,
-    pub(super) id: Option<String>,
-    pub(super) retry: Option<u64>,
+pub(crate) struct Dispatched {
+    pub(crate) event: String,
+    pub(crate) data: String,
+    pub(crate) id: Option<String>,
+    pub(crate) retry: Option<u64>,
 }
 
 /// HTML Living Standard 9.2.6 over a whole stream, except that the ID and the reconnection time are those given in
 /// the event's own block.
-pub(super) fn dispatched(text: &[u8]) -> Vec<Dispatched> {
+pub(crate) fn dispatched(text: &[u8]) -> Vec<Dispatched> {
     dispatched_after_mark(text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text))
 }
 

@@ -1,0 +1,146 @@
+"""What was seen of responses on their way, for Python: of one in the end, and of all those of a route.
+
+The engine counts, times and searches (`config.Inspection`); here its rows are given names, and a usage is parsed, once
+for a response.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Literal, NamedTuple
+
+from aiohttp import web
+
+from penstock import _native
+from penstock.config import Caching, Inspection
+from penstock.engine import Engine
+from penstock.exceptions import make_error
+from penstock.stats import Histogram, InspectionStats
+
+from .target import Headers
+
+__all__ = [
+    "Inspected",
+    "ReportRow",
+    "Seen",
+    "check_one",
+    "handle_of",
+    "inspected",
+    "plain_headers",
+    "route_path",
+    "stats_of",
+]
+
+_ACCEPT_ENCODING: Final = "Accept-Encoding"
+
+# They would be those of another body.
+_DIGESTS: Final = ("Content-Digest", "Content-MD5", "Digest", "Repr-Digest")
+
+
+ReportRow = tuple[
+    Literal["events", "json", "other"],
+    bool,
+    int,
+    int,
+    float | None,
+    float | None,
+    float,
+    bytes | None,
+    Literal["encoded", "too_large"] | None,
+]
+"""What the engine says of a response: `Inspected`, field by field."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What was seen of a response. Times are seconds."""
+
+    content: Literal["events", "json", "other"]
+    """What it was, by its Content-Type. In what is neither events nor JSON no usage is looked for."""
+    amended: bool
+    """Whether the request was changed, by `config.Inspection.amend`."""
+    events: int
+    """Events that a browser would have dispatched; comments and heartbeats are none."""
+    bytes: int
+    """Bytes of the body as they came from the origin."""
+    first_token: float | None
+    """From when the origin was asked to the first token; None if there was none."""
+    longest_gap: float | None
+    """The longest time between two tokens that followed one another; None if there were not two."""
+    total: float
+    """From when the origin was asked to the end, however it came."""
+    usage: dict[str, Any] | None
+    """The usage that the origin has reported, parsed; None if it has reported none."""
+    hidden: Literal["encoded", "too_large"] | None
+    """Why a usage may have been there and not have been seen: the response had a content coding, though it was asked for
+    without, or was larger than `config.Inspection.max_response`, or a usage had more than 4096 bytes."""
+
+
+class Seen(NamedTuple):
+    """How the responses of a route are inspected, and where that is counted."""
+
+    inspection: _native.Inspection
+    counts: _native.Counts
+    max_request: int
+
+    def inspector(self, engine: Engine, amended: bool, near: _native.Transport | None) -> _native.Inspector:
+        """What will see the response to a request that is sent now."""
+        return _native.Inspector(engine.native, self.inspection, self.counts, amended, near)
+
+
+def inspected(row: ReportRow | None) -> Inspected | None:
+    """The report of the engine, if there is one."""
+    if row is None:
+        return None
+    content, amended, events, size, first, gap, total, usage, hidden = row
+    # The engine has checked that it is an object, whole and of no great depth.
+    parsed = None if usage is None else json.loads(usage)
+    return Inspected(content, amended, events, size, first, gap, total, parsed, hidden)
+
+
+@lru_cache(maxsize=64)
+def handle_of(inspection: Inspection) -> _native.Inspection:
+    """The engine's form of `inspection`, which equal ones share."""
+    return _native.Inspection(inspection)
+
+
+def plain_headers(headers: Headers | None, inspection: Inspection | None) -> Headers | None:
+    """`headers` for an origin whose responses are inspected.
+
+    Raises:
+        ConfigurationError: they say how the response is to be coded.
+    """
+    if inspection is None:
+        return headers
+    if headers is not None and any(name.lower() == _ACCEPT_ENCODING.lower() for name in headers):
+        raise make_error(
+            "BAD_CONFIGURATION", f"{_ACCEPT_ENCODING} is set, and inspect needs it to be identity"
+        )
+    digests = _DIGESTS if inspection.amend is not None else ()
+    return {**(headers or {}), _ACCEPT_ENCODING: "identity", **dict.fromkeys(digests)}
+
+
+def stats_of(counts: _native.Counts) -> InspectionStats:
+    """The sums of `counts` as they are now."""
+    streams, responses, hidden, with_usage, events, size, bounds, *histograms = counts.sums()
+    first, gaps, totals = (Histogram(tuple(bounds), tuple(counts), total) for counts, total in histograms)
+    return InspectionStats(streams, responses, hidden, with_usage, events, size, first, gaps, totals)
+
+
+def check_one(caching: Caching | None, inspect: Inspection | None, who: str) -> None:
+    """Refuse that `who` has both.
+
+    Raises:
+        ConfigurationError: it has.
+    """
+    if caching is not None and inspect is not None:
+        raise make_error(
+            "BAD_CONFIGURATION", f"{who} has caching and inspect: what is stored costs the origin nothing"
+        )
+
+
+def route_path(request: web.Request) -> str:
+    """The path of the route that `request` is handled by; a plain server has none."""
+    match = getattr(request, "match_info", None)
+    resource = None if match is None else match.route.resource
+    return "" if resource is None else resource.canonical

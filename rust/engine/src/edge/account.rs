@@ -1,0 +1,95 @@
+//! What is noted of an exchange on a native route for whoever keeps accounts of it, or counts what its responses say. Its
+//! end is told once, also of one that is dropped with the engine.
+
+use std::time::Instant;
+
+use super::client::Client;
+use super::progress::Progress;
+use super::route::Route;
+use super::site::Site;
+use crate::app::{Ended, Queue, Stages};
+use crate::error::{Code, Error};
+use crate::inspect::Inspector;
+use crate::stream::{ResponseHead, Timings};
+use crate::sync::{Mutex, lock};
+use crate::wire::Incoming;
+
+/// An exchange that somebody wants to know of.
+#[derive(Debug)]
+pub(super) struct Account<'a> {
+    /// Who is told.
+    queue: Option<(&'a Queue, u64)>,
+    client: &'a Client,
+    incoming: &'a Incoming,
+    progress: &'a Progress,
+    /// Of the origin's head, and when that came.
+    head: Mutex<Option<(Timings, bool, Instant)>>,
+    inspector: Mutex<Option<Inspector>>,
+    is_closed: bool,
+}
+
+impl<'a> Account<'a> {
+    /// Of an exchange on `route`, if somebody wants to know of those.
+    pub(super) fn open(
+        site: &'a Site,
+        route: &Route,
+        client: &'a Client,
+        incoming: &'a Incoming,
+        progress: &'a Progress,
+    ) -> Option<Box<Self>> {
+        let queue = site.app.as_ref().zip(route.native.ticket);
+        if queue.is_none() && route.native.inspection.is_none() {
+            return None;
+        }
+        let (head, inspector) = (Mutex::new(None), Mutex::new(None));
+        Some(Box::new(Self { queue, client, incoming, progress, head, inspector, is_closed: false }))
+    }
+
+    /// The origin has answered.
+    pub(super) fn note_head(&self, head: &ResponseHead) {
+        *lock(&self.head) = Some((head.timings, head.reused, Instant::now()));
+    }
+
+    /// The response is looked at.
+    pub(super) fn note_inspector(&self, inspector: &Inspector) {
+        *lock(&self.inspector) = Some(inspector.clone());
+    }
+
+    /// The exchange is over.
+    pub(super) fn close(mut self, error: Option<&Error>) {
+        self.tell(error);
+    }
+
+    fn tell(&mut self, error: Option<&Error>) {
+        self.is_closed = true;
+        let now = Instant::now();
+        let report = lock(&self.inspector).take().map(|inspector| inspector.end(now));
+        let Some((queue, ticket)) = self.queue else { return };
+        let stages = lock(&self.head).take().map(|(timings, reused, begun)| Stages {
+            timings,
+            body: now.saturating_duration_since(begun),
+            reused,
+        });
+        queue.end(Ended {
+            ticket,
+            method: self.incoming.method().to_owned(),
+            target: self.incoming.target().to_owned(),
+            client: self.client.addresses.host.as_deref().map(str::to_owned),
+            status: self.progress.status(),
+            bytes: self.progress.payload(),
+            stages,
+            error: error.cloned(),
+            report,
+        });
+    }
+}
+
+impl Drop for Account<'_> {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            self.tell(Some(
+                &Code::EngineClosed.error("the engine was closed before the end of the exchange"),
+            ));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What all inspected responses of a route come to. Each engine thread adds to counts of its own, without a lock and
+//! without writing memory that another one writes; they are summed when somebody asks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::histogram::{Buckets, Histogram};
+use super::inspector::{Content, Report};
+
+/// Sets of counts; a thread beyond shares one with another, which is slower and as right. Arbitrary.
+const SETS: usize = 8;
+
+/// The counts of a route.
+#[derive(Debug, Default)]
+pub struct Counts([Set; SETS]);
+
+/// On cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(super) struct Set {
+    streams: AtomicU64,
+    responses: AtomicU64,
+    hidden: AtomicU64,
+    with_usage: AtomicU64,
+    events: AtomicU64,
+    bytes: AtomicU64,
+    first: Buckets,
+    gaps: Buckets,
+    totals: Buckets,
+}
+
+/// A snapshot of a route's counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Streams of events that have ended.
+    pub streams: u64,
+    /// Other responses that have ended.
+    pub responses: u64,
+    /// Those of both in which no usage could be looked for.
+    pub hidden: u64,
+    /// Those of both that had one.
+    pub with_usage: u64,
+    /// Events so far, of streams that go on as well.
+    pub events: u64,
+    /// Bytes of their blocks.
+    pub bytes: u64,
+    /// From the request to the first token.
+    pub first: Histogram,
+    /// From one token to the next.
+    pub gaps: Histogram,
+    /// From the request to the end of a stream.
+    pub totals: Histogram,
+}
+
+impl Counts {
+    pub(super) fn set(&self, thread: usize) -> &Set {
+        &self.0[thread % SETS]
+    }
+
+    /// The counts as they are now.
+    pub fn sums(&self) -> Sums {
+        let mut sums = Sums::default();
+        for set in &self.0 {
+            // Relaxed, here and below: counts, which order nothing.
+            sums.streams += set.streams.load(Ordering::Relaxed);
+            sums.responses += set.responses.load(Ordering::Relaxed);
+            sums.hidden += set.hidden.load(Ordering::Relaxed);
+            sums.with_usage += set.with_usage.load(Ordering::Relaxed);
+            sums.events += set.events.load(Ordering::Relaxed);
+            sums.bytes += set.bytes.load(Ordering::Relaxed);
+            sums.first.add(&set.first);
+            sums.gaps.add(&set.gaps);
+            sums.totals.add(&set.totals);
+        }
+        sums
+    }
+}
+
+impl Set {
+    pub(super) fn block(&self, bytes: usize, is_event: bool) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if is_event {
+            self.events.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn first(&self, took: Duration) {
+        self.first.add(took);
+    }
+
+    pub(super) fn gap(&self, took: Duration) {
+        self.gaps.add(took);
+    }
+
+    pub(super) fn end(&self, report: &Report) {
+        if report.content == Content::Events {
+            self.streams.fetch_add(1, Ordering::Relaxed);
+            self.totals.add(report.total);
+        } else {
+            self.responses.fetch_add(1, Ordering::Relaxed);
+        }
+        self.hidden.fetch_add(u64::from(report.hidden.is_some()), Ordering::Relaxed);
+        self.with_usage.fetch_add(u64::from(report.usage.is_some()), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,304 @@
+//! One response, looked at on its way through.
+//!
+//! Whoever relays it holds an [`Inspector`] and notes what passes; whoever answers for the exchange holds another handle
+//! of the same, and takes the report. What it keeps is small, because thousands of streams keep it for hours: no bytes but
+//! those of a usage. Of JSON that is no stream it keeps all up to a limit, until the end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use memchr::memchr2;
+
+use super::counts::Counts;
+use super::rules::Rules;
+use super::usage::Usage;
+use crate::framing::event::{Event, parse};
+use crate::pool::{CopyReason, Pool};
+
+/// What a response is, as far as this matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// A stream of events.
+    Events,
+    /// One value of JSON.
+    Json,
+    /// Anything else, in which no usage is looked for.
+    Other,
+}
+
+/// Why a usage may have been there and not have been seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    /// The response has a content coding, though it was asked for without.
+    Encoded,
+    /// The response, or the usage in it, is larger than what is kept.
+    TooLarge,
+}
+
+/// What was seen of a response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// What it is.
+    pub content: Content,
+    /// Whether the request was changed before it was sent.
+    pub amended: bool,
+    /// Events that a browser would have dispatched.
+    pub events: u64,
+    /// Bytes of the body, as they came from the origin.
+    pub bytes: u64,
+    /// From the request to the first token.
+    pub first: Option<Duration>,
+    /// The longest time between two tokens that followed one another.
+    pub longest_gap: Option<Duration>,
+    /// From the request to the end.
+    pub total: Duration,
+    /// The usage: one object of JSON.
+    pub usage: Option<Vec<u8>>,
+    /// Why one may be missing.
+    pub hidden: Option<Hidden>,
+}
+
+/// A handle of what is known of a response.
+#[derive(Debug, Clone)]
+pub struct Inspector(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    rules: Arc<Rules>,
+    counts: Arc<Counts>,
+    /// Counts copies.
+    pool: Pool,
+    thread: usize,
+    amended: bool,
+    begun: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    content: Content,
+    hidden: Option<Hidden>,
+    events: u64,
+    bytes: u64,
+    first: Option<Duration>,
+    longest_gap: Option<Duration>,
+    /// When the last token came.
+    last: Option<Instant>,
+    usage: Usage,
+    /// What has come of JSON that is no stream.
+    body: Vec<u8>,
+    total: Option<Duration>,
+    /// Who waits for the end.
+    waker: Option<Waker>,
+}
+
+impl Inspector {
+    /// Of the response to a request that begins to be sent now, and was `amended` or not. `thread` is the one that will
+    /// note what passes, mostly.
+    pub fn new(
+        rules: Arc<Rules>,
+        counts: Arc<Counts>,
+        pool: &Pool,
+        thread: usize,
+        amended: bool,
+        now: Instant,
+    ) -> Self {
+        let state = State {
+            content: Content::Other,
+            hidden: None,
+            events: 0,
+            bytes: 0,
+            first: None,
+            longest_gap: None,
+            last: None,
+            usage: Usage::default(),
+            body: Vec::new(),
+            total: None,
+            waker: None,
+        };
+        let (pool, state) = (pool.clone(), Mutex::new(state));
+        Self(Arc::new(Shared { rules, counts, pool, thread, amended, begun: now, state }))
+    }
+
+    /// The response has a head, with these fields: what of it, as said here, is to be noted in blocks of events or in
+    /// pieces of any kind.
+    pub fn begin(&self, content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> Content {
+        let mut state = self.state();
+        let content = content_type.map_or(Content::Other, content_of);
+        state.content = content;
+        if content != Content::Other && content_encoding.is_some_and(is_coded) {
+            state.hidden = Some(Hidden::Encoded);
+            return Content::Other;
+        }
+        content
+    }
+
+    /// Notes what passes: a block of a stream of events with every byte of it, or any piece of another body.
+    pub fn note(&self, block: &[u8], now: Instant) {
+        let mut state = self.state();
+        if state.total.is_some() {
+            return;
+        }
+        state.bytes += block.len() as u64;
+        if state.hidden.is_some() {
+            return;
+        }
+        match state.content {
+            Content::Events => self.note_block(&mut state, block, now),
+            Content::Json => self.keep(&mut state, block),
+            Content::Other => {}
+        }
+    }
+
+    fn note_block(&self, state: &mut State, block: &[u8], now: Instant) {
+        let rules = &self.0.rules;
+        let counts = self.0.counts.set(self.0.thread);
+        let (is_event, is_token) = if let Some(data) = only_data(block) {
+            (true, data != DONE)
+        } else {
+            let event = parse(block);
+            (event.dispatches(), event.dispatches() && carries_token(block, &event, rules))
+        };
+        counts.block(block.len(), is_event);
+        state.events += u64::from(is_event);
+        if is_token {
+            match state.last.replace(now) {
+                None => {
+                    let took = now.saturating_duration_since(self.0.begun);
+                    state.first = Some(took);
+                    counts.first(took);
+                }
+                Some(last) => {
+                    let gap = now.saturating_duration_since(last);
+                    state.longest_gap = state.longest_gap.max(Some(gap));
+                    counts.gap(gap);
+                }
+            }
+        }
+        if is_event && rules.wanted.may_have(block) {
+            let event = parse(block);
+            match event.data.only() {
+                Some(line) => rules.wanted.collect(&block[line.clone()], &mut state.usage),
+                None => rules.wanted.collect(&joined(block, &event), &mut state.usage),
+            }
+        }
+    }
+
+    /// Keeps a piece of a body, unless that has become too long.
+    fn keep(&self, state: &mut State, piece: &[u8]) {
+        if state.body.len() + piece.len() > self.0.rules.max_response {
+            state.hidden = Some(Hidden::TooLarge);
+            state.body = Vec::new();
+            return;
+        }
+        self.0.pool.count_copy(CopyReason::Inspection, piece.len());
+        state.body.extend_from_slice(piece);
+    }
+
+    /// Whether all of the usage has been seen: nobody needs to read on for its sake.
+    pub fn is_satisfied(&self) -> bool {
+        self.state().usage.is_final()
+    }
+
+    /// The response is over, however it ended. What is noted later counts no more, and a second call says the same.
+    pub fn end(&self, now: Instant) -> Report {
+        let mut state = self.state();
+        let is_first = state.total.is_none();
+        if is_first {
+            state.total = Some(now.saturating_duration_since(self.0.begun));
+            let body = std::mem::take(&mut state.body);
+            if self.0.rules.wanted.may_have(&body) {
+                self.0.rules.wanted.collect(&body, &mut state.usage);
+            }
+            if state.usage.is_too_large() {
+                state.hidden = Some(Hidden::TooLarge);
+            }
+        }
+        let report = Report {
+            content: state.content,
+            amended: self.0.amended,
+            events: state.events,
+            bytes: state.bytes,
+            first: state.first,
+            longest_gap: state.longest_gap,
+            total: state.total.unwrap_or_default(),
+            usage: state.usage.bytes().map(<[u8]>::to_vec),
+            hidden: state.hidden,
+        };
+        let waker = state.waker.take();
+        drop(state);
+        if is_first {
+            self.0.counts.set(self.0.thread).end(&report);
+        }
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        report
+    }
+
+    /// Whether the response is over; if it is not, `waker` is woken when it is.
+    pub fn is_over(&self, waker: &Waker) -> bool {
+        let mut state = self.state();
+        if state.total.is_none() {
+            state.waker = Some(waker.clone());
+        }
+        state.total.is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whole at each step that could panic.
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What `OpenAI`'s streams end with.
+const DONE: &[u8] = b"[DONE]";
+
+/// The data of a block that is one line of data, as most deltas are.
+fn only_data(block: &[u8]) -> Option<&[u8]> {
+    let data = block.strip_prefix(b"data:")?;
+    let end = memchr2(b'\n', b'\r', data)?;
+    let data = matches!(&data[end..], b"\n\n" | b"\r\n\r\n").then(|| &data[..end])?;
+    Some(data.strip_prefix(b" ").unwrap_or(data))
+}
+
+fn carries_token(block: &[u8], event: &Event, rules: &Rules) -> bool {
+    match event.name.as_ref().map(|name| &block[name.clone()]) {
+        None | Some(b"message") => event.data.only().is_none_or(|line| &block[line.clone()] != DONE),
+        Some(name) => rules.tokens.has(name),
+    }
+}
+
+fn joined(block: &[u8], event: &Event) -> Vec<u8> {
+    let mut data = Vec::with_capacity(event.data.joined_len());
+    for (index, line) in event.data.lines().enumerate() {
+        if index > 0 {
+            data.push(b'\n');
+        }
+        data.extend_from_slice(&block[line.clone()]);
+    }
+    data
+}
+
+pub(super) fn is_coded(content_encoding: &[u8]) -> bool {
+    !content_encoding.is_empty() && !content_encoding.eq_ignore_ascii_case(b"identity")
+}
+
+/// By the media type, without its parameters.
+pub(super) fn content_of(content_type: &[u8]) -> Content {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if kind.eq_ignore_ascii_case(b"text/event-stream") {
+        Content::Events
+    } else if is_json(kind) {
+        Content::Json
+    } else {
+        Content::Other
+    }
+}
+
+/// Whether a media type is one of JSON (RFC 6839, section 3.1).
+fn is_json(kind: &[u8]) -> bool {
+    kind.eq_ignore_ascii_case(b"application/json")
+        || kind.len() > 5 && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json")
+}

@@ -1,0 +1,324 @@
+//! JSON as bytes (RFC 8259): whether a text is one whole value, and where the members of its objects lie.
+//!
+//! Only names that have escapes are decoded, and only to be compared. The invariant: what [`Json::read`] has accepted is
+//! well-formed throughout and is UTF-8, so that every value within it is, and a parser that is given its bytes accepts
+//! them.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::{memchr, memchr2};
+
+/// How deep values may lie within one another: one bit each. As deep as `serde_json` goes.
+const DEPTH: u32 = 128;
+
+/// One whole value within a text.
+#[derive(Debug, Clone)]
+pub struct Json<'a> {
+    text: &'a [u8],
+    range: Range<usize>,
+}
+
+/// A member of an object.
+#[derive(Debug, Clone)]
+pub(super) struct Member<'a> {
+    /// Its name as it is written, between the quotes.
+    pub(super) name: &'a [u8],
+    pub(super) value: Json<'a>,
+}
+
+impl<'a> Json<'a> {
+    /// The value that `text` is, with nothing but whitespace around it. `None` for what is none, is not UTF-8, or is
+    /// nested too deep.
+    pub fn read(text: &'a [u8]) -> Option<Self> {
+        std::str::from_utf8(text).ok()?;
+        let mut reader = Reader { text, at: 0 };
+        reader.space();
+        let start = reader.at;
+        reader.value()?;
+        let range = start..reader.at;
+        reader.space();
+        (reader.at == text.len()).then_some(Self { text, range })
+    }
+
+    /// As it is written.
+    pub fn bytes(&self) -> &'a [u8] {
+        &self.text[self.range.clone()]
+    }
+
+    /// Where it lies in the text.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Whether it is an object.
+    pub fn is_object(&self) -> bool {
+        self.bytes().first() == Some(&b'{')
+    }
+
+    /// Its members in their order; none if it is no object.
+    pub(super) fn members(&self) -> Members<'a> {
+        let mut reader = Reader { text: &self.text[..self.range.end], at: self.range.start };
+        let open = self.is_object();
+        if open {
+            reader.at += 1;
+        }
+        Members { reader, open }
+    }
+
+    /// The member of that name: the last one, as parsers that make a table of them have it.
+    pub fn get(&self, name: &str) -> Option<Self> {
+        self.members().filter(|member| member.is(name)).last().map(|member| member.value)
+    }
+
+    /// The value at the end of a path of names.
+    pub(super) fn at(&self, path: &[String]) -> Option<Self> {
+        path.iter().try_fold(self.clone(), |value, name| value.get(name))
+    }
+}
+
+impl<'a> Member<'a> {
+    /// Whether it has that name, however that is written.
+    pub(super) fn is(&self, name: &str) -> bool {
+        self.text().is_some_and(|text| text == name)
+    }
+
+    /// Appends it as a member of an object that is being written.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'"');
+        out.extend_from_slice(self.name);
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(self.value.bytes());
+    }
+
+    /// Its name. `None` where half of a surrogate pair is missing: that is no text.
+    pub(super) fn text(&self) -> Option<Cow<'a, str>> {
+        if memchr(b'\\', self.name).is_some() {
+            return decode(self.name).map(Cow::Owned);
+        }
+        std::str::from_utf8(self.name).ok().map(Cow::Borrowed)
+    }
+}
+
+/// The members of an object that is known to be well-formed.
+#[derive(Debug)]
+pub(super) struct Members<'a> {
+    reader: Reader<'a>,
+    open: bool,
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = Member<'a>;
+
+    fn next(&mut self) -> Option<Member<'a>> {
+        let reader = &mut self.reader;
+        if !self.open {
+            return None;
+        }
+        reader.space();
+        if reader.peek()? == b',' {
+            reader.at += 1;
+            reader.space();
+        }
+        if reader.peek()? == b'}' {
+            self.open = false;
+            return None;
+        }
+        let name = reader.name()?;
+        reader.space();
+        let start = reader.at;
+        reader.value()?;
+        let value = Json { text: reader.text, range: start..reader.at };
+        Some(Member { name: &reader.text[name], value })
+    }
+}
+
+/// Passes over values.
+#[derive(Debug)]
+struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn eat(&mut self, expected: u8) -> Option<()> {
+        (self.peek()? == expected).then(|| self.at += 1)
+    }
+
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    /// One value, which begins here.
+    fn value(&mut self) -> Option<()> {
+        // The lowest bit is the innermost: whether it is an object. By hand and not by recursion, so that no text can
+        // exhaust the stack.
+        let (mut objects, mut depth) = (0_u128, 0);
+        loop {
+            if let Some(is_object) = self.simple_or_open()? {
+                if depth == DEPTH {
+                    return None;
+                }
+                (objects, depth) = (objects << 1 | u128::from(is_object), depth + 1);
+                if is_object {
+                    self.name()?;
+                }
+                self.space();
+                continue;
+            }
+            loop {
+                if depth == 0 {
+                    return Some(());
+                }
+                self.space();
+                let is_object = objects & 1 == 1;
+                let byte = self.peek()?;
+                self.at += 1;
+                match (byte, is_object) {
+                    (b',', _) => {
+                        self.space();
+                        if is_object {
+                            self.name()?;
+                            self.space();
+                        }
+                        break;
+                    }
+                    (b'}', true) | (b']', false) => (objects, depth) = (objects >> 1, depth - 1),
+                    _ => return None,
+                }
+            }
+        }
+    }
+
+    /// One value without values in it; or the beginning of one that has some, up to the first of them: whether that is an
+    /// object.
+    #[expect(clippy::option_option, reason = "the outer one says that it is no value")]
+    fn simple_or_open(&mut self) -> Option<Option<bool>> {
+        let first = self.peek()?;
+        match first {
+            b'{' | b'[' => {
+                self.at += 1;
+                self.space();
+                let is_object = first == b'{';
+                if self.peek()? != if is_object { b'}' } else { b']' } {
+                    return Some(Some(is_object));
+                }
+                self.at += 1;
+            }
+            b'"' => {
+                self.string()?;
+            }
+            b'-' | b'0'..=b'9' => self.number()?,
+            b't' => self.word(b"true")?,
+            b'f' => self.word(b"false")?,
+            _ => self.word(b"null")?,
+        }
+        Some(None)
+    }
+
+    /// A name and its colon; where the name lies.
+    fn name(&mut self) -> Option<Range<usize>> {
+        let name = self.string()?;
+        self.space();
+        self.eat(b':')?;
+        Some(name)
+    }
+
+    /// A string; where it lies, without its quotes.
+    fn string(&mut self) -> Option<Range<usize>> {
+        self.eat(b'"')?;
+        let start = self.at;
+        loop {
+            let rest = &self.text[self.at..];
+            let length = memchr2(b'"', b'\\', rest)?;
+            // Without a branch for each byte: an image within a request has millions.
+            if rest[..length].iter().fold(u8::MAX, |least, byte| least.min(*byte)) < 0x20 {
+                return None;
+            }
+            self.at += length;
+            if rest[length] == b'"' {
+                self.at += 1;
+                return Some(start..self.at - 1);
+            }
+            self.escape()?;
+        }
+    }
+
+    fn escape(&mut self) -> Option<()> {
+        let digits = match self.text.get(self.at + 1)? {
+            b'u' => self.text.get(self.at + 2..self.at + 6)?,
+            b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't' => &[],
+            _ => return None,
+        };
+        self.at += 2 + digits.len();
+        digits.iter().all(u8::is_ascii_hexdigit).then_some(())
+    }
+
+    fn number(&mut self) -> Option<()> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek()? == b'0' {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Some(())
+    }
+
+    fn digits(&mut self) -> Option<()> {
+        let count = self.text[self.at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        (count > 0).then_some(())
+    }
+
+    fn word(&mut self, word: &[u8]) -> Option<()> {
+        self.text[self.at..].starts_with(word).then(|| self.at += word.len())
+    }
+}
+
+/// The text that a well-formed string stands for.
+fn decode(string: &[u8]) -> Option<String> {
+    let mut units = Vec::new();
+    let mut rest = std::str::from_utf8(string).ok()?;
+    while let Some(next) = rest.chars().next() {
+        let mut length = next.len_utf8();
+        if next == '\\' {
+            let escaped = *rest.as_bytes().get(1)?;
+            length = 2;
+            units.push(match escaped {
+                b'b' => 8,
+                b'f' => 12,
+                b'n' => 10,
+                b'r' => 13,
+                b't' => 9,
+                b'u' => {
+                    length = 6;
+                    u16::from_str_radix(rest.get(2..6)?, 16).ok()?
+                }
+                other => u16::from(other),
+            });
+        } else {
+            units.extend(next.encode_utf16(&mut [0; 2]).iter());
+        }
+        rest = &rest[length..];
+    }
+    String::from_utf16(&units).ok()
+}

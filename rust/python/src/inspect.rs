@@ -1,0 +1,200 @@
+//! What responses are looked at for, what was seen of one, and what those of a route come to.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use penstock_engine::events::begin_inspection;
+use penstock_engine::inspect::{
+    self, Amendment, BOUNDS, Content, Hidden, Histogram, Names, Path, Report, Rules, Wanted,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::engine::Engine;
+use crate::errors::exception;
+use crate::lock;
+use crate::port::{LoopPort, Slot};
+use crate::stream::FrameStream;
+use crate::transport::Transport;
+
+/// `penstock.config.Inspection`, validated there.
+#[derive(FromPyObject)]
+struct InspectionSettings {
+    usage: Vec<String>,
+    usage_start: Vec<String>,
+    tokens: Vec<String>,
+    amend: Option<String>,
+    insist: bool,
+    max_request: u64,
+    max_response: usize,
+}
+
+/// What responses are looked at for.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Inspection(Arc<Rules>);
+
+#[pymethods]
+impl Inspection {
+    #[new]
+    fn new(py: Python<'_>, settings: InspectionSettings) -> PyResult<Self> {
+        let path = |path: &String, is_final| {
+            let names = path.split('.').map(str::to_owned).collect();
+            Path { names, is_final }
+        };
+        let starts = settings.usage_start.iter().map(|start| path(start, false));
+        let paths = starts.chain(settings.usage.iter().map(|usage| path(usage, true))).collect();
+        let amendment = settings
+            .amend
+            .map(|text| {
+                Amendment::new(text.into_bytes(), settings.insist).ok_or_else(|| {
+                    exception(
+                        py,
+                        &penstock_engine::Code::BadConfiguration.error("amend is no object of JSON"),
+                    )
+                })
+            })
+            .transpose()?;
+        Ok(Self(Arc::new(Rules {
+            wanted: Wanted::new(paths),
+            tokens: Names::new(settings.tokens),
+            amendment,
+            max_request: settings.max_request,
+            max_response: settings.max_response,
+        })))
+    }
+
+    /// Whether a request with these fields may be amended.
+    #[pyo3(signature = (content_type, content_encoding))]
+    fn amends(&self, content_type: Option<&str>, content_encoding: Option<&str>) -> bool {
+        self.0.amends(content_type.map(str::as_bytes), content_encoding.map(str::as_bytes))
+    }
+
+    /// A request's body with what is added to it; `None` if it stays as it is.
+    fn amend<'py>(&self, py: Python<'py>, body: &Bound<'py, PyBytes>) -> Option<Bound<'py, PyBytes>> {
+        let amended = self.0.amendment.as_ref()?.apply(body.as_bytes())?;
+        Some(PyBytes::new(py, &amended))
+    }
+}
+
+/// A row of counts, and their sum in seconds.
+type HistogramRow = (Vec<u64>, f64);
+
+/// Streams, other responses, hidden, with usage, events, bytes; bounds in seconds; first tokens, gaps, totals.
+type SumRow = (u64, u64, u64, u64, u64, u64, Vec<f64>, HistogramRow, HistogramRow, HistogramRow);
+
+/// What the responses of a route come to.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Counts(Arc<inspect::Counts>);
+
+#[pymethods]
+impl Counts {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+
+    fn sums(&self) -> SumRow {
+        let sums = self.0.sums();
+        let row = |histogram: &Histogram| (histogram.counts.to_vec(), histogram.sum.as_secs_f64());
+        (
+            sums.streams,
+            sums.responses,
+            sums.hidden,
+            sums.with_usage,
+            sums.events,
+            sums.bytes,
+            BOUNDS.iter().map(Duration::as_secs_f64).collect(),
+            row(&sums.first),
+            row(&sums.gaps),
+            row(&sums.totals),
+        )
+    }
+}
+
+/// What both are for a route whose requests the engine answers alone.
+pub(crate) type Inspected<'py> = (Bound<'py, Inspection>, Bound<'py, Counts>);
+
+pub(crate) fn parts((inspection, counts): &Inspected<'_>) -> (Arc<Rules>, Arc<inspect::Counts>) {
+    (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().0))
+}
+
+/// Content, amended, events, bytes, first token, longest gap, total, usage, hidden.
+pub(crate) type ReportRow =
+    (&'static str, bool, u64, u64, Option<f64>, Option<f64>, f64, Option<Py<PyBytes>>, Option<&'static str>);
+
+pub(crate) fn report_row(py: Python<'_>, report: &Report) -> ReportRow {
+    let content = match report.content {
+        Content::Events => "events",
+        Content::Json => "json",
+        Content::Other => "other",
+    };
+    let hidden = report.hidden.map(|hidden| match hidden {
+        Hidden::Encoded => "encoded",
+        Hidden::TooLarge => "too_large",
+    });
+    let seconds = |duration: Option<Duration>| duration.map(|duration| duration.as_secs_f64());
+    (
+        content,
+        report.amended,
+        report.events,
+        report.bytes,
+        seconds(report.first),
+        seconds(report.longest_gap),
+        report.total.as_secs_f64(),
+        report.usage.as_ref().map(|usage| PyBytes::new(py, usage).unbind()),
+        hidden,
+    )
+}
+
+/// What is known of one response.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Inspector {
+    pub(crate) response: inspect::Inspector,
+    port: Py<LoopPort>,
+    /// Where the end wakes who waits for it.
+    over: Mutex<Option<Slot>>,
+}
+
+#[pymethods]
+impl Inspector {
+    /// Of the response to a request that begins to be sent now, and was amended or not; for the client of `near`, if that is
+    /// the engine's.
+    #[new]
+    #[pyo3(signature = (engine, inspection, counts, amended, near))]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        inspection: &Bound<'_, Inspection>,
+        counts: &Bound<'_, Counts>,
+        amended: bool,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Self> {
+        let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().0));
+        let thread = near.map_or(0, |transport| transport.get().engine_thread());
+        let engine = engine.get();
+        let response = inspect::Inspector::new(rules, counts, engine.pool(), thread, amended, Instant::now());
+        Ok(Self { response, port: engine.port(py)?, over: Mutex::new(None) })
+    }
+
+    /// The response has the head of `stream`. Whether it has to be cut into events.
+    pub(crate) fn begin(&self, stream: &Bound<'_, FrameStream>) -> bool {
+        stream.get().head().is_some_and(|head| begin_inspection(&self.response, &head.head))
+    }
+
+    /// A future that is done when the response is over, for whoever has left it to the engine.
+    fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let slot = Slot::new(self.port.clone_ref(py));
+        let future = slot.park(py)?;
+        if self.response.is_over(slot.waker()) {
+            slot.waker().wake_by_ref();
+        }
+        let previous = lock(&self.over).replace(slot);
+        drop(previous);
+        Ok(future)
+    }
+
+    /// The response is over: what was seen of it.
+    fn report(&self, py: Python<'_>) -> ReportRow {
+        report_row(py, &self.response.end(Instant::now()))
+    }
+}
