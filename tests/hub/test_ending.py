@@ -94,18 +94,17 @@ async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(to
     assert names == ["news"]
     await clients[1].get(PATH, "Last-Event-ID: 10-0")
     await clients[2].get(PATH)
-    assert native.set_floor("news", "10-0")
-    for position, data in (("20-1", "a"), ("30-0", "b")):
-        assert native.append("news", position, data, None, None, None, None)
-        assert not native.append("news", position, data, None, None, None, None)
     await until(lambda: served.requests == 3, "all have asked")
     assert native.stats()[1] == 0, "nobody is let in"
-    assert native.loaded("news")
-    assert not native.loaded("news")
+    entries = [(position, data, None, None, None, None) for position, data in (("20-1", "a"), ("30-0", "b"))]
+    assert native.take("news", entries) is None, "it waits for what was before"
+    assert native.load("news", "10-0", entries)
+    assert not native.load("news", "10-0", entries), "once"
+    assert native.take("news", entries) == (2, None), "they are there"
     for client in clients:
         head = await in_time(client.head())
         assert head.one("Penstock-Resume") == (None if client is clients[2] else "full")
-    assert native.append("news", "31-0", "c", None, None, None, None)
+    assert native.take("news", [("31-0", "c", None, None, None, None)]) == (1, None)
     for client, expected in zip(clients, (["b", "c"], ["a", "b", "c"], ["c"]), strict=True):
         assert [parse(await in_time(client.chunk())).data for _ in expected] == expected
     native.close()

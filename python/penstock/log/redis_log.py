@@ -7,7 +7,6 @@ their order is one. An event is a line of JSON, which has its type, id, key and 
 is.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -69,7 +68,9 @@ class RedisStreams:
         messages = Messages(self._pool, self._timeout, self._channel)
         commands = Commands(self._pool, self._timeout, messages.fail)
         self._messages, self._commands = messages, commands
-        await asyncio.gather(messages.open(), commands.open())
+        # One after the other: where one fails, none is left half open.
+        await messages.open()
+        await commands.open()
         # One that is still loading its data answers with an error.
         await self._call("PING")
 

@@ -122,12 +122,14 @@ impl Hub {
     }
 
     /// Opens a topic that is waiting for it with what an external log has behind `floor`. False: it is not.
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it of the list")]
     fn load(&self, py: Python<'_>, topic: &str, floor: &str, entries: Vec<LogEntry>) -> PyResult<bool> {
         let entries = published(py, &entries)?;
         self.shared.load(topic, id(py, floor)?, &entries).into_python(py)
     }
 
     /// Appends what an external log has next. How many were taken, and why not more; None: the topic is not there, or waits.
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it of the list")]
     fn take(
         &self,
         py: Python<'_>,
