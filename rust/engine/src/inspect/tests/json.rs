@@ -21,6 +21,7 @@ fn what_is_json_is_read() {
         "10",
         "-1.5e+10",
         "0.1E-2",
+        "1e999",
         "\"\"",
         "\"\\u00e9\\\"\\/\\b\"",
         "[]",
@@ -48,6 +49,7 @@ fn what_is_no_json_is_not() {
         "nulls",
         "True",
         "01",
+        "1e999e9",
         "+1",
         "1.",
         ".5",
@@ -172,11 +174,10 @@ proptest! {
     #[test]
     fn any_text_is_json_where_serde_json_says_so(tokens in prop::collection::vec(select(TOKENS), 0..16)) {
         let text = tokens.concat();
-        let is_read = match serde_json::from_str::<Value>(&text) {
-            Ok(_) => true,
-            // It is JSON all the same.
-            Err(error) => error.to_string().starts_with("number out of range"),
-        };
+        let read = serde_json::from_str::<Value>(&text);
+        // It has not looked at what stands behind the number, which is one all the same.
+        prop_assume!(!matches!(&read, Err(error) if error.to_string().starts_with("number out of range")));
+        let is_read = read.is_ok();
         prop_assert_eq!(is_json(text.as_bytes()), is_read, "{}", text);
     }
 
