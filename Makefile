@@ -37,9 +37,14 @@ test: build test-rust test-python ## Run all tests
 test-rust: ## Run the engine's tests
 	cd rust && $(CARGO) test --quiet -p penstock-engine
 
+# They mostly wait for clocks, and the others can run meanwhile.
+WAITING = tests/events tests/hub tests/inspection
+
 .PHONY: test-python
 test-python: build ## Run the Python tests
-	$(BIN)/python -m pytest -q tests
+	@$(BIN)/python -m pytest -q $(WAITING) & waiting=$$!; \
+	$(BIN)/python -m pytest -q tests $(WAITING:%=--ignore=%); rest=$$?; \
+	wait $$waiting && exit $$rest
 
 .PHONY: test-aiohttp
 test-aiohttp: build ## Run aiohttp's own functional suites on penstock's Site (fetches them)

@@ -135,8 +135,12 @@ async def test_whoever_has_stalled_longest_is_cut_while_the_pool_is_full(tight: 
                 lambda: len(origin.connections) >= len(stalling) or engine.stats().pool.state == "full",
                 "it is served, or the pool is full",
             )
-        everyone = served.connections
-        await until(lambda: served.connections < everyone, "one is cut")
+        while served.connections >= len(stalling):
+            # What the kernel takes late may leave the pool less than full, and then nobody has to go.
+            if engine.stats().pool.state != "full":
+                stalling.append(await stalled(edges, served))
+                assert len(stalling) < 60
+            await asyncio.sleep(0)
         await until(lambda: engine.stats().pool.state != "full", "the pool is no longer full")
         reader = await edges.connect(served)
         reply = await reader.ask()
