@@ -165,9 +165,8 @@ class Pool:
     """How far below a threshold the use must fall before the state relaxes, so that it does not flap."""
     prefault: Size = "4MiB"
     """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 us."""
-    huge_pages: bool = True
-    """Ask for transparent huge pages: a hit of 512 KiB out of a large cache costs a fifth less with them. Resident memory
-    grows by steps of 2 MiB then."""
+    huge_pages: bool = False
+    """Ask for transparent huge pages. Off: they make an idle process look as large as its budget."""
     lock: bool = False
     """Ask for the pages to be locked into memory. Off: the usual limit (RLIMIT_MEMLOCK) is 8 MiB."""
     caches: int = 4
@@ -256,7 +255,11 @@ class Edge:
     body_timeout: float | None = 60.0
     """Between two reads of a request body (408)."""
     write_timeout: float | None = 60.0
-    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range."""
+    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range.
+
+    The kernel is given the same limit, in whole seconds: what it has sent is acknowledged by then (TCP_USER_TIMEOUT),
+    and a client that is sent nothing answers its probes. So one whose host has vanished is gone, whatever waits for
+    it."""
     stall_grace: int = 5
     """For a client that takes nothing while the pool is full: after so many whole seconds the one that has taken
     nothing for longest is cut off, one a second. Several round trips of a bad network."""
@@ -542,8 +545,9 @@ class History:
     """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
     goes, unless it is finished."""
     memory: Size | None = None
-    """Bytes of the engine's pool that all topics take at most, whole slabs of 4 to 64 KiB. What is beyond costs the
-    oldest events of the topic that is published to; then publishing is refused (POOL_FULL). None: a quarter of it."""
+    """Bytes that all topics take at most: whole slabs of the engine's pool, of 4 to 64 KiB, and the lists of events, 80
+    bytes each and what a key takes. What is beyond costs the oldest events of the topic that is published to; then
+    publishing is refused (POOL_FULL). None: a quarter of the pool."""
     topics: int = 10_000
     """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
     finished_age: float = 600.0
