@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::budget::Charge;
 use super::encode::{HEARTBEAT, framed};
 use super::jitter::Jitter;
-use super::log::Run;
+use super::log::{Name, Run};
 use super::row::Taken;
 use crate::net::{Connection, Payload};
 use crate::sync::Arc;
@@ -47,6 +47,8 @@ pub(super) struct Place {
     ends: bool,
     /// Where to write to while it is idle. None: its task has to be woken.
     connection: Option<Arc<Connection>>,
+    /// What the last event is called that was written here; the log may not have it any more when somebody asks.
+    last: Option<Name>,
     /// Its task, while that waits.
     waker: Option<Waker>,
     /// Bytes that were written here.
@@ -162,6 +164,7 @@ impl Place {
         match run {
             Some(run) if self.is_idle && self.next == from && self.connection.is_some() => {
                 self.next = run.next;
+                self.last = Some(run.last.clone());
                 self.write(&run.bytes, now, |taken| Rest {
                     bytes: Payload::Kept(run.bytes.slice(taken..run.bytes.len())),
                     charge: Some(Arc::clone(&run.charge)),
@@ -191,6 +194,7 @@ impl Place {
         let was_idle = std::mem::replace(&mut self.is_idle, false);
         Taken {
             place: Some(self.next).filter(|_| was_idle || rest.is_some()),
+            last: self.last.take(),
             rest,
             beats: std::mem::take(&mut self.beats),
             ends: self.ends,
