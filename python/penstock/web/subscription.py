@@ -125,7 +125,9 @@ async def respond(
         admission = await hub._admit(  # noqa: SLF001 (of the same package)
             topic, _had(request), subscriptions, (tenant, request.remote)
         )
-        status, answered = admission.head()  # type: ignore[misc] (it is decided)
+        decided = admission.head()
+        assert decided is not None  # noqa: S101 (it is)
+        status, answered = decided
         fields = CIMultiDict(answered)
         changes.apply(fields)
         if status != web.HTTPOk.status_code or request.method == hdrs.METH_HEAD:
