@@ -31,8 +31,6 @@ mod feeding;
 #[cfg(not(loom))]
 mod guests;
 #[cfg(not(loom))]
-mod jitter;
-#[cfg(not(loom))]
 mod lease;
 #[cfg(not(loom))]
 mod reading;

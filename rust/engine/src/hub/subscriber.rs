@@ -9,13 +9,14 @@ use super::Slow;
 use super::admitted::{Admitted, Member, Wire};
 use super::budget::Charge;
 use super::counts::add;
-use super::encode::{HEARTBEAT, end, framed, gap};
+use super::encode::{end, framed, gap};
 use super::lease::{Lease, Watched};
 use super::log::{Found, Name, Run};
 use super::row::{Row, Seat, Taken};
 use super::seats::{Rest, Times};
 use super::topic::{Phase, Topic};
 use crate::error::{Code, Result};
+use crate::events::HEARTBEAT;
 use crate::net::{Payload, Source};
 use crate::sync::Arc;
 
