@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 __all__ = ["Hub", "HubCounts", "HubStats", "TopicStats"]
 
+# What the hub says itself is longer than an event by some lines at most.
 _SAID: Final = 64 * 1024
 
 
@@ -63,7 +64,8 @@ class HubStats:
     subscribers: int
     """Subscribers of all of them."""
     used: int
-    """Bytes of the engine's pool that their history takes, whole slabs; what has left and is still being sent counts."""
+    """Bytes that their history takes: whole slabs of the engine's pool, and lists of the events, some 80 bytes each.
+    What has left and is still being sent counts."""
     limit: int
     """Bytes that it may."""
     counts: HubCounts
@@ -237,7 +239,10 @@ class Hub:
                 hub is closed (HUB_CLOSED).
         """
         terms = replace(self._terms(subscriptions), heartbeat=None)
-        return self._read(topic, after, terms, (None, None), _native.Lease(None), None, False)
+        framing = _native.Framing.events(self._events + _SAID, False)
+        response = Response(self.native_hub.subscribe(topic, after, terms, framing))
+        response.method, response.url = "GET", topic
+        return response
 
     async def feed(self, topic: str, response: FrameStream, *, error_event: str = "error") -> None:
         """Have the events of a response, such as a token stream, published to a topic that nothing else feeds.
@@ -337,22 +342,25 @@ class Hub:
             changes=changes("headers", headers, ()),
         )
 
+    async def _admit(
+        self, topic: str, after: str | None, terms: Subscriptions, guest: tuple[str | None, str | None]
+    ) -> _native.Admission:
+        """Let a client subscribe: `guest` is its tenant and its address. `_read`, or the engine, serves it then."""
+        admission = self.native_hub.admit(topic, after, terms, guest)
+        try:
+            while (decided := admission.step()) is not None:
+                await decided
+        except BaseException:
+            admission.close()
+            raise
+        return admission
+
     def _read(
-        self,
-        topic: str,
-        after: str | None,
-        terms: Subscriptions,
-        guest: tuple[str | None, str | None],
-        lease: _native.Lease,
-        near: _native.Transport | None,
-        blocks: bool,
-    ) -> Response:
-        """Subscribe as if an origin were asked. `blocks`: comments as well."""
-        # What the hub says itself is longer than an event by some lines at most.
-        framing = _native.Framing.events(self._events + _SAID, blocks)
-        response = Response(self.native_hub.subscribe(topic, after, terms, guest, lease, framing, near))
-        response.method, response.url = "GET", topic
-        return response
+        self, admission: _native.Admission, lease: _native.Lease | None, near: _native.Transport | None
+    ) -> FrameStream:
+        """The events of who has been let in, comments as well."""
+        framing = _native.Framing.events(self._events + _SAID, True)
+        return FrameStream(self.native_hub.read(admission, lease, framing, near))
 
     def native(
         self,

@@ -23,8 +23,9 @@ class History:
     """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
     goes, unless it is finished."""
     memory: Size | None = None
-    """Bytes of the engine's pool that all topics take at most, whole slabs of 4 to 64 KiB. What is beyond costs the
-    oldest events of the topic that is published to; then publishing is refused (POOL_FULL). None: a quarter of it."""
+    """Bytes that all topics take at most: whole slabs of the engine's pool, of 4 to 64 KiB, and the lists of events, 80
+    bytes each and what a key takes. What is beyond costs the oldest events of the topic that is published to; then
+    publishing is refused (POOL_FULL). None: a quarter of the pool."""
     topics: int = 10_000
     """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
     finished_age: float = 600.0

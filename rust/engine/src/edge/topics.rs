@@ -8,8 +8,8 @@ use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
 use crate::error::{Code, Result};
-use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
-use crate::net::{Body, Outgoing, Piece, Supply};
+use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
+use crate::net::{Body, Outgoing, Supply};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
 
@@ -75,30 +75,26 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     let incoming = task.incoming;
     let (topic, after) = topics.asked(incoming)?;
     let framing = Framing::of(Announced::Chunked, incoming.minor_version);
-    let chunked = framing == Framing::Chunked;
+    let guest = Guest { tenant: None, address: task.client.addresses.host.as_deref() };
+    let asked = Asked { after: after.as_deref(), terms: topics.terms, guest };
     // On the heap: what is sent for hours keeps nothing of it.
-    let connection = Some(&task.client.connection).filter(|connection| chunked && !connection.is_tls());
-    let asked = Asked {
-        after: after.as_deref(),
-        terms: topics.terms,
-        chunked,
-        guest: Guest { tenant: None, address: task.client.addresses.host.as_deref() },
-        express: connection.cloned(),
-    };
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
-    let (subscriber, resumption) = match admission {
+    let admitted = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
         Admission::Over => {
             topics.put_head(task, (204, b"No Content"), Framing::Empty, Resumption::Full, outgoing);
             return Ok(());
         }
-        Admission::Subscriber(subscriber, resumption) => (subscriber, resumption),
+        Admission::Admitted(admitted) => admitted,
     };
-    topics.put_head(task, (200, b"OK"), framing, resumption, outgoing);
+    topics.put_head(task, (200, b"OK"), framing, admitted.resumption(), outgoing);
     if incoming.method() == "HEAD" {
         return Ok(());
     }
-    let supply = Supply::Source(subscriber);
+    let chunked = framing == Framing::Chunked;
+    task.client.keep_backlog(task.site.config.event_backlog);
+    let wire = Wire::over(&task.client.connection, chunked);
+    let supply = Supply::Source(Box::new(admitted.seat(wire, None)));
     outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
     Ok(())
 }
@@ -121,7 +117,7 @@ impl Topics {
         let bytes =
             encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response, &[]);
         progress.begin(status);
-        outgoing.push(Piece::Bytes(bytes));
+        outgoing.push_head(bytes);
     }
 }
 
