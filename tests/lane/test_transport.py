@@ -1,6 +1,7 @@
 """The transport as a duck of asyncio's."""
 
 import asyncio
+import gc
 import socket
 import threading
 
@@ -200,3 +201,24 @@ async def test_write_buffer_limits_of_one_request_are_not_those_of_the_next(
         await client.get()
         assert await client.body(await client.head()) == b"ok"
     assert limits == [(16 * 1024, 64 * 1024)] * 2
+
+
+async def test_the_collector_may_run_while_a_transport_is_made(serve: Serve, connect: Connect) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(text="well")
+
+    served = await serve(handler)
+    thresholds = gc.get_threshold()
+    # What is there already need not be looked at each time.
+    gc.freeze()
+    try:
+        for objects in range(1, 9):
+            gc.set_threshold(objects, 1_000_000, 1_000_000)
+            clients = [await connect(served) for _ in range(20)]
+            for _ in range(2):
+                assert {
+                    answer.body for answer in await asyncio.gather(*(client.ask() for client in clients))
+                } == {b"well"}
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()

@@ -395,8 +395,9 @@ impl Transport {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let Some(core) = &self.core.0 else { return Ok(()) };
         // Locked only by code that runs now: then nothing of it is garbage.
-        if let Ok(state) = self.core.state.try_lock() {
+        if let Ok(state) = core.state.try_lock() {
             // What all transports of a core share is visited from one of them.
             if let Some(protocol) = state.protocol.as_ref().filter(|_| state.newest == self.turn) {
                 visit.call(&protocol.object)?;
