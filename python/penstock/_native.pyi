@@ -18,6 +18,7 @@ __all__ = [
     "Cache",
     "Caching",
     "Counts",
+    "Decisions",
     "Drain",
     "Endpoint",
     "Engine",
@@ -28,6 +29,7 @@ __all__ = [
     "Frame",
     "FrameStream",
     "Framing",
+    "Gate",
     "Hub",
     "Inspection",
     "Inspector",
@@ -35,6 +37,9 @@ __all__ = [
     "Lease",
     "Limiter",
     "LoopPort",
+    "Permit",
+    "Question",
+    "Refused",
     "Route",
     "Site",
     "Source",
@@ -42,6 +47,8 @@ __all__ = [
     "Topics",
     "Transport",
     "Upload",
+    "Verifier",
+    "Waiting",
     "__version__",
     "error_table",
 ]
@@ -220,12 +227,107 @@ class Route:
                 _TimingRow | None,
                 PenstockError | None,
                 _ReportRow | None,
+                str | None,
             ],
             object,
         ]
         | None,
+        gate: Gate | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Decisions:
+    """What is remembered of who may, and who is asked."""
+
+    def __new__(cls, settings: config.Access) -> Self: ...
+    def listen(self, engine: Engine, pose: Callable[[Question], object]) -> None:
+        """Have `pose` called with each question, on the running loop."""
+    def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
+        """Forget what was decided about a tenant, or everybody. How many decisions, and responses that were cut."""
+    def tenants(self) -> list[tuple[str, int, int, int, int]]:
+        """Of each tenant that is known: requests that are being answered, let in, refused for a limit, and bytes."""
+    def renew(self, tenant: str) -> bool: ...
+    def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int]]: ...
+
+@final
+class Verifier:
+    """What decides by what a request brings along."""
+
+@final
+class Gate:
+    """What stands before a route."""
+
+    def __new__(
+        cls,
+        decisions: Decisions,
+        route: str,
+        parts: Sequence[tuple[str, str]],
+        verifier: Verifier | None,
+        lifetime: float,
+    ) -> Self: ...
+    def revoke(self, values: Sequence[bytes | None], cut: bool) -> tuple[int, int]:
+        """Forget what was decided about requests with these values for the parts of the key."""
+    def enter(
+        self,
+        engine: Engine,
+        method: str,
+        target: str,
+        prefix: str,
+        authority: str,
+        remote: str | None,
+        headers: Sequence[tuple[bytes, bytes]],
+    ) -> Permit | Refused | Waiting | None:
+        """Begin to let a request in. None: what was found was revoked in between, and it is to be entered anew."""
+
+@final
+class Waiting:
+    """One who waits for the answer to a question."""
+
+    def wait(self) -> tuple[asyncio.Future[None], float]:
+        """Return a future that is done when there is an answer, and seconds after which there is none."""
+    def result(self) -> Permit | Refused | None:
+        """Return what became of it. Who has waited for too long is refused."""
+
+@final
+class Permit:
+    """A request that was let in, until it leaves."""
+
+    @property
+    def tenant(self) -> str | None: ...
+    @property
+    def left(self) -> float:
+        """Seconds for which it was decided, from now on."""
+    def cut(self) -> asyncio.Future[None]:
+        """Return a future that is done when the response is to end."""
+    def sent(self, count: int) -> float:
+        """Count bytes on the account of its tenant. For how many seconds nothing more is to be sent."""
+    def leave(self) -> None: ...
+
+@final
+class Refused:
+    """A request that was not let in."""
+
+    @property
+    def error(self) -> PenstockError: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def detail(self) -> str | None: ...
+    @property
+    def challenge(self) -> str | None: ...
+
+@final
+class Question:
+    """A question. One that is dropped has failed."""
+
+    def request(
+        self,
+    ) -> tuple[str, str, str, str, str | None, list[tuple[bytes, bytes]], list[bytes | None]] | None:
+        """Route, method, target, authority, remote, fields, the first value of each part of the key."""
+    def allow(self, lifetime: float, tenant: str | None, limits: config.TenantLimits | None) -> None: ...
+    def deny(self, lifetime: float, status: int, detail: str | None, challenge: str | None) -> None: ...
+    def fail(self, late: bool) -> None: ...
 
 @final
 class Drain:
@@ -433,6 +535,7 @@ class Topics:
         terms: config.Subscriptions,
         limits: config.RouteLimits,
         response: Sequence[tuple[str, bytes, bytes]],
+        gate: Gate | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
 
@@ -534,8 +637,8 @@ class Lane:
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
 
-        `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's name,
-        and what was wrong.
+        `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's
+        name, and what was wrong.
         """
 
     def drain(self) -> None:

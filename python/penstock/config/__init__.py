@@ -5,6 +5,7 @@ as text such as `"256MiB"`; after construction they are numbers. The engine rece
 no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
 """
 
+from .access import Access, TenantLimits
 from .caching import Cache, Caching, Overrides
 from .checks import parse_size
 from .edge import Edge, RouteLimits
@@ -14,6 +15,7 @@ from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, Timeouts, Tls
 
 __all__ = [
+    "Access",
     "Cache",
     "Caching",
     "Drain",
@@ -31,6 +33,7 @@ __all__ = [
     "RedisLog",
     "RouteLimits",
     "Subscriptions",
+    "TenantLimits",
     "Timeouts",
     "Tls",
     "parse_size",

@@ -122,6 +122,17 @@ def seconds(settings: object, name: str, *, optional: bool = False, zero: bool =
     put(settings, name, float(value))
 
 
+def rate(settings: object, name: str) -> None:
+    """A setting that is requests a second, or None."""
+    value = getattr(settings, name)
+    if value is None:
+        return
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value <= 1e9:  # noqa: PLR2004 (beyond that it is no limit)
+        raise bad(settings, name, "must be requests a second above 0, or None")
+    put(settings, name, float(value))
+
+
 def size(settings: object, name: str, least: int, most: int = 1 << 48) -> int:
     """Check a size, which becomes a number of bytes and is returned."""
     try:

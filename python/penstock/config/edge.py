@@ -103,11 +103,7 @@ class RouteLimits:
     def __post_init__(self) -> None:
         if self.concurrency is not None:
             checks.count(self, "concurrency", 1)
-        if self.rate is not None:
-            number = isinstance(self.rate, int | float) and not isinstance(self.rate, bool)
-            if not number or not 0 < self.rate <= 1e9:  # noqa: PLR2004 (beyond that it is no limit)
-                raise checks.bad(self, "rate", "must be requests a second above 0, or None")
-            checks.put(self, "rate", float(self.rate))
+        checks.rate(self, "rate")
         checks.count(self, "burst", 1)
         if self.body is not None:
             checks.size(self, "body", 0)

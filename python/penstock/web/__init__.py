@@ -6,6 +6,7 @@
 to know, and `settle_failures` is the middleware for it.
 """
 
+from .decisions import Allow, Decisions, DecisionStats, Deny, NativeRequest, Revoked, TenantStats
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
 from .handover import RelayEnd
@@ -18,12 +19,19 @@ from .topics import TopicsRoute
 __all__ = [
     "FAILURE",
     "TENANT",
+    "Allow",
+    "DecisionStats",
+    "Decisions",
+    "Deny",
     "Failure",
     "Gateway",
     "Inspected",
+    "NativeRequest",
     "NativeRoute",
     "RelayEnd",
+    "Revoked",
     "Site",
+    "TenantStats",
     "TopicsRoute",
     "run_app",
     "settle_failures",

@@ -10,7 +10,7 @@ origin fails (`cutoff`).
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from multidict import CIMultiDict, istr
 
 from penstock import _native
 from penstock.config import (
+    Access,
     Caching,
     Drain,
     EventRelay,
@@ -39,6 +40,7 @@ from penstock.stream import FrameStream, Response
 from .amending import amend
 from .body import Payload, copy_body
 from .cutoff import cut_off
+from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure
 from .feeding import Feeding
@@ -166,10 +168,10 @@ class Gateway:
                 `Engine.request` store is one, and so is what they wait for.
             overrides: what is decided about this request alone: its key, for how long what it brings is fresh, tags, or
                 that it goes past the cache.
-            events: what is done with an event stream besides relaying it, in place of the gateway's. `Drain.concurrency`
-                counts the relays of this gateway with equal `events` together.
-            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen, and
-                `stats` counts it by the path of the route that the application has `request` handled by.
+            events: what is done with an event stream besides relaying it, in place of the gateway's.
+                `Drain.concurrency` counts the relays of this gateway with equal `events` together.
+            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen,
+                and `stats` counts it by the path of the route that the application has `request` handled by.
             topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
                 the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
                 (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
@@ -187,9 +189,9 @@ class Gateway:
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
-            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
-                there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete` or
-                `inspect`.
+            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`,
+                and there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete`
+                or `inspect`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -245,6 +247,10 @@ class Gateway:
         inspect: Inspection | None = None,
         on_complete: OnComplete | None = None,
         tenant: str | None = None,
+        authorise: Authoriser | Verifying | Decisions | None = None,
+        decision_key: str | Sequence[str] | None = None,
+        lifetime: float | None = None,
+        access: Access | None = None,
         name: str | None = None,
     ) -> NativeRoute:
         """Declare a route that the engine answers alone, without waking Python.
@@ -266,8 +272,8 @@ class Gateway:
             add_response_headers: the same for the response on its way to the client.
             timeouts: limits on time in place of the gateway's.
             limits: how much the route serves at most.
-            drain: how a response is read on when its client has left, so that the origin can finish; a size is short for
-                `config.Drain(bytes=...)`. By default the origin is cancelled at once.
+            drain: how a response is read on when its client has left, so that the origin can finish; a size is short
+                for `config.Drain(bytes=...)`. By default the origin is cancelled at once.
             events: what is done with event streams besides relaying them, in place of the gateway's.
             caching: how the route uses the engine's cache, in place of the gateway's. The engine is the site's, or the
                 gateway's where a server of another kind serves the route.
@@ -276,7 +282,16 @@ class Gateway:
             on_complete: called once for each request, on the event loop, with a `RelayEnd`, when the request is over,
                 however it ends. The engine waits for nobody: where Python is stalled for so long that
                 `config.Edge.app_ends` is full, ends are dropped, and the log says how many.
-            tenant: on whose account the route is, for `on_complete`.
+            tenant: on whose account the route is, for `on_complete`, where `authorise` says nothing else.
+            authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and
+                returns an `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the
+                engine remembers it. One that fails, or takes too long, has refused (500, 503), which is not remembered.
+                Or the `decisions` of another route, to share hook and memory with it. By default all may.
+            decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`,
+                `path:COUNT` (so many segments behind the prefix), `address`, `host`, `method`; several together.
+                Requests that have the same get the same answer, so a hook must decide by nothing else.
+            lifetime: seconds for which it is remembered that a request is let in, in place of that of `access`.
+            access: how much is remembered, and how it is asked.
             name: what the route is called in logs and counts; its prefix by default.
 
         Raises:
@@ -314,6 +329,7 @@ class Gateway:
             on_complete=on_complete,
             tenant=tenant,
             name=name or prefix,
+            decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
 
     def stats(self) -> dict[str, InspectionStats]:
@@ -362,7 +378,11 @@ class Gateway:
         return policy
 
     async def _relay_native(
-        self, request: web.Request, route: NativeRoute, resource: RelayResource
+        self,
+        request: web.Request,
+        route: NativeRoute,
+        resource: RelayResource,
+        permit: _native.Permit | None,
     ) -> web.StreamResponse:
         """Serve `route`, which is `resource` in this application, where the engine does not."""
         target = route.replacement + request.rel_url.raw_path_qs.removeprefix(resource.prefix)
@@ -379,7 +399,8 @@ class Gateway:
             policy=resource.events,
             on_complete=route.on_complete,
             caching=self._handle(route.caching),
-            tenant=route.tenant,
+            tenant=(None if permit is None else permit.tenant) or route.tenant,
+            permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
         )
         return await self._relay(request, order)
@@ -398,7 +419,7 @@ class Gateway:
         piped: FrameStream | None = None
         response: web.StreamResponse | None = None
         handover: Handover | None = None
-        payload = Payload()
+        payload = Payload(order.permit)
         direct = engines(transport)
         link.task = asyncio.current_task(link.loop)
         try:
@@ -546,6 +567,7 @@ class _Order(NamedTuple):
     caching: _native.Caching | None = None
     overrides: Overrides | None = None
     tenant: str | None = None
+    permit: _native.Permit | None = None
     seen: Seen | None = None
     feeding: Feeding | None = None
 

@@ -108,8 +108,9 @@ async def respond(
     authorise: Authorise | None,
     subscriptions: Subscriptions,
     changes: Changes,
+    admitted: _native.Permit | None = None,
 ) -> web.StreamResponse:
-    """Answer `request` with `topic`; see `Hub.stream`."""
+    """Answer `request` with `topic`; see `Hub.stream`. `admitted`: by what a route has let it in."""
     transport = request.transport
     if transport is None:
         raise asyncio.CancelledError from client_gone(request, None)
@@ -147,7 +148,7 @@ async def respond(
             request[HANDED_OVER] = handover
         else:
             async with hub._read(admission, permit.lease, engines(transport)) as events:  # noqa: SLF001
-                await copy_body(events, writer, transport, Payload())
+                await copy_body(events, writer, transport, Payload(admitted))
     except BaseException as error:
         permit.over()
         if admission is not None:

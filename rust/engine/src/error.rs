@@ -186,6 +186,11 @@ table! {
     0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
     0x524 HubUnavailable "HUB_UNAVAILABLE" Connection Local true "What the hub's events are kept in cannot be reached, or has not confirmed the event.";
     0x525 FeederGone "FEEDER_GONE" State Local true "The process that fed the topic has gone, or has lost the right to, before its stream had ended.";
+    0x530 AccessFailed "ACCESS_FAILED" State Local true "The hook that authorises requests has failed.";
+    0x531 AccessTimeout "ACCESS_TIMEOUT" Timeout Local true "The hook that authorises requests has not answered within its limit.";
+    0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";
+    0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
+    0x534 TooManyTenants "TOO_MANY_TENANTS" Memory Local true "As many tenants are known as may be, and requests of all of them run or are remembered.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -209,6 +214,10 @@ table! {
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
     0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
+    0x630 AccessDenied "ACCESS_DENIED" Value Client false "The request is not authorised.";
+    0x631 AccessRevoked "ACCESS_REVOKED" Connection Client false "The authorisation of a response was revoked, or was not renewed.";
+    0x632 TenantLimited "TENANT_LIMITED" Protocol Client true "The tenant has more requests than its limit, at once or by the second.";
+    0x633 TenantExhausted "TENANT_EXHAUSTED" Protocol Client false "The tenant has had as many bytes as it may.";
 }
 
 impl Code {
@@ -251,12 +260,13 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
+            Self::AccessDenied | Self::AccessRevoked | Self::TenantExhausted => 403,
             Self::NoRoute | Self::UnknownTopic => 404,
             Self::RequestTimeout => 408,
             Self::RequestTooLarge => 413,
             Self::TargetTooLong => 414,
             Self::ExpectationFailed => 417,
-            Self::TooManyRequests => 429,
+            Self::TooManyRequests | Self::TenantLimited => 429,
             Self::RequestHeadTooLarge => 431,
             Self::UnsupportedCoding | Self::UnsupportedMethod => 501,
             Self::UnsupportedVersion => 505,
@@ -268,6 +278,9 @@ impl Code {
             | Self::HubClosed
             | Self::HubUnavailable
             | Self::Draining
+            | Self::AccessTimeout
+            | Self::AccessBusy
+            | Self::AccessUnavailable
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.
             Self::NotCached => 504,

@@ -78,6 +78,7 @@ impl<'a> Account<'a> {
             status: self.progress.status(),
             bytes: self.progress.payload(),
             stages,
+            tenant: self.progress.decision().and_then(|decision| decision.tenant().map(str::to_owned)),
             error: error.cloned(),
             report,
         });

@@ -14,6 +14,7 @@
 //!                └─ answer (refusals), account, log
 //! ```
 
+mod access;
 mod account;
 mod amending;
 mod answer;
@@ -27,6 +28,7 @@ mod lane;
 mod limiter;
 mod listen;
 mod log;
+mod metered;
 mod native;
 mod progress;
 mod route;
@@ -36,7 +38,7 @@ mod topics;
 pub use client::Addresses;
 pub use config::EdgeConfig;
 pub use head::{RelayedHead, relayed_head};
-pub use limiter::{Entered, Limiter};
+pub use limiter::Limiter;
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
 pub use route::{Edit, Native, Pattern, Route, RouteLimits, Routes, Service};

@@ -1,7 +1,11 @@
 //! What the parts of one exchange tell each other. One task polls them all, so the order of these flags is the order
 //! of the program; they are atomics because a task may be made on another thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+
+use crate::access::{Allotment, Decision, Entered, Refusal};
+use crate::error::{Code, Error, Result};
+use crate::sync::{Arc, Mutex, lock};
 
 /// How far an exchange has come.
 #[derive(Debug, Default)]
@@ -9,10 +13,32 @@ pub(super) struct Progress {
     status: AtomicU16,
     payload: AtomicU64,
     left: AtomicBool,
-    stopped: AtomicBool,
+    stopped: AtomicU8,
     close: AtomicBool,
     torn: AtomicBool,
     visible: AtomicBool,
+    metered: AtomicBool,
+    decision: Mutex<Option<Arc<Decision>>>,
+    entered: Mutex<Option<Entered>>,
+}
+
+/// Why an exchange is to end at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stopped {
+    /// Everything does.
+    Draining = 1,
+    /// The client may no longer have it.
+    Revoked = 2,
+}
+
+impl Stopped {
+    pub(super) fn error(self) -> Error {
+        match self {
+            Self::Draining => Code::Draining.error("the time for requests to finish is over"),
+            Self::Revoked => Code::AccessRevoked.error("the authorisation was revoked, or not renewed"),
+        }
+    }
 }
 
 impl Progress {
@@ -43,13 +69,68 @@ impl Progress {
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything is to end at once.
+    /// Whether it is to end at once.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+    /// Whether it may go on.
+    pub(super) fn check_stopped(&self) -> Result<()> {
+        match self.stopped.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            why if why == Stopped::Revoked as u8 => Err(Stopped::Revoked.error()),
+            _ => Err(Stopped::Draining.error()),
+        }
+    }
+
+    pub(super) fn stop(&self, why: Stopped) {
+        self.stopped.store(why as u8, Ordering::Relaxed);
+    }
+
+    /// Notes why the request is refused, for whoever answers it.
+    pub(super) fn refuse(&self, refusal: Refusal) -> Error {
+        if let Some(decision) = refusal.decision {
+            *lock(&self.decision) = Some(decision);
+        }
+        refusal.error
+    }
+
+    /// Notes by what the request is let in, and counts it on its tenant's account until it is over.
+    ///
+    /// # Errors
+    /// `TENANT_LIMITED`, `TENANT_EXHAUSTED`.
+    pub(super) fn let_in(&self, decision: &Arc<Decision>) -> Result<()> {
+        *lock(&self.decision) = Some(Arc::clone(decision));
+        if let Some(allotment) = &decision.allotment {
+            // Behind what it had before: a request that was asked about twice is one.
+            drop(lock(&self.entered).take());
+            *lock(&self.entered) = Some(allotment.enter()?);
+        }
+        Ok(())
+    }
+
+    /// What was decided about the request, if anything.
+    pub(super) fn decision(&self) -> Option<Arc<Decision>> {
+        lock(&self.decision).clone()
+    }
+
+    /// What its tenant may have, if it has one.
+    pub(super) fn allotment(&self) -> Option<Allotment> {
+        lock(&self.decision).as_ref()?.allotment.clone()
+    }
+
+    /// Its body is counted as it goes.
+    pub(super) fn meter(&self) {
+        self.metered.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts what was sent on its tenant's account, unless that was done as it went.
+    fn settle(&self) {
+        if !self.metered.load(Ordering::Relaxed) {
+            if let Some(allotment) = self.allotment() {
+                allotment.tenant.count(self.payload());
+            }
+        }
     }
 
     /// Whether the client may have half of something, such as an interim response: what is sent behind it would be read as
@@ -79,5 +160,11 @@ impl Progress {
 
     pub(super) fn close(&self, close: bool) {
         self.close.store(close, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.settle();
     }
 }

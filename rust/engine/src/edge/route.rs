@@ -2,8 +2,9 @@
 
 use std::sync::Arc as Plain;
 
-use super::limiter::{Entered, Limiter};
+use super::limiter::Limiter;
 use super::topics::Topics;
+use crate::access::{Entered, Gate, Limits, without_port};
 use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, Policy};
@@ -27,12 +28,8 @@ pub enum Edit {
 /// What a route serves at most.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteLimits {
-    /// Requests at a time.
-    pub concurrency: Option<usize>,
-    /// Requests a second, over time.
-    pub rate: Option<f64>,
-    /// Requests that may come at once after a pause.
-    pub burst: f64,
+    /// Requests at a time, and by the second.
+    pub requests: Limits,
     /// Bytes of a request body; `None` leaves it to the edge.
     pub body: Option<u64>,
 }
@@ -65,6 +62,8 @@ pub struct Native {
     pub response: Vec<Edit>,
     /// What it serves at most.
     pub limits: RouteLimits,
+    /// Who decides about its requests, if anybody does.
+    pub gate: Option<Arc<Gate>>,
     /// What becomes of a response when its client leaves.
     pub leave: Leave,
     /// What is done with event streams besides, and when their clients leave.
@@ -86,7 +85,7 @@ pub struct Route {
     pub(super) native: Native,
     /// Whether it puts a field into requests that says something to a cache by itself.
     pub(super) sets_read: bool,
-    limiter: Arc<Limiter>,
+    limiter: Limiter,
 }
 
 impl Route {
@@ -101,7 +100,7 @@ impl Route {
                 Edit::Set(name, _) | Edit::Add(name, _) => sets(name),
                 Edit::Drop(_) => false,
             });
-        let limiter = Arc::new(Limiter::new(native.name.clone(), native.limits));
+        let limiter = Limiter::new(native.name.clone(), native.limits);
         Self { pattern, native, sets_read, limiter }
     }
 
@@ -116,6 +115,14 @@ impl Route {
     /// `TOO_MANY_REQUESTS`.
     pub(super) fn enter(&self) -> Result<Entered> {
         self.limiter.enter()
+    }
+
+    /// Whether the origin is not sent the client's fields of that name.
+    pub(super) fn replaces(&self, name: &[u8]) -> bool {
+        self.native.request.iter().any(|edit| match edit {
+            Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
+            Edit::Add(..) => false,
+        })
     }
 
     /// What becomes of a response when its client leaves: whether it is one of events is not known before its head.
@@ -213,14 +220,6 @@ impl Routes {
                 && pattern.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
                 && route.takes(method)
         })
-    }
-}
-
-fn without_port(authority: &str) -> &str {
-    match authority.rfind(':') {
-        // A colon within brackets is part of an address.
-        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
-        _ => authority,
     }
 }
 

@@ -4,9 +4,10 @@
 //! any other.
 
 use super::head::{Framing, Persistence, encode};
-use super::limiter::{Entered, Limiter};
+use super::limiter::Limiter;
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
+use crate::access::{Decision, Entered, Gate};
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
 use crate::net::{Body, Outgoing, Supply};
@@ -24,7 +25,9 @@ pub struct Topics {
     terms: Terms,
     /// Changes to the head of the response.
     response: Vec<Edit>,
-    limiter: Arc<Limiter>,
+    /// Who decides about its requests, if anybody does.
+    pub(super) gate: Option<Arc<Gate>>,
+    limiter: Limiter,
     /// What it is called in logs and counts.
     pub(super) name: String,
 }
@@ -38,9 +41,10 @@ impl Topics {
         terms: Terms,
         limits: RouteLimits,
         response: Vec<Edit>,
+        gate: Option<Arc<Gate>>,
     ) -> Self {
-        let limiter = Arc::new(Limiter::new(name.clone(), limits));
-        Self { pattern, hub, terms, response, limiter, name }
+        let limiter = Limiter::new(name.clone(), limits);
+        Self { pattern, hub, terms, response, gate, limiter, name }
     }
 
     /// Counts a request, until what it returns is dropped.
@@ -52,9 +56,8 @@ impl Topics {
     }
 
     /// The topic that is asked for, and what the client had of it.
-    fn asked(&self, incoming: &Incoming) -> Result<(String, Option<String>)> {
-        let target = incoming.origin_form();
-        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    fn asked(&self, incoming: &Incoming, target: &str) -> Result<(String, Option<String>)> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let rest = path.strip_prefix(self.pattern.prefix.as_str()).unwrap_or_default();
         let topic = decoded(rest, false).and_then(|name| String::from_utf8(name).ok()).ok_or_else(|| {
             Code::BadTopic.error("what follows the route's prefix is not UTF-8, percent-encoded")
@@ -73,9 +76,11 @@ impl Topics {
 /// What went wrong. Nothing was sent.
 pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
     let incoming = task.incoming;
-    let (topic, after) = topics.asked(incoming)?;
+    let (topic, after) = topics.asked(incoming, &task.target())?;
     let framing = Framing::of(Announced::Chunked, incoming.minor_version);
-    let guest = Guest { tenant: None, address: task.client.addresses.host.as_deref() };
+    let decision = task.progress.decision();
+    let tenant = decision.as_deref().and_then(Decision::tenant);
+    let guest = Guest { tenant, address: task.client.addresses.host.as_deref() };
     let asked = Asked { after: after.as_deref(), terms: topics.terms, guest };
     // On the heap: what is sent for hours keeps nothing of it.
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
@@ -93,8 +98,10 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     }
     let chunked = framing == Framing::Chunked;
     task.client.keep_backlog(task.site.config.event_backlog);
-    let wire = Wire::over(&task.client.connection, chunked);
-    let supply = Supply::Source(Box::new(admitted.seat(wire, None)));
+    // What is held to something has to pass where that is looked at.
+    let is_limited = task.progress.allotment().is_some_and(|allotment| allotment.is_limited());
+    let wire = if is_limited { Wire::through(chunked) } else { Wire::over(&task.client.connection, chunked) };
+    let supply = task.metered(Supply::Source(Box::new(admitted.seat(wire, None))));
     outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
     Ok(())
 }

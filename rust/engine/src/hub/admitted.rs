@@ -56,6 +56,11 @@ impl Wire {
         let is_express = chunked && !connection.is_tls();
         Self { chunked, express: is_express.then(|| Arc::clone(connection)) }
     }
+
+    /// Through whoever sends it alone, such as one that counts what passes.
+    pub(crate) fn through(chunked: bool) -> Self {
+        Self { chunked, express: None }
+    }
 }
 
 impl Admitted {
