@@ -14,7 +14,7 @@ in `penstock.framing`.
 from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
-from .config import RedisLog
+from .config import Origin, RedisLog
 from .engine import Engine, default_engine
 from .events import encode_event
 from .exceptions import (
@@ -37,6 +37,7 @@ from .exceptions import (
 )
 from .hub import Hub, HubCounts, HubStats, TopicStats
 from .log import LogStats
+from .origins import Origins, OriginsStats, OriginState
 from .sources import open_fd, open_file, open_process
 from .stats import (
     DiskStats,
@@ -70,7 +71,11 @@ __all__ = [
     "HubStats",
     "InspectionStats",
     "LogStats",
+    "Origin",
+    "OriginState",
     "OriginStats",
+    "Origins",
+    "OriginsStats",
     "PenstockError",
     "PoolError",
     "PoolStats",

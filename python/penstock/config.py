@@ -19,18 +19,22 @@ from .exceptions import make_error
 __all__ = [
     "Cache",
     "Caching",
+    "Check",
     "Drain",
     "Edge",
     "EventRelay",
     "Flow",
     "Forwarding",
+    "Health",
     "History",
     "Inspection",
+    "Origin",
     "OriginLimits",
     "Overrides",
     "Pool",
     "Reads",
     "RedisLog",
+    "Retries",
     "RouteLimits",
     "Subscriptions",
     "Timeouts",
@@ -123,6 +127,10 @@ class OriginLimits:
     """Requests on one connection before it is replaced, so that load follows when the origin moves."""
     connection_age: float = 3600.0
     """Seconds before a connection is not used again, for the same reason where requests are few."""
+    name_lifetime: float = 30.0
+    """Seconds after which a name that is in use is resolved again, beside the requests; the system's resolver tells no
+    lifetimes. Connections to addresses that it no longer has are then not used again. As long as most are told by DNS
+    servers that mean to move origins. 0: each new connection has it resolved."""
     head_bytes: Size = "64KiB"
     """Bytes of a response head; origins limit the heads they accept to 8 to 64 KiB themselves."""
     head_fields: int = 128
@@ -140,6 +148,7 @@ class OriginLimits:
         _seconds(self, "idle_timeout")
         _count(self, "requests_per_connection", 1)
         _seconds(self, "connection_age")
+        _seconds(self, "name_lifetime", zero=True)
         # A head is parsed in one piece, and the largest slab is a region.
         _bytes(self, "head_bytes", _PAGE, _REGION)
         _count(self, "head_fields", 1, 4096)
@@ -737,6 +746,152 @@ class Forwarding:
             raise _bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """One of several origins that stand in for one another; see `penstock.Origins`."""
+
+    url: str
+    """`http://host:port` or `https://host`; a path must be the same for all of them."""
+    _: KW_ONLY
+    weight: int = 1
+    """Its share of the requests, beside those of the others."""
+    backup: bool = False
+    """Used only while none of the others is available."""
+    max_requests: int | None = None
+    """Requests under way at most, over all engine threads; what is more goes to others, and is refused (QUEUE_FULL)
+    where all are as busy. None: `OriginLimits` alone, which count connections by engine thread."""
+    unix: str | os.PathLike[str] | None = None
+    """Path of a Unix socket to reach it by."""
+
+    def __post_init__(self) -> None:
+        # Ratios beyond that are no balance, and would leave an origin idle for hours.
+        _count(self, "weight", 1, 1_000_000)
+        _flag(self, "backup")
+        if self.max_requests is not None:
+            _count(self, "max_requests", 1)
+        if self.unix is not None:
+            _set(self, "unix", os.fspath(self.unix))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """When an origin is ejected for what clients' requests have met there, and how it comes back.
+
+    A failure is a connection that cannot be had or breaks, a limit of time that the origin exceeds, an answer that is
+    not HTTP or has one of `statuses`, or a body that ends too soon. A client that leaves is none.
+    """
+
+    failures: int | None = 5
+    """Failures in a row that eject; None for no such rule. Five, as in Envoy: one alone can be any origin's. Whoever has
+    been ejected and comes back is out again at its first."""
+    failure_percent: int | None = 50
+    """Share of the requests of a window that eject when they fail, for origins that fail now and then; None for no such
+    rule. Half: one that fails less is still of use, and retries cover for it."""
+    least_requests: int = 20
+    """Requests that must have ended in a window for that share to mean something."""
+    window: float = 10.0
+    """Seconds over which the share is taken."""
+    statuses: tuple[int, ...] = (500, 502, 503, 504)
+    """Answers that are failures of the origin. Others are about the request."""
+    eject: float = 10.0
+    """Seconds of the first ejection; each that follows soon is twice as long. Long enough for a process to be started
+    again."""
+    max_eject: float = 300.0
+    """Seconds of the longest, as in Envoy: who has come back is noticed within five minutes."""
+    slow_start: float = 10.0
+    """Seconds over which an origin that comes back, or is new, gets its whole share, from a tenth on: its caches and
+    its connections are cold. 0 for at once."""
+    panic_percent: int = 0
+    """Where a smaller share of the origins is available, all are used as if they were, so that the last ones are not
+    felled as well. 0: only where none is; then all are used in any case."""
+
+    def __post_init__(self) -> None:
+        if self.failures is not None:
+            _count(self, "failures", 1)
+        if self.failure_percent is not None:
+            _count(self, "failure_percent", 1, 100)
+        _count(self, "least_requests", 1)
+        _seconds(self, "window")
+        _statuses(self, "statuses")
+        _seconds(self, "eject")
+        _seconds(self, "max_eject")
+        if self.max_eject < self.eject:
+            raise _bad(self, "max_eject", f"must not be below eject, {self.eject} s")
+        _seconds(self, "slow_start", zero=True)
+        _count(self, "panic_percent", 0, 100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """How origins are asked whether they are well, besides what clients' requests find out.
+
+    The first check is sent with the first request. Until checks have found out otherwise an origin is well.
+    """
+
+    path: str
+    """What is asked for by GET, on a connection of its own."""
+    interval: float = 5.0
+    """Seconds from one check of an origin to the next."""
+    timeout: float = 2.0
+    """Seconds that one may take, the connection included."""
+    statuses: tuple[int, ...] = (200, 204)
+    """Answers of one that is well."""
+    fall: int = 3
+    """Failures in a row that take an origin out, as in HAProxy: one check can be lost."""
+    rise: int = 2
+    """Successes in a row that bring it back, as in HAProxy. It is no longer ejected then."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.path, str) and self.path.startswith("/")):
+            raise _bad(self, "path", "must begin with '/'")
+        _seconds(self, "interval")
+        _seconds(self, "timeout")
+        _statuses(self, "statuses")
+        _count(self, "fall", 1)
+        _count(self, "rise", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retries:
+    """What is sent to another origin when one fails, before a byte of the answer has gone to the client, or behind it.
+
+    GET, HEAD and OPTIONS are, unless their bodies are streamed. Anything else is only where nothing of it was sent:
+    where no connection could be had.
+    """
+
+    tries: int = 3
+    """Origins that one request is sent to at most, the first included, each once."""
+    statuses: tuple[int, ...] = (500, 502, 503, 504)
+    """Answers in place of which another origin is asked. The client gets the last of them if there is no better."""
+    try_timeout: float | None = None
+    """Seconds that one origin has for its answer to begin, the connection included. None: `Timeouts` alone; models think
+    long. Set it where origins answer at once: it is what a stalled origin costs."""
+    hedge: float | str | None = None
+    """Seconds without an answer after which a second origin is asked beside the first; the first answer is taken. Or
+    `"p95"`, from `"p50"` to `"p99"`: as long as that share of the last 128 requests took, once there were 32. None:
+    never."""
+    resume: bool = True
+    """Ask another origin for the rest of a body that broke off, where a strong entity tag says that it is the same."""
+    budget_percent: int = 20
+    """Retries, hedges and resumptions for so many requests of the last ten seconds, as in Finagle, Linkerd and Envoy:
+    when all origins fail, load grows by a fifth and not threefold."""
+    budget_per_second: int = 10
+    """Those that there may be a second besides, as in Finagle and Linkerd: a quiet route has few requests to take a
+    share of."""
+
+    def __post_init__(self) -> None:
+        _count(self, "tries", 1, 100)
+        _statuses(self, "statuses")
+        _seconds(self, "try_timeout", optional=True)
+        if not isinstance(self.hedge, str):
+            _seconds(self, "hedge", optional=True)
+        elif not re.fullmatch(r"p[5-9][0-9]", self.hedge, re.ASCII):
+            raise _bad(self, "hedge", "must be seconds, a percentile from 'p50' to 'p99', or None")
+        _flag(self, "resume")
+        _count(self, "budget_percent", 0, 1000)
+        _count(self, "budget_per_second", 0, 1_000_000)
+
+
 def _no_size(size: object, rule: str) -> Exception:
     return make_error("BAD_CONFIGURATION", f"{size!r} is no size: {rule}")
 
@@ -794,6 +949,13 @@ def _seconds(settings: object, name: str, *, optional: bool = False, zero: bool 
         least = "from 0 on" if zero else "above 0"
         raise _bad(settings, name, f"must be seconds {least} and at most a year{allowed}")
     _set(settings, name, float(value))
+
+
+def _statuses(settings: object, name: str) -> None:
+    statuses = tuple(getattr(settings, name))
+    if not all(isinstance(status, int) and 200 <= status <= 599 for status in statuses):  # noqa: PLR2004 (of HTTP)
+        raise _bad(settings, name, "must be status codes from 200 to 599")
+    _set(settings, name, statuses)
 
 
 def _bytes(settings: object, name: str, least: int, most: int = 1 << 48) -> int:

@@ -24,6 +24,7 @@ mod stats;
 mod stream;
 mod transport;
 mod upload;
+mod upstream;
 
 use pyo3::prelude::*;
 
@@ -66,6 +67,8 @@ mod _native {
     use super::transport::Transport;
     #[pymodule_export]
     use super::upload::Upload;
+    #[pymodule_export]
+    use super::upstream::Upstream;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
