@@ -34,7 +34,7 @@ class OriginState:
     ejected: float | None
     """Seconds that it stays ejected by what clients' requests have met; None if it is not."""
     weight: float
-    """Its weight now, which grows to its own while it comes back."""
+    """Its weight now, which grows to its own while it comes back; 0 while it is not available."""
     active: int
     """Requests under way, up to the ends of their bodies."""
     requests: int

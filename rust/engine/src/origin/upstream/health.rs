@@ -126,11 +126,9 @@ impl Health {
 
     /// How much of its weight it gets.
     pub(super) fn share(&self, policy: &HealthPolicy, now: Instant) -> f64 {
-        let Some(since) = self.returning else { return 1.0 };
-        let passed = now.saturating_duration_since(since);
-        if passed >= policy.slow_start {
-            return 1.0;
-        }
+        // Where one that is not back yet is used all the same, it is because nobody is better.
+        let passed = self.returning.and_then(|since| now.checked_duration_since(since));
+        let Some(passed) = passed.filter(|passed| *passed < policy.slow_start) else { return 1.0 };
         let grown = passed.as_secs_f64() / policy.slow_start.as_secs_f64();
         FIRST_SHARE + (1.0 - FIRST_SHARE) * grown
     }

@@ -28,7 +28,7 @@ pub(super) struct Seat {
 pub struct MemberStats {
     /// As declared.
     pub member: Arc<Member>,
-    /// Its weight now, while it comes back.
+    /// Its weight now, which is less while it comes back; none while it is not available.
     pub weight: f64,
     /// Requests under way, up to the ends of their bodies.
     pub active: usize,
@@ -101,7 +101,7 @@ impl Seat {
     pub(super) fn stats(&self, policy: &HealthPolicy, now: Instant) -> MemberStats {
         MemberStats {
             member: Arc::clone(&self.member),
-            weight: self.weight(policy, now),
+            weight: if self.health.is_available(now) { self.weight(policy, now) } else { 0.0 },
             active: self.active,
             requests: self.requests,
             failures: self.failures,
