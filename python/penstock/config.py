@@ -174,8 +174,9 @@ class Pool:
     """How far below a threshold the use must fall before the state relaxes, so that it does not flap."""
     prefault: Size = "4MiB"
     """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 us."""
-    huge_pages: bool = False
-    """Ask for transparent huge pages. Off: they make an idle process look as large as its budget."""
+    huge_pages: bool = True
+    """Ask for transparent huge pages: a hit of 512 KiB out of a large cache costs a fifth less with them. Resident memory
+    grows by steps of 2 MiB then."""
     lock: bool = False
     """Ask for the pages to be locked into memory. Off: the usual limit (RLIMIT_MEMLOCK) is 8 MiB."""
     caches: int = 4
