@@ -297,7 +297,7 @@ impl Followed {
     fn decode(&mut self, decoder: &mut Decoder, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
         let Some(resume) = &mut self.resume else { return decoder.decode(bytes, emit) };
         let mut counted = Ok(());
-        let decoded = decoder.decode(bytes, &mut |piece| {
+        let result = decoder.decode(bytes, &mut |piece| {
             if counted.is_ok() {
                 counted = resume.advance(piece.len());
             }
@@ -306,7 +306,7 @@ impl Followed {
             }
         });
         counted?;
-        decoded?;
+        result?;
         if decoder.is_done() { resume.end() } else { Ok(()) }
     }
 }

@@ -3,6 +3,8 @@
 //! When all origins fail, each request would else become several, just when they can bear the least. The invariant: in
 //! any window of [`WINDOW`] seconds there are no more retries than the requests of that window and the policy allow.
 
+use std::collections::VecDeque;
+
 use tokio::time::Instant;
 
 /// Seconds that count. Ten, as Finagle and Linkerd have it: long enough to gather what a quiet route may spend, short enough
@@ -15,11 +17,12 @@ pub(super) struct Budget {
     percent: u64,
     per_second: u64,
     start: Instant,
-    slots: [Slot; WINDOW as usize],
+    /// The seconds in which there was something, the latest last.
+    slots: VecDeque<Slot>,
 }
 
 /// One second.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug)]
 struct Slot {
     second: u64,
     requests: u64,
@@ -28,12 +31,7 @@ struct Slot {
 
 impl Budget {
     pub(super) fn new(percent: u32, per_second: u32, now: Instant) -> Self {
-        Self {
-            percent: percent.into(),
-            per_second: per_second.into(),
-            start: now,
-            slots: [Slot::default(); WINDOW as usize],
-        }
+        Self { percent: percent.into(), per_second: per_second.into(), start: now, slots: VecDeque::new() }
     }
 
     /// Counts a request.
@@ -59,18 +57,19 @@ impl Budget {
         (requests * self.percent / 100 + self.per_second * WINDOW).saturating_sub(retries)
     }
 
-    /// Seconds since the start, from one on: a slot that was never used is of none of them.
     fn second(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.start).as_secs() + WINDOW
+        now.saturating_duration_since(self.start).as_secs()
     }
 
     fn slot(&mut self, now: Instant) -> &mut Slot {
-        let second = self.second(now);
-        let slot = &mut self.slots[(second % WINDOW) as usize];
-        if slot.second != second {
-            *slot = Slot { second, ..Slot::default() };
+        // Threads look at the clock before they have the lock: one may come with an earlier second than the last.
+        let second = self.slots.back().map_or(0, |latest| latest.second).max(self.second(now));
+        self.slots.retain(|slot| slot.second + WINDOW > second);
+        if self.slots.back().is_none_or(|latest| latest.second < second) {
+            self.slots.push_back(Slot { second, requests: 0, retries: 0 });
         }
-        slot
+        let latest = self.slots.len() - 1;
+        &mut self.slots[latest]
     }
 }
 

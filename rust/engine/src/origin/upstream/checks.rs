@@ -70,11 +70,14 @@ enum Found {
     Closed,
 }
 
+/// The check of one origin.
+type Checked = Pin<Box<dyn Future<Output = (u64, Found)> + Send>>;
+
 /// Checks each origin once, all at a time. Whether the engine goes on.
 async fn round(upstream: &Arc<Upstream>, policy: &CheckPolicy, origins: &Plain<Origins>) -> bool {
     let seats: Vec<_> =
         upstream.state().seats.iter().map(|seat| (seat.id, Plain::clone(&seat.member))).collect();
-    let mut checks: Vec<Pin<Box<dyn Future<Output = (u64, Found)> + Send>>> = Vec::new();
+    let mut checks: Vec<Checked> = Vec::new();
     for (id, member) in seats {
         let (policy, origins) = (policy.clone(), Plain::clone(origins));
         checks.push(Box::pin(async move { (id, check(&policy, &member, &origins).await) }));

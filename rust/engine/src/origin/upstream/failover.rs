@@ -46,13 +46,6 @@ struct Asking<'a> {
     running: Vec<Running<'a>>,
 }
 
-/// What comes next.
-enum Next {
-    Ended(Ended),
-    /// It is time for a hedge.
-    Slow,
-}
-
 /// Asks `upstream` for `request`, whose body is `body`.
 ///
 /// # Errors
@@ -88,7 +81,7 @@ pub(in crate::origin) async fn ask(
     Ok((head, rest, arriving))
 }
 
-impl<'a> Asking<'a> {
+impl Asking<'_> {
     async fn run(&mut self) -> Result<(Turn, Answer)> {
         let upstream = self.upstream;
         let retries = &upstream.policy.retries;
@@ -99,26 +92,24 @@ impl<'a> Asking<'a> {
             return Err(Code::QueueFull.error("every origin has as many requests under way as it may"));
         }
         loop {
-            let next = poll_fn(|context| {
+            // None when it is time for a hedge.
+            let ended = poll_fn(|context| {
                 for place in 0..self.running.len() {
                     if let Poll::Ready(ended) = self.running[place].as_mut().poll(context) {
                         drop(self.running.swap_remove(place));
-                        return Poll::Ready(Next::Ended(ended));
+                        return Poll::Ready(Some(ended));
                     }
                 }
                 match hedge.as_mut().as_pin_mut() {
-                    Some(timer) => timer.poll(context).map(|()| Next::Slow),
+                    Some(timer) => timer.poll(context).map(|()| None),
                     None => Poll::Pending,
                 }
             });
-            let (mut turn, ended) = match next.await {
-                Next::Ended(ended) => ended,
-                Next::Slow => {
-                    hedge.set(None);
-                    let slow = self.tried.last().copied();
-                    self.slow = slow.filter(|_| self.begin(Reason::Hedge));
-                    continue;
-                }
+            let Some((mut turn, ended)) = ended.await else {
+                hedge.set(None);
+                let slow = self.tried.last().copied();
+                self.slow = slow.filter(|_| self.begin(Reason::Hedge));
+                continue;
             };
             self.slow = self.slow.filter(|slow| *slow != turn.seat);
             match ended {

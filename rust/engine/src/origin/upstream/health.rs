@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::policy::{CheckPolicy, HealthPolicy};
 
 /// The share that one has that has just come back. Small enough that what it fails is within the budget of retries, large
-/// enough that its caches warm. Arbitrary; it is HAProxy's.
+/// enough that its caches warm. Arbitrary.
 const FIRST_SHARE: f64 = 0.1;
 
 /// One origin's health.
