@@ -5,8 +5,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import pytest
-
 from conftest import until
 from penstock import Origins
 from penstock.config import Health, Retries, Timeouts
