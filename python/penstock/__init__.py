@@ -14,7 +14,7 @@ in `penstock.framing`.
 from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
-from .config import Origin, RedisLog
+from .config import KafkaLog, Origin, RedisLog
 from .engine import Engine, default_engine
 from .events import encode_event
 from .exceptions import (
@@ -70,6 +70,7 @@ __all__ = [
     "HubCounts",
     "HubStats",
     "InspectionStats",
+    "KafkaLog",
     "LogStats",
     "Origin",
     "OriginState",

@@ -6,6 +6,7 @@ that was not answered has been carried out, only whoever gave it can judge.
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -17,7 +18,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["Commands", "Messages", "connections", "unavailable"]
+from .interface import unavailable
+
+__all__ = ["Commands", "Messages", "connections"]
 
 Command = tuple[str | bytes | int, ...]
 
@@ -45,13 +48,7 @@ def connections(url: str) -> ConnectionPool:
         raise make_error("BAD_CONFIGURATION", f"the URL of the log: {error}") from None
 
 
-def unavailable(what: str, error: BaseException) -> PenstockError:
-    """The error for what Redis, or the way there, has failed."""
-    text = "it did not answer in time" if isinstance(error, TimeoutError) and not str(error) else str(error)
-    return make_error("HUB_UNAVAILABLE", f"{what}: {text or type(error).__name__}")
-
-
-class _Link:
+class _Link(ABC):
     """A connection, and the one task that reads it."""
 
     def __init__(self, pool: ConnectionPool, timeout: float) -> None:
@@ -95,11 +92,13 @@ class _Link:
         packed = self._connection.pack_commands(commands)
         await self._connection.send_packed_command(packed, check_health=False)
 
+    @abstractmethod
     async def _work(self) -> None:
-        raise NotImplementedError
+        """Read what comes, until that fails."""
 
+    @abstractmethod
     def _end(self, error: PenstockError) -> None:
-        raise NotImplementedError
+        """Tell all who wait for something that nothing will come."""
 
 
 class Commands(_Link):
