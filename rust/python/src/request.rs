@@ -14,6 +14,7 @@ use crate::errors::{IntoPython, exception};
 
 /// An origin: what connections are kept by.
 #[pyclass(frozen, module = "penstock._native")]
+#[expect(clippy::struct_field_names, reason = "what it is called in the engine")]
 pub(crate) struct Endpoint {
     pub(crate) endpoint: origin::Endpoint,
     /// What goes into `Host` unless the request has its own.

@@ -93,11 +93,11 @@ impl Upstream {
             counts.ejections,
             stats.budget_left,
         );
-        let seats = stats.members.iter().map(|seat| {
+        let rows = stats.members.iter().map(|seat| {
             let ejected = seat.ejected.as_ref().map(Duration::as_secs_f64);
             (seat.is_up, ejected, seat.weight, seat.active, seat.requests, seat.failures)
         });
-        (row, seats.collect())
+        (row, rows.collect())
     }
 }
 
