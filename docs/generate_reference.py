@@ -239,6 +239,14 @@ def stats_page() -> str:
     return f"# Counters and timings\n\n{module_doc(found[''])}\n" + sections("penstock", found, names)
 
 
+def origins_page() -> str:
+    """Several origins."""
+    found = parse("origins.py")
+    return f"# Several origins\n\n{module_doc(found[''])}\n" + sections(
+        "penstock", found, ["Origins", "OriginsStats", "OriginState"]
+    )
+
+
 def hub_page() -> str:
     """Topics and their routes."""
     found = parse("hub.py")
@@ -379,6 +387,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 
 - [The engine and its sources](engine.md): `Engine`, `default_engine`, `open_file`, `open_fd`, `open_process`
 - [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`
+- [Several origins](origins.md): `Origins`
 - [Topics](hub.md): `Hub`
 - [Framings](framing.md): `Raw`, `Fixed`, `LengthPrefixed`, `Lines`, `Events`; `encode_event`
 - [Settings and their defaults](config.md): pool, flow, reads, timeouts, limits, TLS, forwarding
@@ -397,6 +406,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "engine.md": engine_page,
     "errors.md": errors_page,
     "framing.md": framing_page,
+    "origins.md": origins_page,
     "hub.md": hub_page,
     "stats.md": stats_page,
     "streams.md": stream_page,

@@ -192,6 +192,20 @@ async def test_an_idle_process_ends_without_waiting() -> None:
         client.abort()
 
 
+async def test_several_origins_stand_in_for_one_another() -> None:
+    async with ScriptedOrigin(respond(OK)) as one:
+        async with ScriptedOrigin(respond(OK)) as gone:
+            two = gone.url
+        async with serve("--origin", one.url, "--origin", two) as running:
+            client = await RawClient.connect(running.port)
+            for _ in range(4):
+                assert (await client.ask()).body == b"ok"
+            running.process.terminate()
+            assert await running.ended() == 0
+            client.abort()
+        assert len(one.requests) == 4
+
+
 async def test_a_unix_socket_is_served(tmp_path: Path) -> None:
     path = tmp_path / "gateway.sock"
     async with (

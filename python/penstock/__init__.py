@@ -14,7 +14,7 @@ in `penstock.framing`.
 from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
-from .config import KafkaLog, RedisLog
+from .config import KafkaLog, Origin, RedisLog
 from .engine import Engine, default_engine
 from .events import encode_event
 from .exceptions import (
@@ -37,6 +37,7 @@ from .exceptions import (
 )
 from .hub import Hub, HubCounts, HubStats, TopicStats
 from .log import LogStats
+from .origins import Origins, OriginsStats, OriginState
 from .sources import open_fd, open_file, open_process
 from .stats import (
     DiskStats,
@@ -71,7 +72,11 @@ __all__ = [
     "InspectionStats",
     "KafkaLog",
     "LogStats",
+    "Origin",
+    "OriginState",
     "OriginStats",
+    "Origins",
+    "OriginsStats",
     "PenstockError",
     "PoolError",
     "PoolStats",

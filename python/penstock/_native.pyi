@@ -47,6 +47,7 @@ __all__ = [
     "Topics",
     "Transport",
     "Upload",
+    "Upstream",
     "Verifier",
     "Waiting",
     "__version__",
@@ -744,6 +745,32 @@ class Upload:
     def write(self, data: Buffer, offset: int, length: int) -> None: ...
     def finish(self) -> None: ...
     def fail(self, reason: str) -> None: ...
+
+@final
+class Upstream:
+    """Several origins that stand in for one another; see `penstock.Origins`."""
+
+    def __new__(
+        cls,
+        identity: Endpoint,
+        members: Sequence[tuple[Endpoint, int, bool, int | None]],
+        balance: str,
+        key: str,
+        health: config.Health,
+        check: config.Check | None,
+        retries: config.Retries,
+    ) -> Self: ...
+    @property
+    def endpoint(self) -> Endpoint:
+        """What requests are sent to in place of an origin."""
+    def set(self, members: Sequence[tuple[Endpoint, int, bool, int | None]]) -> None: ...
+    def stats(
+        self,
+    ) -> tuple[
+        tuple[int, int, int, int, int, int, int],
+        list[tuple[bool, float | None, float, int, int, int]],
+    ]:
+        """The counts, and what is known of each origin, in their order."""
 
 @final
 class Engine:

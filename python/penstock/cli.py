@@ -25,6 +25,7 @@ from . import __version__, config
 from .cache_command import cache, control_path
 from .engine import Engine
 from .exceptions import ConfigurationError, PenstockError
+from .origins import Origins
 from .web import Gateway, settle_failures
 from .web.control import controlling
 from .web.serving import serve as serve_app
@@ -136,7 +137,11 @@ main.add_command(cache)
 @main.command()
 @click.argument("app", metavar="[MODULE:APP]", required=False)
 @click.option(
-    "--origin", metavar="URL", help="Relay every request to this origin, such as http://10.0.0.5:8080."
+    "--origin",
+    metavar="URL",
+    multiple=True,
+    help="Relay every request to this origin, such as http://10.0.0.5:8080. Given several times: in turn, and to "
+    "another where one fails.",
 )
 @_listen_option(_listen, "Address to serve on, or unix:PATH. Port 0 takes a free one.")
 @click.option(
@@ -208,7 +213,7 @@ def serve(
     ctx: click.Context,
     /,
     app: str | None,
-    origin: str | None,
+    origin: tuple[str, ...],
     listen: tuple[str, int] | str,
     drain: float,
     uvloop: bool | None,
@@ -234,7 +239,7 @@ def serve(
     \b
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
-    if (app is None) == (origin is None):
+    if (app is None) == (not origin):
         raise click.UsageError("give either --origin URL or MODULE:APP")
     if app is not None:
         given = sorted(
@@ -249,7 +254,7 @@ def serve(
     lane = options.pop("lane")
     if control is not None and options["cache"] is None:
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
-    make = _application(app) if app is not None else _gateway(str(origin), lane, options)
+    make = _application(app) if app is not None else _gateway(origin, lane, options)
 
     async def run() -> None:
         application, engine = await make()
@@ -297,9 +302,12 @@ def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cac
 _Made = tuple[web.Application, Engine | None]
 
 
-def _gateway(origin: str, lane: str, options: dict[str, Any]) -> Callable[[], Coroutine[Any, Any, _Made]]:
+def _gateway(
+    urls: tuple[str, ...], lane: str, options: dict[str, Any]
+) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application of a gateway; settings are checked now, memory is taken then."""
     try:
+        origin = urls[0] if len(urls) == 1 else Origins(urls)
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
         limits = config.OriginLimits(connections=options["connections"])
         pool = config.Pool(memory=options["memory"])

@@ -17,6 +17,7 @@ from ._upload import REPLAYABLE, Body, pump
 from .cache import Cache
 from .exceptions import PenstockError, make_error
 from .framing import Framing
+from .origins import Origins
 from .stats import EngineStats, OriginStats, PoolStats, RelayStats, SlabClass
 from .stream import Response
 
@@ -114,6 +115,7 @@ class Engine:
         framing: Framing | None = None,
         timeouts: config.Timeouts | None = None,
         unix: str | os.PathLike[str] | None = None,
+        origins: Origins | None = None,
         caching: config.Caching | None = None,
         overrides: config.Overrides | None = None,
     ) -> Response:
@@ -131,6 +133,7 @@ class Engine:
             framing: how to cut the body; as it arrives by default. `Response.frames` can change it later.
             timeouts: in place of the engine's.
             unix: path of a Unix socket to connect to in place of the URL's host.
+            origins: who is asked; `url` is then what they are asked for, a path with or without a query.
             caching: answer by way of the engine's cache, and how. By default the origin is asked. What is stored is read
                 where it lies: frames are slices of the one copy.
             overrides: what is decided about this request alone, where there is `caching`.
@@ -142,14 +145,21 @@ class Engine:
         """
         # What is ASCII goes as it is: quoting it anew would turn %2F into a slash. The engine refuses what cannot.
         target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
-        if target.scheme not in {"http", "https"} or not target.raw_host:
-            raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL")
-        endpoint = self.endpoint(target.scheme, target.raw_host, target.port, unix)
+        if origins is None:
+            if target.scheme not in {"http", "https"} or not target.raw_host:
+                raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL")
+            endpoint, base = self.endpoint(target.scheme, target.raw_host, target.port, unix), ""
+        else:
+            if target.absolute or not target.raw_path.startswith("/") or unix is not None:
+                raise make_error(
+                    "BAD_REQUEST", f"{str(url)!r} is no path, or there is a socket besides origins"
+                )
+            endpoint, base = origins.endpoint(self, None), origins.base
         fields, length = _fields(headers)
         response = self.fetch(
             endpoint,
             method,
-            target.raw_path_qs or "/",
+            base + (target.raw_path_qs or "/"),
             fields,
             body=body,
             length=length,

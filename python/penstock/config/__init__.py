@@ -13,24 +13,29 @@ from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
 from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, Timeouts, Tls
+from .upstream import Check, Health, Origin, Retries
 
 __all__ = [
     "Access",
     "Cache",
     "Caching",
+    "Check",
     "Drain",
     "Edge",
     "EventRelay",
     "Flow",
     "Forwarding",
+    "Health",
     "History",
     "Inspection",
     "KafkaLog",
+    "Origin",
     "OriginLimits",
     "Overrides",
     "Pool",
     "Reads",
     "RedisLog",
+    "Retries",
     "RouteLimits",
     "Subscriptions",
     "TenantLimits",

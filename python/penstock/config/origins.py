@@ -50,6 +50,10 @@ class OriginLimits:
     """Requests on one connection before it is replaced, so that load follows when the origin moves."""
     connection_age: float = 3600.0
     """Seconds before a connection is not used again, for the same reason where requests are few."""
+    name_lifetime: float = 30.0
+    """Seconds after which a name that is in use is resolved again, beside the requests; the system's resolver tells no
+    lifetimes. Connections to addresses that it no longer has are then not used again. As long as most are told by DNS
+    servers that mean to move origins. 0: each new connection has it resolved."""
     head_bytes: Size = "64KiB"
     """Bytes of a response head; origins limit the heads they accept to 8 to 64 KiB themselves."""
     head_fields: int = 128
@@ -67,6 +71,7 @@ class OriginLimits:
         checks.seconds(self, "idle_timeout")
         checks.count(self, "requests_per_connection", 1)
         checks.seconds(self, "connection_age")
+        checks.seconds(self, "name_lifetime", zero=True)
         # A head is parsed in one piece, and the largest slab is a region.
         checks.size(self, "head_bytes", PAGE, REGION)
         checks.count(self, "head_fields", 1, 4096)

@@ -34,6 +34,7 @@ from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
 from penstock.hub import Hub
+from penstock.origins import Origins, Place, place_of
 from penstock.stats import InspectionStats
 from penstock.stream import FrameStream, Response
 
@@ -57,7 +58,7 @@ from .inspected import Seen, check_one, handle_of, plain_headers, route_path, st
 from .native import Changes, NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
 from .problem import problem_response
 from .relayed import TakenOver, has_signals, is_event_stream, relayed
-from .target import Origin, parse_origin, raw_target, replaced_target
+from .target import raw_target, replaced_target
 from .upload import Pieces, request_body
 
 __all__ = ["TENANT", "Gateway"]
@@ -78,13 +79,14 @@ class Gateway:
     """An origin, and how requests are relayed to it.
 
     Args:
-        origin: `http://host:port` or `https://host`; a path stands in front of the paths that are asked for.
+        origin: `http://host:port` or `https://host`; a path stands in front of the paths that are asked for. Or several
+            that stand in for one another.
         engine: what fetches; by default the one that the process shares (`penstock.default_engine`).
         forwarding: what each side is told of the other.
         timeouts: limits on time in place of the engine's.
         prefix: what stands in front of the origin's paths here and is not sent, such as `/live`.
         max_event: the longest event of a text/event-stream that is relayed, in bytes.
-        unix: path of a Unix socket to reach the origin by.
+        unix: path of a Unix socket to reach the origin by, if it is a single one.
         caching: how all of it uses the engine's cache, where a route or a relay does not say otherwise. By default
             nothing does.
         events: what is done with event streams besides relaying them, where a route or a relay does not say otherwise.
@@ -93,13 +95,13 @@ class Gateway:
             not looked at.
 
     Raises:
-        ConfigurationError: `origin` or `prefix` makes no URL; there is `caching`, and no engine with a cache; or there
-            are both `caching` and `inspect`.
+        ConfigurationError: `origin` or `prefix` makes no URL; there are several origins and `unix`; there is `caching`,
+            and no engine with a cache; or there are both `caching` and `inspect`.
     """
 
     def __init__(
         self,
-        origin: str,
+        origin: str | Origins,
         *,
         engine: Engine | None = None,
         forwarding: Forwarding | None = None,
@@ -113,7 +115,9 @@ class Gateway:
     ) -> None:
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
-        self._origin = parse_origin(origin)
+        if unix is not None and isinstance(origin, Origins):
+            raise make_error("BAD_CONFIGURATION", "unix is of a single origin; of several each has its own")
+        self._origin = place_of(origin)
         self._engine = engine
         self._prefix = prefix
         self._unix = None if unix is None else os.fspath(unix)
@@ -137,7 +141,7 @@ class Gateway:
         request: web.Request,
         *,
         path: str | None = None,
-        origin: str | None = None,
+        origin: str | Origins | None = None,
         headers: Mapping[str, str | None] | None = None,
         timeouts: Timeouts | None = None,
         tenant: str | None = None,
@@ -199,7 +203,7 @@ class Gateway:
         events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
         check_one(caching, inspect, "a relay")
         headers = plain_headers(headers, inspect)
-        where = self._origin if origin is None else parse_origin(origin)
+        where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
         order = _Order(
             where,
@@ -233,7 +237,7 @@ class Gateway:
         prefix: str,
         *,
         host: str | None = None,
-        origin: str | None = None,
+        origin: str | Origins | None = None,
         rewrite: str | None = None,
         headers: Mapping[str, str | None] | None = None,
         add_headers: Iterable[tuple[str, str]] = (),
@@ -300,7 +304,7 @@ class Gateway:
         host = checked_host(prefix, host)
         if rewrite is not None and not (rewrite.startswith("/") and rewrite.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
-        where = self._origin if origin is None else parse_origin(origin)
+        where = self._origin if origin is None else place_of(origin)
         if caching is not None and self._engine is not None:
             self._checked(caching, f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
@@ -430,7 +434,6 @@ class Gateway:
             inspector = asked.inspector
             if decoded:
                 headers = _without_coding(headers)
-            where = order.origin
             if direct is None or order.added is not None:
                 fields = order.forwarding.request_fields(
                     request.raw_headers,
@@ -444,7 +447,7 @@ class Gateway:
             else:
                 fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
             upstream = engine.fetch(
-                engine.endpoint(where.scheme, where.host, where.port, order.unix),
+                order.origin.endpoint(engine, order.unix),
                 request.method,
                 order.target(),
                 fields,
@@ -553,7 +556,7 @@ class Gateway:
 class _Order(NamedTuple):
     """What a relay is to do."""
 
-    origin: Origin
+    origin: Place | Origins
     unix: str | None
     target: Callable[[], str]
     headers: tuple[tuple[str, str | None], ...] | None

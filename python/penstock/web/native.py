@@ -35,13 +35,14 @@ from penstock.config import (
 )
 from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
+from penstock.origins import Origins, Place
 from penstock.stats import Timings
 
 from .decisions import Decisions
 from .handover import Asked, OnComplete, RelayEnd
 from .inspected import ReportRow, handle_of, inspected
 from .problem import problem_response
-from .target import Headers, Origin, has_dot_segments
+from .target import Headers, has_dot_segments
 
 if TYPE_CHECKING:
     from .gateway import Gateway
@@ -138,7 +139,7 @@ class NativeRoute(web.AbstractRouteDef):
     gateway: "Gateway"
     prefix: str
     host: str | None
-    origin: Origin
+    origin: Place | Origins
     unix: str | None
     replacement: str
     forwarding: Forwarding
@@ -164,7 +165,6 @@ class NativeRoute(web.AbstractRouteDef):
 
     def native(self, engine: Engine, prefix: str | None = None) -> _native.Route:
         """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
-        origin = self.origin
         if self.caching is not None and engine.cache is None:
             raise make_error(
                 "BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache"
@@ -177,7 +177,7 @@ class NativeRoute(web.AbstractRouteDef):
             self.name,
             self.host,
             self.prefix if prefix is None else prefix,
-            engine.endpoint(origin.scheme, origin.host, origin.port, self.unix),
+            self.origin.endpoint(engine, self.unix),
             self.replacement,
             _native.Forwarding(self.forwarding),
             native_timeouts(self.timeouts, lets_events_pause=lets_pause(self.events)),

@@ -1,4 +1,4 @@
-"""Where a request goes: the origin's address, and the request target as the client wrote it.
+"""What a request asks the origin for: the target as the client wrote it.
 
 Nothing here is decoded or encoded again: the percent-encoding that the client chose reaches the origin. What
 the application has decided on must be what the origin resolves, so a path with dot segments, which the origin
@@ -7,11 +7,9 @@ would resolve to another one, is refused.
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from aiohttp import web
-from yarl import URL
 
 from penstock.exceptions import make_error
 
@@ -21,36 +19,6 @@ Headers = Mapping[str, str | None]
 _SLASH: Final = r"(?:/|\\|%2f|%5c)"
 _DOT_SEGMENT: Final = re.compile(rf"{_SLASH}(?:\.|%2e){{1,2}}(?:{_SLASH}|$)", re.IGNORECASE | re.ASCII)
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*", re.ASCII)
-
-
-class Origin(NamedTuple):
-    """The parts of an origin's URL."""
-
-    scheme: str
-    host: str
-    port: int
-    base: str
-    """What stands in front of every path; no slash at its end."""
-
-
-@lru_cache(maxsize=1024)
-def parse_origin(origin: str) -> Origin:
-    """Take the URL of an origin apart.
-
-    Raises:
-        ConfigurationError: it is no absolute http or https URL, or has more than a host, a port and a path.
-    """
-    try:
-        url = URL(origin)
-        port = url.port
-    except (TypeError, ValueError) as error:
-        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no URL: {error}") from None
-    if url.scheme not in {"http", "https"} or not url.raw_host or port is None:
-        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: it must be like 'http://host:port'")
-    if url.raw_user or url.raw_password or url.raw_query_string or url.raw_fragment:
-        rule = "it can have a host, a port and a path, and nothing else"
-        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: {rule}")
-    return Origin(url.scheme, url.raw_host, port, url.raw_path.rstrip("/"))
 
 
 def raw_target(request: web.BaseRequest, base: str, prefix: str) -> str:

@@ -75,6 +75,7 @@ impl Route {
         let endpoint = endpoint.get();
         let native = Native {
             endpoint: endpoint.endpoint.clone(),
+            upstream: endpoint.upstream.clone(),
             authority: endpoint.authority.clone(),
             replacement,
             forwarding: forwarding.get().0.clone(),

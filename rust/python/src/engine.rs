@@ -141,6 +141,7 @@ impl Engine {
         let (feed, stream) = channel(&self.pool, self.flow, &cut, &self.meter);
         let request = Box::new(Request {
             endpoint: endpoint.endpoint.clone(),
+            upstream: endpoint.upstream.clone(),
             method: method.to_owned(),
             target: target.to_owned(),
             authority: endpoint.authority.clone(),

@@ -26,6 +26,7 @@ mod stats;
 mod stream;
 mod transport;
 mod upload;
+mod upstream;
 
 use pyo3::prelude::*;
 
@@ -72,6 +73,8 @@ mod _native {
     use super::transport::Transport;
     #[pymodule_export]
     use super::upload::Upload;
+    #[pymodule_export]
+    use super::upstream::Upstream;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -14,10 +14,13 @@ use crate::errors::{IntoPython, exception};
 
 /// An origin: what connections are kept by.
 #[pyclass(frozen, module = "penstock._native")]
+#[expect(clippy::struct_field_names, reason = "what it is called in the engine")]
 pub(crate) struct Endpoint {
     pub(crate) endpoint: origin::Endpoint,
     /// What goes into `Host` unless the request has its own.
     pub(crate) authority: String,
+    /// The origins of which one is asked in its place.
+    pub(crate) upstream: Option<Arc<origin::Upstream>>,
 }
 
 #[pymethods]
@@ -39,7 +42,7 @@ impl Endpoint {
         let bare = endpoint.host();
         let host = if bare.contains(':') { format!("[{bare}]") } else { bare.to_owned() };
         let authority = if port == default_port { host } else { format!("{host}:{port}") };
-        Ok(Self { endpoint, authority })
+        Ok(Self { endpoint, authority, upstream: None })
     }
 
     #[getter]

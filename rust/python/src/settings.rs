@@ -76,6 +76,7 @@ pub(crate) struct LimitSettings {
     idle_timeout: f64,
     requests_per_connection: u64,
     connection_age: f64,
+    name_lifetime: f64,
     head_bytes: usize,
     head_fields: usize,
     interim_responses: usize,
@@ -91,6 +92,7 @@ impl From<LimitSettings> for OriginLimits {
             idle_timeout: Duration::from_secs_f64(settings.idle_timeout),
             requests_per_connection: settings.requests_per_connection,
             connection_age: Duration::from_secs_f64(settings.connection_age),
+            name_lifetime: Duration::from_secs_f64(settings.name_lifetime),
             head: HeadLimits {
                 bytes: settings.head_bytes,
                 fields: settings.head_fields,

@@ -445,6 +445,7 @@ impl Task<'_> {
         let headers = self.fields(route)?;
         Ok(Request {
             endpoint: native.endpoint.clone(),
+            upstream: native.upstream.clone(),
             method: incoming.method().to_owned(),
             target: route.target(&self.target()),
             authority: native.authority.clone(),

@@ -9,7 +9,7 @@ use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, Policy};
 use crate::inspect::{Counts, Rules};
-use crate::origin::{Endpoint, Timeouts};
+use crate::origin::{Endpoint, Timeouts, Upstream};
 use crate::relay::Forwarding;
 use crate::store::Caching;
 use crate::sync::Arc;
@@ -46,8 +46,10 @@ pub struct Pattern {
 /// A relay that the engine carries out alone.
 #[derive(Debug)]
 pub struct Native {
-    /// Where requests go.
+    /// Where requests go; with an upstream, by what its origins are known together.
     pub endpoint: Endpoint,
+    /// The origins of which one is asked in place of that.
+    pub upstream: Option<Arc<Upstream>>,
     /// The origin's `Host`.
     pub authority: String,
     /// What stands in the place of the pattern's prefix at the origin.

@@ -5,7 +5,7 @@
 //! straight into the caller's memory; TLS decrypts into it.
 
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -28,6 +28,8 @@ pub(crate) enum Transport {
 pub(crate) struct Connection {
     inner: Mutex<Inner>,
     tls: bool,
+    /// The address that it was opened to, where that was one of several that a name may have.
+    pub(crate) peer: Option<SocketAddr>,
     /// When it was opened.
     pub(crate) opened: Instant,
     /// Requests that were sent on it.
@@ -56,7 +58,7 @@ impl Connection {
     pub(crate) fn new(transport: Transport) -> Self {
         let tls = matches!(transport, Transport::Tls(_));
         let inner = Mutex::new(Inner { transport, plaintext: false, failure: None });
-        Self { inner, tls, opened: Instant::now(), requests: 0 }
+        Self { inner, tls, peer: None, opened: Instant::now(), requests: 0 }
     }
 
     /// Whether what is read has been decrypted, and thereby copied.

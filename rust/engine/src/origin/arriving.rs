@@ -14,6 +14,8 @@ use tokio::time::Instant;
 use super::exchange::{Answered, Terms};
 use super::place::Lease;
 use super::upload::{Progress, Upload};
+use super::upstream::Turn;
+use super::upstream::resume::{Resume, Resumed};
 use crate::error::{Code, Error, Result};
 use crate::net::{Read, Reader};
 use crate::pool::Slice;
@@ -45,6 +47,17 @@ pub(super) struct Arriving {
     /// What of the request has not been sent. On the heap, because mostly all of it has.
     upload: Option<Box<Upload>>,
     begun: Instant,
+    /// Where it is of one of several origins. On the heap, because most bodies are of a single one.
+    followed: Option<Box<Followed>>,
+}
+
+/// A body that its upstream is told the end of, and that may go on from another origin.
+#[derive(Debug)]
+struct Followed {
+    turn: Turn,
+    resume: Option<Box<Resume>>,
+    /// What came with the head of a resumption, and has not been decoded.
+    rest: Option<Slice>,
 }
 
 /// What a read brought.
@@ -85,8 +98,14 @@ impl Arriving {
             progress,
             upload,
             begun,
+            followed: None,
         };
         (head, rest, arriving)
+    }
+
+    /// Its origin is one of several. Before anything of it is decoded.
+    pub(super) fn follow(&mut self, turn: Turn, resume: Option<Box<Resume>>) {
+        self.followed = Some(Box::new(Followed { turn, resume, rest: None }));
     }
 
     /// Decodes what came behind the head.
@@ -94,9 +113,14 @@ impl Arriving {
     /// # Errors
     /// What is wrong behind the pieces that were emitted.
     pub(super) fn decode(&mut self, rest: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
-        let decoded = self.decoder.decode(rest, emit);
+        let decoded = self.take(rest, emit);
         self.reader.end_head(self.decoder.remaining());
         decoded
+    }
+
+    fn take(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+        let Some(followed) = &mut self.followed else { return self.decoder.decode(bytes, emit) };
+        followed.decode(&mut self.decoder, bytes, emit)
     }
 
     /// Names the origin of `error`.
@@ -119,7 +143,9 @@ impl Arriving {
 
     /// Whether nothing is to be read any more.
     pub(super) fn is_done(&self) -> bool {
-        self.decoder.is_done()
+        let is_asking =
+            |followed: &Followed| followed.resume.as_ref().is_some_and(|resume| resume.is_asking());
+        self.decoder.is_done() && !self.followed.as_deref().is_some_and(is_asking)
     }
 
     /// Whether the last read has brought all that there was.
@@ -129,6 +155,21 @@ impl Arriving {
 
     /// Ready when a read is worth memory, and it is this body's turn.
     pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        loop {
+            if self.followed.is_some() {
+                ready!(self.poll_resumed(context))?;
+            }
+            match ready!(self.poll_arrived(context)) {
+                Err(error) => self.recover(error)?,
+                Ok(()) => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        if self.has_rest() {
+            return Poll::Ready(Ok(()));
+        }
         if self.turn >= TURN {
             self.turn = 0;
             // It leaves the task's waker with the runtime, which wakes it behind all that is ready.
@@ -141,7 +182,7 @@ impl Arriving {
     /// As [`Reader::poll_reserve`].
     pub(super) fn poll_reserve(&mut self, context: &mut Context<'_>, feed: &Feed) -> Poll<Result<()>> {
         // Chunks are not read into one piece: their size lines lie between the bytes.
-        if self.body == Body::Chunked {
+        if self.body == Body::Chunked || self.has_rest() {
             return Poll::Ready(Ok(()));
         }
         let remaining = self.decoder.remaining();
@@ -159,6 +200,34 @@ impl Arriving {
         most: usize,
         emit: &mut dyn FnMut(Slice),
     ) -> Poll<Result<Came>> {
+        if self.followed.is_none() {
+            return self.poll_read_once(context, most, emit);
+        }
+        let mut came = Came::Nothing;
+        let read = ready!(self.poll_read_once(context, most, &mut |piece| {
+            came = Came::Bytes;
+            emit(piece);
+        }));
+        let read = match (read, self.followed.as_ref().and_then(|followed| followed.resume.as_ref())) {
+            // The end of a connection is that of a part only where the part has been told to end.
+            (Ok(Came::End), Some(resume)) => resume.end().map(|()| Came::End),
+            (read, _) => read,
+        };
+        Poll::Ready(match read {
+            Err(error) => self.recover(error).map(|()| came),
+            read => read,
+        })
+    }
+
+    fn poll_read_once(
+        &mut self,
+        context: &mut Context<'_>,
+        most: usize,
+        emit: &mut dyn FnMut(Slice),
+    ) -> Poll<Result<Came>> {
+        if let Some(rest) = self.followed.as_mut().and_then(|followed| followed.rest.take()) {
+            return Poll::Ready(self.decode(rest, emit).map(|()| Came::Bytes));
+        }
         let size = self.size.next(self.decoder.remaining());
         let read = ready!(self.reader.poll_body(context, self.lease.connection(), size, most))?;
         Poll::Ready(match read {
@@ -166,11 +235,41 @@ impl Arriving {
                 self.size.record(offered, slice.len());
                 self.turn += slice.len();
                 self.dry = slice.len() < offered;
-                self.decoder.decode(slice, emit).map(|()| Came::Bytes)
+                self.take(slice, emit).map(|()| Came::Bytes)
             }
             Read::End { clean } => self.end(clean).map(|()| Came::End),
             Read::Nothing => Ok(Came::Nothing),
         })
+    }
+
+    fn has_rest(&self) -> bool {
+        self.followed.as_ref().is_some_and(|followed| followed.rest.is_some())
+    }
+
+    /// Ready when the body is not being asked for elsewhere.
+    fn poll_resumed(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(resume) = self.followed.as_mut().and_then(|followed| followed.resume.as_mut()) else {
+            return Poll::Ready(Ok(()));
+        };
+        if !resume.is_asking() {
+            return Poll::Ready(Ok(()));
+        }
+        let Resumed { turn, answer: (_, rest, arriving), .. } = ready!(resume.poll(context))?;
+        let begun = self.begun;
+        let resume = self.followed.take().and_then(|followed| followed.resume);
+        // The connection that broke off is closed with what is replaced.
+        *self =
+            Self { begun, followed: Some(Box::new(Followed { turn, resume, rest: Some(rest) })), ..arriving };
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is to be done about `error`: the rest is asked for elsewhere, or it stands.
+    fn recover(&mut self, error: Error) -> Result<()> {
+        let Some(followed) = &mut self.followed else { return Err(error) };
+        followed.turn.end_in(error.code());
+        let Followed { turn, resume, .. } = &mut **followed;
+        let is_resumed = resume.as_mut().is_some_and(|resume| resume.begin(turn, &error));
+        if is_resumed { Ok(()) } else { Err(error) }
     }
 
     fn end(&self, clean: bool) -> Result<()> {
@@ -187,6 +286,27 @@ impl Arriving {
         if self.keep && self.decoder.is_done() && self.upload.is_none() {
             self.lease.give_back();
         }
+        if let Some(followed) = &mut self.followed {
+            followed.turn.succeed();
+        }
         Ending { body: self.begun.elapsed(), trailers: self.decoder.trailers().to_vec() }
+    }
+}
+
+impl Followed {
+    fn decode(&mut self, decoder: &mut Decoder, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+        let Some(resume) = &mut self.resume else { return decoder.decode(bytes, emit) };
+        let mut counted = Ok(());
+        let result = decoder.decode(bytes, &mut |piece| {
+            if counted.is_ok() {
+                counted = resume.advance(piece.len());
+            }
+            if counted.is_ok() {
+                emit(piece);
+            }
+        });
+        counted?;
+        result?;
+        if decoder.is_done() { resume.end() } else { Ok(()) }
     }
 }

@@ -13,6 +13,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::endpoint::{Endpoint, Scheme};
 use super::limits::{Timeouts, within};
+use super::place::Place;
 use super::resolve::resolve;
 use super::tls::Tls;
 use crate::error::{Code, Result};
@@ -22,13 +23,15 @@ use crate::stream::Timings;
 /// After this long the next address is tried beside the ones before (RFC 8305, section 8).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// A new connection to `endpoint`. What each stage took is written to `timings`.
+/// A new connection to the endpoint of `place`. What each stage took is written to `timings`.
 pub(super) async fn open(
-    endpoint: &Endpoint,
+    place: &Place,
     tls: &Tls,
     timeouts: &Timeouts,
     timings: &mut Timings,
 ) -> Result<Connection> {
+    let endpoint = &place.endpoint;
+    let mut peer = None;
     let socket = if let Some(path) = endpoint.unix() {
         let started = Instant::now();
         let socket = within(timeouts.connect, Code::ConnectTimeout, "connecting", unix(path)).await?;
@@ -37,11 +40,13 @@ pub(super) async fn open(
     } else {
         let started = Instant::now();
         let addresses =
-            within(timeouts.resolve, Code::ResolveTimeout, "resolving the name", resolve(endpoint)).await?;
+            within(timeouts.resolve, Code::ResolveTimeout, "resolving the name", addresses(place)).await?;
         timings.resolve = started.elapsed();
         let started = Instant::now();
-        let stream = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await?;
+        let stream = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await;
+        let stream = stream.inspect_err(|_| place.forget_addresses())?;
         timings.connect = started.elapsed();
+        peer = stream.peer_addr().ok();
         Socket::Tcp(stream)
     };
     let transport = match endpoint.scheme() {
@@ -54,7 +59,21 @@ pub(super) async fn open(
             transport
         }
     };
-    Ok(Connection::new(transport))
+    let mut connection = Connection::new(transport);
+    connection.peer = peer;
+    Ok(connection)
+}
+
+/// Those of the name, resolved now if they are not known.
+async fn addresses(place: &Place) -> Result<Vec<SocketAddr>> {
+    if let Some(known) = place.addresses() {
+        return Ok(known);
+    }
+    let found = resolve(&place.endpoint).await?;
+    if place.endpoint.address().is_none() {
+        place.learn(Some(found.clone()));
+    }
+    Ok(found)
 }
 
 async fn unix(path: &Path) -> Result<Socket> {

@@ -1,29 +1,24 @@
-//! A whole fetch: a connection, the exchange on it, a second one where the first was dead before it began, and the body.
+//! A whole fetch: the head of a response, of whichever origin gives one, and the body.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tokio::time::Instant;
-
-use super::arriving::Arriving;
-use super::connect;
-use super::exchange::{Interim, Terms, exchange};
+use super::attempt::{Answer, attempt};
+use super::exchange::Interim;
 use super::feeding::Feeding;
 use super::limits::Deadline;
 use super::origins::Origins;
 use super::payload::Payload;
 use super::place::Place;
 use super::relayed::Begun;
-use super::request::{Request, RequestBody, is_idempotent};
-use super::upload::Upload;
-use crate::error::{Code, Error, Result};
+use super::request::{Request, RequestBody};
+use super::upstream::{Upstream, failover};
+use crate::error::{Error, Result};
 use crate::net::Called;
-use crate::pool::{PoolState, Slice};
-use crate::stream::{Feed, ResponseHead, Timings};
+use crate::stream::{Feed, ResponseHead};
 use crate::sync::Arc as Shared;
-use crate::wire::encode_request;
 
 /// Sends `request` and puts the response into `feed`, whose consumer sees every failure as an error that names the
 /// origin. Must run on the thread that `origins` belongs to.
@@ -34,14 +29,14 @@ use crate::wire::encode_request;
 ///
 /// The request is boxed because whoever waits for its head would else hold it thrice within the future.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
-    let place = origins.place(&request.endpoint);
-    let origin = Arc::clone(&place.origin);
+    let whom = Whom::of(&origins, &request);
+    let origin = whom.name();
     let deadline = Deadline::of(&request.timeouts);
     let result = {
         let mut run = pin!(async {
             // On the heap: a body may come for hours when its head has come.
             let (head, rest, arriving) =
-                Box::pin(ask(&origins, place, request, &|head| feed.push_interim(head))).await?;
+                Box::pin(ask(&origins, whom, request, &|head| feed.push_interim(head))).await?;
             feed.set_head(head);
             let mut feeding = Feeding::new(arriving, rest, &feed);
             poll_fn(|context| feeding.poll(context)).await?;
@@ -82,10 +77,10 @@ pub(crate) async fn begin(
     request: Box<Request>,
     interim: &Interim<'_>,
 ) -> Result<(ResponseHead, Begun)> {
-    let place = origins.place(&request.endpoint);
-    let origin = Arc::clone(&place.origin);
+    let whom = Whom::of(&origins, &request);
+    let origin = whom.name();
     let mut deadline = Deadline::of(&request.timeouts);
-    let mut asked = pin!(ask(&origins, place, request, interim));
+    let mut asked = pin!(ask(&origins, whom, request, interim));
     let asked = poll_fn(|context| match asked.as_mut().poll(context) {
         Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context).map(Err)),
         ready @ Poll::Ready(_) => ready,
@@ -94,70 +89,48 @@ pub(crate) async fn begin(
     Ok((head, Begun { arriving, rest, deadline }))
 }
 
+/// Who is asked.
+enum Whom {
+    One(Shared<Place>),
+    Several(Shared<Upstream>),
+}
+
+impl Whom {
+    fn of(origins: &Origins, request: &Request) -> Self {
+        match &request.upstream {
+            None => Self::One(origins.place(&request.endpoint)),
+            Some(upstream) => Self::Several(Shared::clone(upstream)),
+        }
+    }
+
+    /// What errors name that no single one of several origins has met.
+    fn name(&self) -> Arc<str> {
+        Arc::clone(match self {
+            Self::One(place) => &place.origin,
+            Self::Several(upstream) => &upstream.name,
+        })
+    }
+}
+
 async fn expiry(deadline: Option<Deadline>) -> Error {
     let Some(mut deadline) = deadline else { return pending().await };
     poll_fn(|context| deadline.poll(context)).await
 }
 
-/// Asks the origin. The head of its response, what came behind that in the same read, and the body from there on.
+/// Asks the origin, or one of several.
 async fn ask(
-    origins: &Origins,
-    place: Shared<Place>,
+    origins: &Arc<Origins>,
+    whom: Whom,
     mut request: Box<Request>,
     interim: &Interim<'_>,
-) -> Result<(ResponseHead, Slice, Arriving)> {
-    let mut body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
-    let framing = body.framing();
-    let Request { endpoint, method, target, authority, headers, timeouts, .. } = &*request;
-    let encode = || encode_request(method, target, authority, headers, &framing);
-    let mut head = encode()?;
-    admit(origins)?;
-    let started = Instant::now();
-    let mut lease = origins.lease(place, endpoint, timeouts.queue).await?;
-    let queue = started.elapsed();
-    admit(origins)?;
-    let idempotent = is_idempotent(method);
-    let mut terms = Terms {
-        pool: &origins.pool,
-        limits: &origins.limits,
-        reads: origins.reads,
-        timeouts,
-        method,
-        timings: Timings { queue, ..Timings::default() },
-        reused: true,
-    };
-    loop {
-        let again = body.again().filter(|_| idempotent);
-        let reuses = terms.reused;
-        terms.reused = lease.begin(|idle| reuses && (again.is_some() || idle.is_quiet()));
-        if !terms.reused {
-            // On the heap, because most requests have no use for its 1.5 KB.
-            let opening = Box::pin(connect::open(endpoint, &origins.tls, timeouts, &mut terms.timings));
-            lease.put(opening.await?);
-            lease.place().count(|counts| counts.opened += 1);
+) -> Result<Answer> {
+    let body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
+    match whom {
+        Whom::One(place) => {
+            let target = (&request.endpoint, request.authority.as_str());
+            attempt(origins, place, target, &request, body, interim).await.map_err(|failed| failed.error)
         }
-        lease.count_request();
-        let mut upload = Upload::new(head, body, timeouts.between_bytes);
-        let failure = match exchange(lease.connection(), &mut upload, &terms, interim).await {
-            Ok(answered) => return Ok(Arriving::new(answered, lease, upload, &terms)),
-            Err(failure) => failure,
-        };
-        // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,
-        // section 9.3.1). A new connection cannot have been closed for that reason, so this happens once.
-        let Some(same) = again.filter(|_| terms.reused && failure.unanswered) else {
-            return Err(failure.error);
-        };
-        lease.place().count(|counts| counts.retried += 1);
-        terms.reused = false;
-        body = same;
-        head = encode()?;
+        // On the heap: a single origin does not pay for it.
+        Whom::Several(upstream) => Box::pin(failover::ask(origins, upstream, request, body, interim)).await,
     }
-}
-
-/// Established streams may use the last of the pool; new work is told at once.
-fn admit(origins: &Origins) -> Result<()> {
-    if origins.pool.state() == PoolState::Full {
-        return Err(Code::PoolFull.error("the pool is full, and takes no new request before it is less so"));
-    }
-    Ok(())
 }

@@ -46,6 +46,8 @@ pub struct OriginLimits {
     pub requests_per_connection: u64,
     /// How long after its opening a connection is still given to a new request.
     pub connection_age: Duration,
+    /// How long a name is believed to have the addresses that it was resolved to; for nothing, each connection asks.
+    pub name_lifetime: Duration,
     /// The response head.
     pub head: HeadLimits,
     /// What a chunked body may hold besides its payload.

@@ -7,14 +7,16 @@
 //! consumer closes the connection.
 //!
 //! ```text
-//!   fetch ─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
-//!     │
-//!     ├─ connect ─ resolve, tls
-//!     ├─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
+//!   fetch ─ upstream (which of several origins; failover, resumption) ─┐
+//!     ├─ attempt (one origin) ←──────────────────────────────────────────┘
+//!     │    ├─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
+//!     │    ├─ connect ─ names, resolve, tls
+//!     │    └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
 //!     └─ feeding, relayed ─ arriving (the body) ─ upload, net
 //! ```
 
 mod arriving;
+mod attempt;
 mod connect;
 mod endpoint;
 mod exchange;
@@ -22,6 +24,7 @@ mod feeding;
 mod fetch;
 mod head;
 mod limits;
+mod names;
 mod origins;
 mod payload;
 mod place;
@@ -32,6 +35,7 @@ mod stats;
 mod sweep;
 mod tls;
 mod upload;
+mod upstream;
 
 pub use endpoint::{Endpoint, Scheme};
 pub(crate) use fetch::begin;
@@ -41,3 +45,7 @@ pub use origins::Origins;
 pub use request::{Request, RequestBody};
 pub use stats::{Counts, EndpointStats, OriginStats};
 pub use tls::{Roots, Tls};
+pub use upstream::{
+    Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, MemberStats, RetryPolicy, Upstream,
+    UpstreamCounts, UpstreamPolicy, UpstreamStats,
+};

@@ -1,7 +1,6 @@
 //! The connections of one engine thread to all of its origins.
 
 use std::collections::HashMap;
-use std::sync::Arc as Plain;
 use std::time::Duration;
 
 use super::endpoint::Endpoint;
@@ -53,7 +52,7 @@ impl Origins {
         if places.by_endpoint.len() >= places.crowded {
             places.forget_unused();
         }
-        let place = Arc::new(Place::new(Plain::from(endpoint.to_string()), self.limits));
+        let place = Arc::new(Place::new(endpoint.clone(), self.limits));
         if places.closed {
             place.close();
         }

@@ -5,6 +5,7 @@
 //! in which they came; an idle connection is always watched (see [`super::sweep`]).
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -13,7 +14,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::endpoint::Endpoint;
 use super::limits::{OriginLimits, within};
+use super::names::{self, Names};
 use super::stats::{Counts, EndpointStats};
 use super::sweep;
 use crate::error::{Code, Error, Result};
@@ -25,6 +28,7 @@ use crate::sync::{Arc, Mutex, lock};
 pub(super) struct Place {
     /// `scheme://authority`, for errors and stats.
     pub(super) origin: Plain<str>,
+    pub(super) endpoint: Endpoint,
     limits: OriginLimits,
     pub(super) state: Mutex<State>,
 }
@@ -38,6 +42,7 @@ pub(super) struct State {
     waiting: VecDeque<oneshot::Sender<Lease>>,
     pub(super) counts: Counts,
     pub(super) sweeper: Sweeper,
+    names: Names,
     pub(super) closed: bool,
     /// No longer in the map of places: whoever still holds it looks there again.
     retired: bool,
@@ -77,8 +82,8 @@ pub(super) enum Answer {
 }
 
 impl Place {
-    pub(super) fn new(origin: Plain<str>, limits: OriginLimits) -> Self {
-        Self { origin, limits, state: Mutex::default() }
+    pub(super) fn new(endpoint: Endpoint, limits: OriginLimits) -> Self {
+        Self { origin: Plain::from(endpoint.to_string()), endpoint, limits, state: Mutex::default() }
     }
 
     pub(super) fn ask(self: &Arc<Self>) -> Result<Answer> {
@@ -90,6 +95,12 @@ impl Place {
             return Ok(Answer::Retired);
         }
         let now = Instant::now();
+        if state.names.begin(now) {
+            // Whoever asks is on an engine thread; the place is of one that runs.
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn(names::refresh(Arc::clone(self)));
+            }
+        }
         while let Some(idle) = state.idle.pop() {
             if idle.deadline > now {
                 state.leased += 1;
@@ -136,6 +147,7 @@ impl Place {
         loop {
             let waiting = {
                 let mut state = lock(&self.state);
+                connection = connection.filter(|connection| state.names.has(connection.peer));
                 let Some(waiting) = state.waiting.pop_front() else {
                     state.leased -= 1;
                     if let Some(connection) = connection.take().filter(|_| !state.closed) {
@@ -172,6 +184,36 @@ impl Place {
             state.sweeper.armed = Some(deadline);
         }
         state.idle.push(Idle { connection, deadline });
+    }
+
+    /// What the name is known to have, in the order in which it is worth trying.
+    pub(super) fn addresses(&self) -> Option<Vec<SocketAddr>> {
+        lock(&self.state).names.addresses()
+    }
+
+    /// The name has been resolved; to nothing if the resolver has failed, and then what was known stands. Connections that
+    /// are idle and lead elsewhere are closed, those in use when they are given back.
+    pub(super) fn learn(&self, found: Option<Vec<SocketAddr>>) {
+        let lifetime = self.limits.name_lifetime;
+        if lifetime.is_zero() {
+            return;
+        }
+        let due = Instant::now() + lifetime;
+        let mut guard = lock(&self.state);
+        let State { names, idle, counts, .. } = &mut *guard;
+        let Some(addresses) = found else { return names.keep(due) };
+        names.learn(addresses, due);
+        let (kept, elsewhere): (_, Vec<_>) =
+            std::mem::take(idle).into_iter().partition(|idle| names.has(idle.connection.peer));
+        *idle = kept;
+        counts.expired += elsewhere.len() as u64;
+        drop(guard);
+        drop(elsewhere);
+    }
+
+    /// None of the addresses can be reached.
+    pub(super) fn forget_addresses(&self) {
+        lock(&self.state).names.forget();
     }
 
     /// Closes what is idle and refuses who waits. Leases end with the requests that hold them.
@@ -259,5 +301,135 @@ impl Drop for Lease {
         if let Some(place) = self.place.take() {
             place.release(self.connection.take().filter(|_| !self.busy));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::origin::{Roots, Scheme, Timeouts, Tls, connect};
+    use crate::stream::Timings;
+    use crate::wire::{BodyLimits, HeadLimits};
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
+        let limits = OriginLimits {
+            connections: 4,
+            waiting: 4,
+            idle_timeout: LONG,
+            requests_per_connection: 100,
+            connection_age: LONG,
+            name_lifetime,
+            head: HeadLimits { bytes: 4096, fields: 16, interim: 1 },
+            body: BodyLimits { chunk_extension_bytes: 16, trailer_bytes: 16 },
+        };
+        Arc::new(Place::new(Endpoint::new(Scheme::Http, host, 80, None).unwrap(), limits))
+    }
+
+    fn lease(place: &Arc<Place>) -> Lease {
+        match place.ask().unwrap() {
+            Answer::Granted(lease) => lease,
+            Answer::Wait(_) | Answer::Retired => panic!("there is room"),
+        }
+    }
+
+    async fn opened(place: &Arc<Place>) -> Lease {
+        let timeouts = Timeouts {
+            queue: None,
+            resolve: None,
+            connect: None,
+            tls: None,
+            first_byte: None,
+            between_bytes: None,
+            total: None,
+            lets_events_pause: false,
+        };
+        let mut lease = lease(place);
+        let tls = Tls::new(Roots::WebPki).unwrap();
+        let connection = connect::open(place, &tls, &timeouts, &mut Timings::default()).await.unwrap();
+        lease.begin(|_| true);
+        lease.put(connection);
+        lease
+    }
+
+    fn idle(place: &Place) -> usize {
+        place.stats().idle
+    }
+
+    #[tokio::test]
+    async fn connections_to_addresses_that_a_name_has_no_more_are_not_used_again() {
+        let (old, new) = (
+            TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            TcpListener::bind("127.0.0.2:0").await.unwrap(),
+        );
+        let place = place("origin.example", LONG);
+        place.learn(Some(vec![old.local_addr().unwrap()]));
+        let (mut first, mut second) = (opened(&place).await, opened(&place).await);
+        first.give_back();
+        drop(first);
+        assert_eq!(idle(&place), 1);
+        place.learn(Some(vec![new.local_addr().unwrap()]));
+        assert_eq!(idle(&place), 0, "what was idle is closed");
+        second.give_back();
+        drop(second);
+        assert_eq!(idle(&place), 0, "what was in use is closed when it is given back");
+        let mut third = opened(&place).await;
+        assert_eq!(third.connection().peer, Some(new.local_addr().unwrap()));
+        third.give_back();
+        drop(third);
+        assert_eq!(idle(&place), 1);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_in_use_is_resolved_again_when_it_is_due() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let place = place("localhost", Duration::from_millis(1));
+        let here = listener.local_addr().unwrap();
+        // Not what localhost is: that it is asked for shows in that being gone.
+        place.learn(Some(vec![here]));
+        let mut first = opened(&place).await;
+        first.give_back();
+        drop(first);
+        let refreshed = async {
+            loop {
+                drop(lease(&place));
+                if place.addresses().is_some_and(|addresses| !addresses.contains(&here)) {
+                    return;
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), refreshed).await.expect("the name is resolved again");
+        assert_eq!(idle(&place), 0);
+    }
+
+    #[tokio::test]
+    async fn addresses_that_cannot_be_reached_are_forgotten() {
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let place = place("origin.example", LONG);
+        place.learn(Some(vec![gone]));
+        let timeouts = Timeouts {
+            queue: None,
+            resolve: None,
+            connect: None,
+            tls: None,
+            first_byte: None,
+            between_bytes: None,
+            total: None,
+            lets_events_pause: false,
+        };
+        let tls = Tls::new(Roots::WebPki).unwrap();
+        connect::open(&place, &tls, &timeouts, &mut Timings::default()).await.unwrap_err();
+        assert!(place.addresses().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lifetime_of_nothing_keeps_nothing() {
+        let place = place("origin.example", Duration::ZERO);
+        place.learn(Some(vec!["127.0.0.1:1".parse().unwrap()]));
+        assert!(place.addresses().is_none());
     }
 }

@@ -4,19 +4,23 @@ use std::sync::Arc;
 
 use super::endpoint::Endpoint;
 use super::limits::Timeouts;
+use super::upstream::Upstream;
 use crate::stream::Stream;
+use crate::sync::Arc as Shared;
 use crate::wire::Fields;
 
 /// What to ask of an origin, and what it may take.
 #[derive(Debug)]
 pub struct Request {
-    /// Where it goes.
+    /// Where it goes; with an upstream, by what its origins are known together.
     pub endpoint: Endpoint,
+    /// The origins of which one is asked in place of that.
+    pub upstream: Option<Shared<Upstream>>,
     /// A token, case-sensitive.
     pub method: String,
     /// What stands behind the method: mostly `/path?query`.
     pub target: String,
-    /// The `Host` field, unless `headers` has one.
+    /// The `Host` field, unless `headers` has one; each origin of an upstream has its own.
     pub authority: String,
     /// Names and values, in order; those that frame the message are written by the engine.
     pub headers: Arc<Fields>,

@@ -25,7 +25,7 @@ pub(super) async fn resolve(endpoint: &Endpoint) -> Result<Vec<SocketAddr>> {
 
 /// RFC 8305, section 4: the resolver's order (RFC 6724), but the families take turns, so that one that is broken
 /// costs one attempt and not all of its addresses.
-fn interleave(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+pub(super) fn interleave(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let all: Vec<_> = addresses.collect();
     let Some(first) = all.first().map(SocketAddr::is_ipv6) else { return all };
     let mut preferred = all.iter().filter(|address| address.is_ipv6() == first);

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use crate::cache::{Key, Lines, Query, Request, SOCKET, Target, Time};
-use crate::origin::{self, Endpoint, RequestBody, Timeouts};
+use crate::origin::{self, Endpoint, RequestBody, Timeouts, Upstream};
 use crate::sync::Arc;
 use crate::wire::{Fields, is_one_of};
 
@@ -20,6 +20,7 @@ pub(super) fn socket(endpoint: &Endpoint) -> Option<(&[u8], &[u8])> {
 #[derive(Debug)]
 pub(super) struct Asking {
     endpoint: Endpoint,
+    upstream: Option<Arc<Upstream>>,
     pub(super) method: String,
     target: String,
     authority: String,
@@ -31,12 +32,14 @@ pub(super) struct Asking {
 impl Asking {
     /// `key` stands in place of path and query in the key, if there is one.
     pub(super) fn new(request: &origin::Request, query: &Query, key: Option<&str>) -> Self {
-        let origin::Request { endpoint, method, target, authority, headers, timeouts, .. } = request;
+        let origin::Request { endpoint, upstream, method, target, authority, headers, timeouts, .. } =
+            request;
         let asked = Target { scheme: endpoint.scheme().name(), authority, path: target };
         let exact = |path| Key::exact(Target { path, ..asked });
         Self {
             key: key.map_or_else(|| Key::new(asked, query), exact),
             endpoint: endpoint.clone(),
+            upstream: upstream.clone(),
             method: method.clone(),
             target: target.clone(),
             authority: authority.clone(),
@@ -85,6 +88,7 @@ impl Asking {
     fn with(&self, headers: Arc<Fields>) -> Box<origin::Request> {
         Box::new(origin::Request {
             endpoint: self.endpoint.clone(),
+            upstream: self.upstream.clone(),
             method: self.method.clone(),
             target: self.target.clone(),
             authority: self.authority.clone(),

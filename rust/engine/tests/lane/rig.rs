@@ -71,6 +71,7 @@ impl Rig {
             idle_timeout: AMPLE,
             requests_per_connection: 1,
             connection_age: AMPLE,
+            name_lifetime: AMPLE,
             head: HeadLimits { bytes: 4096, fields: 8, interim: 0 },
             body: BODY,
         };

@@ -32,6 +32,7 @@ pub(crate) fn limits() -> OriginLimits {
         idle_timeout: AMPLE,
         requests_per_connection: 100,
         connection_age: AMPLE,
+        name_lifetime: AMPLE,
         head: HeadLimits { bytes: 16 << 10, fields: 32, interim: 3 },
         body: BodyLimits { chunk_extension_bytes: 1024, trailer_bytes: 1024 },
     }
@@ -159,6 +160,7 @@ pub(crate) fn request(method: &str, server: &Server, body: RequestBody) -> Reque
 pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) -> Request {
     Request {
         endpoint,
+        upstream: None,
         method: method.to_owned(),
         target: "/".to_owned(),
         authority: "origin.example".to_owned(),

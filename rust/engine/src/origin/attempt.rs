@@ -1,0 +1,107 @@
+//! One request to one origin, up to the head of its response: a connection, the exchange on it, and a second one where the
+//! first was dead before it began.
+
+use tokio::time::Instant;
+
+use super::arriving::Arriving;
+use super::connect;
+use super::endpoint::Endpoint;
+use super::exchange::{Interim, Terms, exchange};
+use super::origins::Origins;
+use super::payload::Payload;
+use super::place::Place;
+use super::request::{Request, is_idempotent};
+use super::upload::Upload;
+use crate::error::{Code, Error, Result};
+use crate::pool::{PoolState, Slice};
+use crate::stream::{ResponseHead, Timings};
+use crate::sync::Arc;
+use crate::wire::encode_request;
+
+/// The head of a response, what came behind that in the same read, and the body from there on.
+pub(super) type Answer = (ResponseHead, Slice, Arriving);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) error: Error,
+    /// The body of the request, where nothing of that was sent: another origin may be given it, whatever it asks for.
+    pub(super) unsent: Option<Payload>,
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, unsent: None }
+    }
+}
+
+/// Asks the origin at the endpoint that comes with its authority, whose place is `place`; that of `request`, and its body,
+/// are not looked at.
+pub(super) async fn attempt(
+    origins: &Origins,
+    place: Arc<Place>,
+    (endpoint, authority): (&Endpoint, &str),
+    request: &Request,
+    mut body: Payload,
+    interim: &Interim<'_>,
+) -> std::result::Result<Answer, Failed> {
+    let framing = body.framing();
+    let Request { method, target, headers, timeouts, .. } = request;
+    let encode = || encode_request(method, target, authority, headers, &framing);
+    let mut head = encode()?;
+    admit(origins)?;
+    let started = Instant::now();
+    let mut lease = match origins.lease(place, endpoint, timeouts.queue).await {
+        Ok(lease) => lease,
+        Err(error) => return Err(Failed { error, unsent: Some(body) }),
+    };
+    let queue = started.elapsed();
+    admit(origins)?;
+    let idempotent = is_idempotent(method);
+    let mut terms = Terms {
+        pool: &origins.pool,
+        limits: &origins.limits,
+        reads: origins.reads,
+        timeouts,
+        method,
+        timings: Timings { queue, ..Timings::default() },
+        reused: true,
+    };
+    loop {
+        let again = body.again().filter(|_| idempotent);
+        let reuses = terms.reused;
+        terms.reused = lease.begin(|idle| reuses && (again.is_some() || idle.is_quiet()));
+        if !terms.reused {
+            // On the heap, because most requests have no use for its 1.5 KB.
+            let opening = Box::pin(connect::open(lease.place(), &origins.tls, timeouts, &mut terms.timings));
+            match opening.await {
+                Ok(connection) => lease.put(connection),
+                Err(error) => return Err(Failed { error, unsent: Some(body) }),
+            }
+            lease.place().count(|counts| counts.opened += 1);
+        }
+        lease.count_request();
+        let mut upload = Upload::new(head, body, timeouts.between_bytes);
+        let failure = match exchange(lease.connection(), &mut upload, &terms, interim).await {
+            Ok(answered) => return Ok(Arriving::new(answered, lease, upload, &terms)),
+            Err(failure) => failure,
+        };
+        // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,
+        // section 9.3.1). A new connection cannot have been closed for that reason, so this happens once.
+        let Some(same) = again.filter(|_| terms.reused && failure.unanswered) else {
+            return Err(failure.error.into());
+        };
+        lease.place().count(|counts| counts.retried += 1);
+        terms.reused = false;
+        body = same;
+        head = encode()?;
+    }
+}
+
+/// Established streams may use the last of the pool; new work is told at once.
+fn admit(origins: &Origins) -> Result<()> {
+    if origins.pool.state() == PoolState::Full {
+        return Err(Code::PoolFull.error("the pool is full, and takes no new request before it is less so"));
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Asks origins whether they are well, at intervals, on an engine thread that has sent a request to the upstream.
+//!
+//! One task for all of an upstream, wherever its requests run. It ends with the upstream or with its engine thread; the
+//! next request then starts another one.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc as Plain;
+use std::task::Poll;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::Upstream;
+use super::policy::{CheckPolicy, Member};
+use super::turn::is_of_origin;
+use crate::error::Code;
+use crate::origin::attempt::attempt;
+use crate::origin::limits::Timeouts;
+use crate::origin::origins::Origins;
+use crate::origin::payload::Payload;
+use crate::origin::request::{Request, RequestBody};
+use crate::sync::Arc;
+
+/// The right to check an upstream.
+#[derive(Debug)]
+struct Checking(std::sync::Weak<Upstream>);
+
+impl Drop for Checking {
+    fn drop(&mut self) {
+        if let Some(upstream) = self.0.upgrade() {
+            upstream.state().is_checked = false;
+        }
+    }
+}
+
+/// Sees to it that `upstream` is checked, if that is wanted.
+pub(super) fn ensure(upstream: &Arc<Upstream>, origins: &Plain<Origins>) {
+    if upstream.policy.check.is_none() || std::mem::replace(&mut upstream.state().is_checked, true) {
+        return;
+    }
+    let checking = Checking(Arc::downgrade(upstream));
+    let Ok(runtime) = Handle::try_current() else { return };
+    runtime.spawn(run(checking, Plain::clone(origins)));
+}
+
+async fn run(checking: Checking, origins: Plain<Origins>) {
+    let mut due = Instant::now();
+    // Whatever is asked is asked without keeping the upstream alive in between.
+    while let Some(upstream) = checking.0.upgrade() {
+        let Some(policy) = &upstream.policy.check else { return };
+        due += policy.interval;
+        if !round(&upstream, policy, &origins).await {
+            return;
+        }
+        drop(upstream);
+        due = due.max(Instant::now());
+        sleep_until(due).await;
+    }
+}
+
+/// What a check has found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    Well,
+    Unwell,
+    /// Nothing: this side had no room for it.
+    Nothing,
+    /// The engine is being closed.
+    Closed,
+}
+
+/// The check of one origin.
+type Checked = Pin<Box<dyn Future<Output = (u64, Found)> + Send>>;
+
+/// Checks each origin once, all at a time. Whether the engine goes on.
+async fn round(upstream: &Arc<Upstream>, policy: &CheckPolicy, origins: &Plain<Origins>) -> bool {
+    let seats: Vec<_> =
+        upstream.state().seats.iter().map(|seat| (seat.id, Plain::clone(&seat.member))).collect();
+    let mut checks: Vec<Checked> = Vec::new();
+    for (id, member) in seats {
+        let (policy, origins) = (policy.clone(), Plain::clone(origins));
+        checks.push(Box::pin(async move { (id, check(&policy, &member, &origins).await) }));
+    }
+    let mut goes_on = true;
+    poll_fn(|context| {
+        checks.retain_mut(|check| {
+            let Poll::Ready((id, found)) = check.as_mut().poll(context) else { return true };
+            goes_on &= found != Found::Closed;
+            if matches!(found, Found::Well | Found::Unwell) {
+                let now = Instant::now();
+                upstream.with_seat(id, |seat, _| seat.health.check(found == Found::Well, policy, now));
+            }
+            false
+        });
+        if checks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    goes_on
+}
+
+async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) -> Found {
+    let limit = Some(policy.timeout);
+    let request = Request {
+        endpoint: member.endpoint.clone(),
+        upstream: None,
+        method: "GET".to_owned(),
+        target: policy.path.clone(),
+        authority: member.authority.clone(),
+        headers: Plain::default(),
+        body: RequestBody::None,
+        timeouts: Timeouts {
+            // An origin that has as many connections as it may is busy, which is not the same.
+            queue: Some(policy.timeout / 2),
+            resolve: limit,
+            connect: limit,
+            tls: limit,
+            first_byte: limit,
+            between_bytes: limit,
+            total: None,
+            lets_events_pause: false,
+        },
+    };
+    let place = origins.place(&member.endpoint);
+    let asked =
+        attempt(origins, place, (&member.endpoint, &member.authority), &request, Payload::None, &|_| {});
+    // The body is of no interest, and the connection goes with it: the next check finds out whether one can be opened.
+    match timeout(policy.timeout, asked).await {
+        Ok(Ok((head, ..))) if policy.statuses.contains(&head.head.status) => Found::Well,
+        Ok(Err(failed)) if failed.error.code() == Code::EngineClosed => Found::Closed,
+        Ok(Err(failed)) if !is_of_origin(failed.error.code()) => Found::Nothing,
+        Ok(_) | Err(_) => Found::Unwell,
+    }
+}

@@ -1,0 +1,198 @@
+//! One request to one origin after the other, up to a head that the client may have.
+//!
+//! Tries run beside one another where the first is slow (a hedge); whoever answers first is taken and the other is dropped,
+//! which closes its connection. Nothing of a try that has failed has reached the client, interim responses aside. What was
+//! sent is sent again only if that changes nothing at an origin; anything else only if nothing of it was sent.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc as Plain;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::resume::Resume;
+use super::turn::is_of_origin;
+use super::{Reason, Turn, Upstream, checks};
+use crate::cache::is_safe;
+use crate::error::{Code, Result};
+use crate::origin::attempt::{Answer, Failed, attempt};
+use crate::origin::exchange::Interim;
+use crate::origin::origins::Origins;
+use crate::origin::payload::Payload;
+use crate::origin::request::Request;
+use crate::sync::Arc;
+
+/// How one try has ended.
+type Ended = (Turn, std::result::Result<Answer, Failed>);
+
+type Running<'a> = Pin<Box<dyn Future<Output = Ended> + Send + 'a>>;
+
+/// One request, and what has become of it so far.
+struct Asking<'a> {
+    origins: &'a Plain<Origins>,
+    upstream: &'a Arc<Upstream>,
+    request: &'a Request,
+    interim: &'a Interim<'a>,
+    key: u64,
+    /// What the next try sends; none if it is gone.
+    body: Option<Payload>,
+    /// Whether it may be sent although an origin may have got it before.
+    is_repeatable: bool,
+    tried: Vec<u64>,
+    /// The try that a hedge was begun for, while it runs.
+    slow: Option<u64>,
+    running: Vec<Running<'a>>,
+}
+
+/// Asks `upstream` for `request`, whose body is `body`.
+///
+/// # Errors
+/// How the last try has failed, with its origin's name; `QUEUE_FULL` if there is no origin to try.
+pub(in crate::origin) async fn ask(
+    origins: &Plain<Origins>,
+    upstream: Arc<Upstream>,
+    request: Box<Request>,
+    body: Payload,
+    interim: &Interim<'_>,
+) -> Result<Answer> {
+    checks::ensure(&upstream, origins);
+    let key = upstream.key(&request);
+    let (turn, answer) = {
+        let mut asking = Asking {
+            origins,
+            upstream: &upstream,
+            request: &request,
+            interim,
+            key,
+            is_repeatable: is_safe(&request.method) && body.again().is_some(),
+            body: Some(body),
+            tried: Vec::new(),
+            slow: None,
+            running: Vec::new(),
+        };
+        asking.run().await?
+    };
+    let (head, rest, mut arriving) = answer;
+    let may_resume = upstream.policy.retries.resume;
+    let resume = if may_resume { Resume::of(origins, request, &head.head, key) } else { None };
+    arriving.follow(turn, resume);
+    Ok((head, rest, arriving))
+}
+
+impl Asking<'_> {
+    async fn run(&mut self) -> Result<(Turn, Answer)> {
+        let upstream = self.upstream;
+        let retries = &upstream.policy.retries;
+        let mut hedge = pin!(upstream.hedge().filter(|_| self.is_repeatable).map(sleep));
+        let started = Instant::now();
+        let mut rejected: Option<(Turn, Answer)> = None;
+        if !self.begin(Reason::First) {
+            return Err(Code::QueueFull.error("every origin has as many requests under way as it may"));
+        }
+        loop {
+            // None when it is time for a hedge.
+            let ended = poll_fn(|context| {
+                for place in 0..self.running.len() {
+                    if let Poll::Ready(ended) = self.running[place].as_mut().poll(context) {
+                        drop(self.running.swap_remove(place));
+                        return Poll::Ready(Some(ended));
+                    }
+                }
+                match hedge.as_mut().as_pin_mut() {
+                    Some(timer) => timer.poll(context).map(|()| None),
+                    None => Poll::Pending,
+                }
+            });
+            let Some((mut turn, ended)) = ended.await else {
+                hedge.set(None);
+                let slow = self.tried.last().copied();
+                self.slow = slow.filter(|_| self.begin(Reason::Hedge));
+                continue;
+            };
+            self.slow = self.slow.filter(|slow| *slow != turn.seat);
+            match ended {
+                Ok(answer) => {
+                    let status = answer.0.head.status;
+                    if upstream.policy.health.statuses.contains(&status) {
+                        turn.fail();
+                    }
+                    if !(self.is_repeatable && retries.statuses.contains(&status)) {
+                        upstream.note_latency(started.elapsed());
+                        self.give_up_slow();
+                        return Ok((turn, answer));
+                    }
+                    // The client gets it if nobody has a better one.
+                    if self.running.is_empty() && !self.begin(Reason::Retry) {
+                        return Ok((turn, answer));
+                    }
+                    rejected = Some((turn, answer));
+                }
+                Err(failed) => {
+                    turn.end_in(failed.error.code());
+                    let error = failed.error.at(&Plain::from(turn.member.endpoint.to_string()));
+                    drop(turn);
+                    self.body = self.body.take().or(failed.unsent);
+                    let goes_on = !self.running.is_empty()
+                        || (is_elsewhere_better(error.code()) && self.begin(Reason::Retry));
+                    if !goes_on {
+                        return rejected.ok_or(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whoever was asked first and is still silent, when the hedge has its answer, has failed: else an origin that never
+    /// answers would take a hedge for each of its requests, and never be ejected.
+    fn give_up_slow(&mut self) {
+        if let Some(slow) = self.slow.take() {
+            self.upstream.fail(slow);
+        }
+    }
+
+    /// Begins a try, if there is something to send, somebody to send it to, and a budget for it. Whether it has.
+    fn begin(&mut self, reason: Reason) -> bool {
+        if self.tried.len() >= self.upstream.policy.retries.tries {
+            return false;
+        }
+        let Some(body) = self.body.take() else { return false };
+        let Some(turn) = self.upstream.choose(self.key, &self.tried, reason) else {
+            self.body = Some(body);
+            return false;
+        };
+        if self.is_repeatable {
+            self.body = body.again();
+        }
+        self.tried.push(turn.seat);
+        let (origins, request, interim) = (self.origins, self.request, self.interim);
+        let limit = self.upstream.policy.retries.try_timeout.filter(|_| self.is_repeatable);
+        self.running.push(Box::pin(async move {
+            let member = Plain::clone(&turn.member);
+            let target = (&member.endpoint, member.authority.as_str());
+            let place = origins.place(&member.endpoint);
+            let asked = attempt(origins, place, target, request, body, interim);
+            let ended = limited(limit, asked).await;
+            (turn, ended)
+        }));
+        true
+    }
+}
+
+/// `asked` within the limit of one try.
+pub(super) async fn limited(
+    limit: Option<Duration>,
+    asked: impl Future<Output = std::result::Result<Answer, Failed>>,
+) -> std::result::Result<Answer, Failed> {
+    let Some(limit) = limit else { return asked.await };
+    timeout(limit, asked).await.unwrap_or_else(|_| {
+        let detail = format!("the origin did not answer within {limit:?}, the limit of one try");
+        Err(Code::FirstByteTimeout.error(detail).into())
+    })
+}
+
+/// Whether another origin may do what this one has not.
+fn is_elsewhere_better(code: Code) -> bool {
+    is_of_origin(code) || matches!(code, Code::QueueTimeout | Code::QueueFull)
+}
