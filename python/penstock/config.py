@@ -5,6 +5,7 @@ as text such as `"256MiB"`; after construction they are numbers. The engine rece
 no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
 """
 
+import ipaddress
 import json
 import math
 import os
@@ -32,6 +33,7 @@ __all__ = [
     "Reads",
     "RedisLog",
     "RouteLimits",
+    "Status",
     "Subscriptions",
     "Timeouts",
     "Tls",
@@ -54,6 +56,8 @@ _UNITS: Final = {
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 _NO_EVENT_NAME: Final = re.compile(r"[\0\r\n]")  # HTML Living Standard 9.2.5
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
+
+_HIGHEST_PORT: Final = 65535
 
 # The pool's unit of cutting, and the largest slab.
 _REGION: Final = 256 * 1024
@@ -697,6 +701,52 @@ class Inspection:
         _flag(self, "insist")
         _bytes(self, "max_request", 1)
         _bytes(self, "max_response", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """The pages about an engine, on a listener of their own: whether it is well, whether it takes work, its metrics.
+
+    Whoever can connect can read them, and they change nothing.
+    """
+
+    listen: str = "127.0.0.1:9145"
+    """Address and port, `[address]:port`, or `unix:PATH`; port 0 takes a free one. This machine alone by default: metrics
+    tell where origins are. An address and no name, which would have to be resolved at a bad moment."""
+    hung: float = 10.0
+    """An engine thread that has not turned for so many seconds hangs. It turns once a second when it is idle; on a machine
+    that swaps it may take a few."""
+    behind: float = 5.0
+    """An application that lets a request wait for so many seconds, or its loop a sign, is not ready. Longer than what
+    garbage collection or a slow import takes, and half of what requests wait for by default (`Edge.app_wait`)."""
+    scrapes: int = 8
+    """Pages of metrics that may be sent at a time (429): each is in memory until it is. Two scrapers, and those of them
+    that are stuck."""
+
+    def __post_init__(self) -> None:
+        self.place()
+        _seconds(self, "hung")
+        if self.hung < 2:  # noqa: PLR2004 (a thread says once a second that it turns)
+            raise _bad(self, "hung", "must be at least 2 seconds")
+        _seconds(self, "behind")
+        _count(self, "scrapes", 1, 1024)
+
+    def place(self) -> tuple[str, int] | str:
+        """Address and port, or the path of a Unix socket."""
+        if not isinstance(self.listen, str):
+            raise _bad(self, "listen", "must be text")
+        kind, _, path = self.listen.partition(":")
+        if kind == "unix" and path:
+            return path
+        host, _, port = self.listen.rpartition(":")
+        address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise _bad(self, "listen", "must be ADDRESS:PORT, [ADDRESS]:PORT or unix:PATH") from None
+        if not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
+            raise _bad(self, "listen", f"must have a port up to {_HIGHEST_PORT}")
+        return address, int(port)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,10 +3,13 @@
 //! The body is the subscriber's, which gives events as they stand in the topic's history; from then on it is sent like
 //! any other.
 
+use std::sync::OnceLock;
+
 use super::head::{Framing, Persistence, encode};
 use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
+use super::tally::Tallies;
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
 use crate::net::{Body, Outgoing, Piece, Supply};
@@ -27,6 +30,8 @@ pub struct Topics {
     limiter: Arc<Limiter>,
     /// What it is called in logs and counts.
     pub(super) name: String,
+    /// Known from when a site serves it.
+    pub(super) tallies: OnceLock<Arc<Tallies>>,
 }
 
 impl Topics {
@@ -40,7 +45,7 @@ impl Topics {
         response: Vec<Edit>,
     ) -> Self {
         let limiter = Arc::new(Limiter::new(name.clone(), limits));
-        Self { pattern, hub, terms, response, limiter, name }
+        Self { pattern, hub, terms, response, limiter, name, tallies: OnceLock::new() }
     }
 
     /// Counts a request, until what it returns is dropped.

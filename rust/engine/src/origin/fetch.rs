@@ -35,7 +35,7 @@ use crate::wire::encode_request;
 /// The request is boxed because whoever waits for its head would else hold it thrice within the future.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let place = origins.place(&request.endpoint);
-    let origin = Arc::clone(&place.origin);
+    let (origin, tally) = (Arc::clone(&place.origin), Shared::clone(&place.tally));
     let deadline = Deadline::of(&request.timeouts);
     let result = {
         let mut run = pin!(async {
@@ -66,7 +66,10 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let Some(result) = result else { return };
     match result {
         Ok(ending) => feed.finish(ending),
-        Err(error) => feed.fail(error.at(&origin)),
+        Err(error) => {
+            tally.failed(&error);
+            feed.fail(error.at(&origin));
+        }
     }
 }
 
@@ -83,14 +86,17 @@ pub(crate) async fn begin(
     interim: &Interim<'_>,
 ) -> Result<(ResponseHead, Begun)> {
     let place = origins.place(&request.endpoint);
-    let origin = Arc::clone(&place.origin);
+    let (origin, tally) = (Arc::clone(&place.origin), Shared::clone(&place.tally));
     let mut deadline = Deadline::of(&request.timeouts);
     let mut asked = pin!(ask(&origins, place, request, interim));
     let asked = poll_fn(|context| match asked.as_mut().poll(context) {
         Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context).map(Err)),
         ready @ Poll::Ready(_) => ready,
     });
-    let (head, rest, arriving) = asked.await.map_err(|error| error.at(&origin))?;
+    let (head, rest, arriving) = asked.await.map_err(|error| {
+        tally.failed(&error);
+        error.at(&origin)
+    })?;
     Ok((head, Begun { arriving, rest, deadline }))
 }
 
@@ -110,6 +116,7 @@ async fn ask(
     let framing = body.framing();
     let Request { endpoint, method, target, authority, headers, timeouts, .. } = &*request;
     let encode = || encode_request(method, target, authority, headers, &framing);
+    place.tally.begin();
     let mut head = encode()?;
     admit(origins)?;
     let started = Instant::now();
@@ -135,11 +142,16 @@ async fn ask(
             let opening = Box::pin(connect::open(endpoint, &origins.tls, timeouts, &mut terms.timings));
             lease.put(opening.await?);
             lease.place().count(|counts| counts.opened += 1);
+            let Timings { resolve, connect, tls, .. } = terms.timings;
+            lease.place().tally.connected(resolve + connect + tls);
         }
         lease.count_request();
         let mut upload = Upload::new(head, body, timeouts.between_bytes);
         let failure = match exchange(lease.connection(), &mut upload, &terms, interim).await {
-            Ok(answered) => return Ok(Arriving::new(answered, lease, upload, &terms)),
+            Ok(answered) => {
+                lease.place().tally.answered(&answered.head);
+                return Ok(Arriving::new(answered, lease, upload, &terms));
+            }
             Err(failure) => failure,
         };
         // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,

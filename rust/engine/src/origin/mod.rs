@@ -8,6 +8,7 @@
 //!
 //! ```text
 //!   fetch ─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
+//!     │                 └─ tally (what is counted)
 //!     │
 //!     ├─ connect ─ resolve, tls
 //!     ├─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
@@ -30,6 +31,7 @@ mod request;
 mod resolve;
 mod stats;
 mod sweep;
+mod tally;
 mod tls;
 mod upload;
 
@@ -40,4 +42,5 @@ pub use limits::{OriginLimits, Timeouts};
 pub use origins::Origins;
 pub use request::{Request, RequestBody};
 pub use stats::{Counts, EndpointStats, OriginStats};
+pub use tally::OriginSums;
 pub use tls::{Roots, Tls};
