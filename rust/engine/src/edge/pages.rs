@@ -116,8 +116,10 @@ pub(super) async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoin
         405 => b"Method Not Allowed",
         _ => b"Service Unavailable",
     };
+    let length = shown.text.len().to_string();
     let mut fields: Vec<(&[u8], &[u8])> = vec![
         (b"Content-Type", shown.content_type.as_bytes()),
+        (b"Content-Length", length.as_bytes()),
         (b"Cache-Control", b"no-store"),
         (b"X-Content-Type-Options", b"nosniff"),
     ];
