@@ -205,7 +205,7 @@ async def test_the_cache(threads: int, serve: Serve) -> None:
         assert metrics.get("cache_requests_total", result="hit") == 4
         assert metrics.get("cache_objects", tier="memory") == 1
         assert metrics.get("cache_limit_bytes", tier="memory") == 2 << 20
-        assert 0 < metrics.get("cache_used_bytes", tier="memory") <= metrics.get("pool_used_bytes")
+        assert metrics.get("cache_used_bytes", tier="memory") > 0
         assert metrics.get("origin_requests_total", origin=origin.url) == 1
         assert not metrics.has("cache_disk_ready"), "there is no disk"
         await served.runner.cleanup()

@@ -437,9 +437,9 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.push(Piece::Bytes(refusal(error, Date::now(), true, head_only)));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
-    let sent = timeout(site.config.linger, send).await;
+    let result = timeout(site.config.linger, send).await;
     progress.sent(outgoing.take_written());
-    match sent {
+    match result {
         Ok(Ok(())) => Next::Close,
         _ => Next::Reset,
     }
