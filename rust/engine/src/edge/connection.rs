@@ -297,9 +297,7 @@ async fn attempt(
         native::send(task, route.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
     let result = beside(site, progress, &life, inbound.listen(body, most, feed), answer).await;
-    if outgoing.is_torn() {
-        progress.tear();
-    }
+    progress.tear(outgoing.is_torn());
     result
 }
 
@@ -327,9 +325,7 @@ async fn answer_by_topics(
         native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
     };
     let result = beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await;
-    if outgoing.is_torn() {
-        progress.tear();
-    }
+    progress.tear(outgoing.is_torn());
     result
 }
 

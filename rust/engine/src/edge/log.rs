@@ -74,7 +74,7 @@ impl Log {
     }
 
     /// Lines that have been dropped.
-    pub(super) fn dropped(&self) -> u64 {
+    pub(super) fn dropped_so_far(&self) -> u64 {
         hold(&self.shared.state).dropped_so_far
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let log = Log::open(Some(path.clone())).unwrap();
         hold(&log.shared.state).lines = vec![b'\n'; MOST];
         log.put(&entry(&incoming));
-        assert_eq!(log.dropped(), 1);
+        assert_eq!(log.dropped_so_far(), 1);
         drop(log);
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.ends_with("penstock: 1 lines were dropped, the log is slow\n"), "{}", text.len());

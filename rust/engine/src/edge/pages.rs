@@ -52,6 +52,9 @@ pub struct Shown {
     pub text: String,
 }
 
+/// What the service is called in logs.
+pub(super) const NAME: &str = "pages";
+
 /// What [`Exhibit::show`] returns.
 pub type Showing<'a> = Pin<Box<dyn Future<Output = Shown> + Send + 'a>>;
 
@@ -73,13 +76,8 @@ impl Pages {
     /// Those of `exhibit`; of metrics `concurrency` at a time.
     pub fn new(exhibit: Box<dyn Exhibit>, concurrency: usize) -> Self {
         let limits = RouteLimits { concurrency: Some(concurrency), rate: None, burst: 0.0, body: None };
-        let limiter = Arc::new(Limiter::new("pages".to_owned(), limits));
+        let limiter = Arc::new(Limiter::new(NAME.to_owned(), limits));
         Self { pattern: Pattern { host: None, prefix: "/".to_owned() }, limiter, exhibit }
-    }
-
-    /// What they are called in logs.
-    pub(super) fn name(&self) -> &'static str {
-        "pages"
     }
 
     /// Counts a request for a page that takes memory to be sent, until what it returns is dropped. Whoever does not read

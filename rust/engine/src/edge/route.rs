@@ -4,7 +4,7 @@ use std::sync::Arc as Plain;
 use std::sync::OnceLock;
 
 use super::limiter::{Entered, Limiter};
-use super::pages::Pages;
+use super::pages::{NAME, Pages};
 use super::tally::{Lane, Ledger, Tallies};
 use super::topics::Topics;
 use crate::cache::is_read;
@@ -164,7 +164,7 @@ impl Service {
         match self {
             Self::Relay(route) => &route.native.name,
             Self::Topics(topics) => &topics.name,
-            Self::Pages(pages) => pages.name(),
+            Self::Pages(_) => NAME,
         }
     }
 

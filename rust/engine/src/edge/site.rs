@@ -238,7 +238,7 @@ impl Site {
             requests: self.requests.load(Ordering::Relaxed),
             active: self.active(),
             refused: self.refused.load(Ordering::Relaxed),
-            unlogged: self.log.as_ref().map_or(0, Log::dropped),
+            unlogged: self.log.as_ref().map_or(0, Log::dropped_so_far),
         }
     }
 

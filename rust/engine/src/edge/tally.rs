@@ -220,11 +220,14 @@ pub struct RouteSums {
     pub duration: Histogram,
 }
 
+/// Who answers, and the name of the route.
+type Key = (Lane, Box<str>);
+
 /// What an engine counts of requests, over all of its sites.
 #[derive(Debug)]
 pub struct Ledger {
     threads: usize,
-    by_route: Mutex<BTreeMap<(Lane, Box<str>), Arc<Tallies>>>,
+    by_route: Mutex<BTreeMap<Key, Arc<Tallies>>>,
 }
 
 impl Ledger {

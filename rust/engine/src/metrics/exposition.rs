@@ -1,4 +1,4 @@
-//! Writes metrics as text: Prometheus' format 0.0.4, or OpenMetrics 1.0.
+//! Writes metrics as text: Prometheus' format 0.0.4, or `OpenMetrics` 1.0.
 //!
 //! A family is begun once, and all of its samples follow it at once: [`Exposition::counter`] and its like lend the writer
 //! to the family until the next one begins. Names and help are the engine's own; values of labels may be anything, and
@@ -14,7 +14,7 @@ use crate::inspect::{BOUNDS, Histogram};
 pub enum Format {
     /// Prometheus' text format, version 0.0.4.
     Text,
-    /// OpenMetrics 1.0.
+    /// `OpenMetrics` 1.0.
     OpenMetrics,
 }
 
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// The one that who sends `accept`, the field of that name, likes best: OpenMetrics only where it is named.
+    /// The one that who sends `accept`, the field of that name, likes best: `OpenMetrics` only where it is named.
     pub fn preferred(accept: &[u8]) -> Self {
         let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
         let (mut text, mut open) = (0.0_f64, 0.0_f64);

@@ -41,15 +41,13 @@ impl<T, S: Sum> Kept<T, S> {
     /// What all of them have counted, by a look at each with `read`.
     pub(super) fn sums(&mut self, read: impl Fn(&T) -> S) -> S {
         let gone = &mut self.gone;
-        self.there.retain_mut(|(thing, last)| match thing.upgrade() {
-            Some(thing) => {
-                *last = read(&thing);
-                true
+        self.there.retain_mut(|(thing, last)| {
+            let thing = thing.upgrade();
+            match &thing {
+                Some(thing) => *last = read(thing),
+                None => gone.add(last),
             }
-            None => {
-                gone.add(last);
-                false
-            }
+            thing.is_some()
         });
         let mut sums = self.gone.clone();
         for (_, last) in &self.there {
@@ -61,7 +59,7 @@ impl<T, S: Sum> Kept<T, S> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
 
@@ -71,21 +69,25 @@ mod tests {
         }
     }
 
+    fn read(count: &AtomicU64) -> u64 {
+        count.load(Ordering::Relaxed)
+    }
+
     #[test]
     fn a_sum_does_not_go_back_when_something_is_gone() {
-        let mut kept = Kept::<Cell<u64>, u64>::default();
-        let (one, other) = (Arc::new(Cell::new(3)), Arc::new(Cell::new(10)));
+        let mut kept = Kept::<AtomicU64, u64>::default();
+        let (one, other) = (Arc::new(AtomicU64::new(3)), Arc::new(AtomicU64::new(10)));
         kept.add(&one);
         kept.add(&other);
         kept.add(&one);
-        assert_eq!(kept.sums(Cell::get), 13);
-        one.set(4);
-        assert_eq!(kept.sums(Cell::get), 14);
+        assert_eq!(kept.sums(read), 13);
+        one.store(4, Ordering::Relaxed);
+        assert_eq!(kept.sums(read), 14);
         drop(one);
-        assert_eq!(kept.sums(Cell::get), 14);
-        assert_eq!(kept.sums(Cell::get), 14, "it is not added twice");
+        assert_eq!(kept.sums(read), 14);
+        assert_eq!(kept.sums(read), 14, "it is not added twice");
         assert_eq!(kept.there().len(), 1);
-        other.set(11);
-        assert_eq!(kept.sums(Cell::get), 15);
+        other.store(11, Ordering::Relaxed);
+        assert_eq!(kept.sums(read), 15);
     }
 }

@@ -13,9 +13,9 @@ pub(super) fn write(pool: &Pool, meter: &Meter, out: &mut Exposition) {
         .sample(&[], stats.peak_bytes);
     let help =
         "1 for the state that the pool is in: open, pressed (windows shrink) or full (new work is refused).";
-    let mut states = out.gauge("penstock_pool_state", help);
+    let mut one_of = out.gauge("penstock_pool_state", help);
     for one in [PoolState::Open, PoolState::Pressed, PoolState::Full] {
-        states.sample(&[("state", one.name())], stats.state == one);
+        one_of.sample(&[("state", one.name())], stats.state == one);
     }
     out.counter("penstock_pool_refusals_total", "Times that memory was asked for and there was none.")
         .sample(&[], stats.refusals);

@@ -1,0 +1,38 @@
+"""Every setting of the engine and of the gateway: declared, explained and checked here and nowhere else.
+
+The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or
+as text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has
+no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
+"""
+
+from .caching import Cache, Caching, Overrides
+from .checks import parse_size
+from .edge import Edge, RouteLimits
+from .engine import Flow, Pool, Reads
+from .events import Drain, EventRelay, Inspection
+from .hub import History, RedisLog, Subscriptions
+from .origins import Forwarding, OriginLimits, Timeouts, Tls
+from .status import Status
+
+__all__ = [
+    "Cache",
+    "Caching",
+    "Drain",
+    "Edge",
+    "EventRelay",
+    "Flow",
+    "Forwarding",
+    "History",
+    "Inspection",
+    "OriginLimits",
+    "Overrides",
+    "Pool",
+    "Reads",
+    "RedisLog",
+    "RouteLimits",
+    "Status",
+    "Subscriptions",
+    "Timeouts",
+    "Tls",
+    "parse_size",
+]
