@@ -362,7 +362,9 @@ def _default(option: click.Option) -> str:
 def metrics_page() -> str:
     """The pages about an engine."""
     found = parse("metrics.py")
-    return f"# penstock.metrics\n\n{module_doc(found[''])}\n" + sections("penstock.metrics", found, public(found))
+    return f"# penstock.metrics\n\n{module_doc(found[''])}\n" + sections(
+        "penstock.metrics", found, public(found)
+    )
 
 
 def testing_page() -> str:

@@ -689,7 +689,7 @@ class Engine:
     def stats(
         self,
     ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
-    def metrics(self, open: bool) -> str:
+    def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""
 
     def stop(self) -> None: ...

@@ -74,8 +74,10 @@ class Pages:
         return Metrics(reply.body.decode())
 
     async def until(self, condition: Callable[[Metrics], object], what: str) -> Metrics:
-        """Waits for metrics of which `condition` is true: a request is counted when it is over, and its client may know that
-        before."""
+        """Waits for metrics of which `condition` is true.
+
+        A request is counted when it is over, and its client may know that before.
+        """
         end = time.monotonic() + DEADLINE
         while not condition(metrics := await self.metrics()):
             if time.monotonic() > end:

@@ -1,9 +1,10 @@
 """A server whose interpreter stands still, with the GIL held, from a request on until a byte comes on standard input.
 
-    python stalling.py SOCKET STATUS_SOCKET ORIGIN
+python stalling.py SOCKET STATUS_SOCKET ORIGIN
 """
 
 import ctypes
+import os
 import sys
 
 from aiohttp import web
@@ -39,6 +40,6 @@ run_app(
     status=Status(listen=f"unix:{status}", behind=0.2),
     access_log=None,
     shutdown_timeout=1,
-    print=lambda _: print("ready", flush=True),
+    print=lambda _: os.write(1, b"ready\n"),
 )
 engine.close()

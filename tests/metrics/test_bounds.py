@@ -11,7 +11,6 @@ from penstock.web import Gateway
 from .conftest import Serve, Served
 from .scraping import Metrics
 
-
 # By the name of a code, of which there is a table: when a client closes decides which of them there are.
 FAILURES = "penstock_request_failures_total"
 
@@ -71,7 +70,10 @@ async def test_a_thousand_paths_hosts_and_methods_make_no_series(
 
 @pytest.mark.parametrize("threads", [1, 3], ids=["one thread", "three threads"])
 async def test_origins_beyond_the_bound_are_counted_together(threads: int, serve: Serve) -> None:
-    async with penstock.Engine(memory="4MiB", threads=threads) as engine, ScriptedOrigin(Recorder()) as origin:
+    async with (
+        penstock.Engine(memory="4MiB", threads=threads) as engine,
+        ScriptedOrigin(Recorder()) as origin,
+    ):
         declared = Gateway(origin.url, engine=engine).native("/vod/", name="vod")
         app = web.Application()
         app.add_routes([declared])
@@ -86,10 +88,11 @@ async def test_origins_beyond_the_bound_are_counted_together(threads: int, serve
         assert {"other", origin.url} <= origins
         assert len(origins) <= 128 * threads + 1
         failures = [
-            value
-            for (name, _), value in metrics.samples.items()
-            if name == "penstock_origin_failures_total"
+            value for (name, _), value in metrics.samples.items() if name == "penstock_origin_failures_total"
         ]
         assert sum(failures) == asked, "none is lost"
-        assert metrics.get("origin_failures_total", origin="other", code="CONNECT_FAILED") >= asked - 128 * threads
+        assert (
+            metrics.get("origin_failures_total", origin="other", code="CONNECT_FAILED")
+            >= asked - 128 * threads
+        )
         await served.runner.cleanup()

@@ -53,8 +53,10 @@ async def test_native_routes(engine: penstock.Engine, serve: Serve) -> None:
         refused = await whole(served, "GET /down/a HTTP/1.1")
         assert refused.startswith(b"HTTP/1.1 502 ")
         metrics = await served.pages.until(
-            lambda metrics: counted(metrics, "native", "vod") == {"200": 4}
-            and counted(metrics, "native", "down") == {"502": 1},
+            lambda metrics: (
+                counted(metrics, "native", "vod") == {"200": 4}
+                and counted(metrics, "native", "down") == {"502": 1}
+            ),
             "all requests are counted",
         )
         route = {"lane": "native", "route": "vod"}
@@ -111,9 +113,11 @@ async def test_a_response_that_goes_on_is_counted_as_it_goes(engine: penstock.En
         )
         client.abort()
         await served.pages.until(
-            lambda metrics: counted(metrics, "native", "live") == {"200": 1}
-            and metrics.get("request_failures_total", **route, code="CLIENT_GONE") == 1
-            and metrics.get("requests_active", **route) == 0,
+            lambda metrics: (
+                counted(metrics, "native", "live") == {"200": 1}
+                and metrics.get("request_failures_total", **route, code="CLIENT_GONE") == 1
+                and metrics.get("requests_active", **route) == 0
+            ),
             "the client's end is counted",
         )
         pieces.put_nowait(b"")
@@ -166,8 +170,9 @@ async def test_topics(engine: penstock.Engine, serve: Serve) -> None:
     assert metrics.get("hub_subscriptions_total") == 1
     client.abort()
     await served.pages.until(
-        lambda metrics: counted(metrics, "native", "topics") == {"200": 1}
-        and metrics.get("hub_subscribers") == 0,
+        lambda metrics: (
+            counted(metrics, "native", "topics") == {"200": 1} and metrics.get("hub_subscribers") == 0
+        ),
         "the subscriber has left",
     )
     hub.close()
@@ -194,7 +199,8 @@ async def test_the_cache(threads: int, serve: Serve) -> None:
     async with penstock.Engine(memory="8MiB", threads=threads, cache=cache) as engine:
         fresh = Recorder(response=answer("Cache-Control: max-age=600", "Content-Length: 2", body=b"ok"))
         async with ScriptedOrigin(fresh) as origin:
-            route = Gateway(origin.url, engine=engine).native("/", name="vod", caching=Caching())
+            url = origin.url
+            route = Gateway(url, engine=engine).native("/", name="vod", caching=Caching())
             served = await serve(engine, app_of(route))
             for _ in range(5):
                 await whole(served, "GET /a HTTP/1.1")
@@ -206,7 +212,7 @@ async def test_the_cache(threads: int, serve: Serve) -> None:
         assert metrics.get("cache_objects", tier="memory") == 1
         assert metrics.get("cache_limit_bytes", tier="memory") == 2 << 20
         assert metrics.get("cache_used_bytes", tier="memory") > 0
-        assert metrics.get("origin_requests_total", origin=origin.url) == 1
+        assert metrics.get("origin_requests_total", origin=url) == 1
         assert not metrics.has("cache_disk_ready"), "there is no disk"
         await served.runner.cleanup()
 
@@ -265,8 +271,10 @@ async def test_a_scrape_under_load_is_whole_and_ends_exact(engine: penstock.Engi
         await asyncio.gather(*tasks)
         half = clients // 2 * requests
         await served.pages.until(
-            lambda metrics: counted(metrics, "native", "vod") == {"200": half}
-            and counted(metrics, "app", "application") == {"200": half},
+            lambda metrics: (
+                counted(metrics, "native", "vod") == {"200": half}
+                and counted(metrics, "app", "application") == {"200": half}
+            ),
             "all requests are counted",
         )
 
@@ -283,4 +291,3 @@ async def test_a_route_that_is_declared_anew_goes_on_counting(engine: penstock.E
             )
             assert metrics.get("client_connections_accepted_total") == total
             await served.runner.cleanup()
-

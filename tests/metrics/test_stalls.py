@@ -53,8 +53,10 @@ async def test_pages_and_native_routes_answer_while_the_interpreter_hangs(tmp_pa
             clients.append(waiting)
             await waiting.get("/hello")
             metrics = await pages.until(
-                lambda metrics: metrics.get("application_waiting_requests") == 1
-                and metrics.get("application_oldest_wait_seconds") > 0.2,
+                lambda metrics: (
+                    metrics.get("application_waiting_requests") == 1
+                    and metrics.get("application_oldest_wait_seconds") > 0.2
+                ),
                 "a request waits",
             )
             assert metrics.get("application_lag_seconds") > 0.2

@@ -26,39 +26,41 @@ ROW = re.compile(r"\| `(penstock_\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|")
 async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Engine]:
     """An engine that has all that can be counted, and has served a request of each kind."""
     cache = Cache(memory="2MiB", disk=tmp_path / "cache", disk_budget="8MiB")
-    async with penstock.Engine(memory="8MiB", threads=2, cache=cache) as engine:
-        async with ScriptedOrigin(Recorder()) as origin:
-            gateway = Gateway(origin.url, engine=engine)
-            hub = penstock.Hub(engine=engine)
-            app = web.Application()
-            app.add_routes(
-                [
-                    gateway.native("/quoted/", name='a "quoted" \\ name\nof two lines'),
-                    gateway.native("/vod/", name="vod", caching=Caching()),
-                    gateway.native("/chat/", name="chat", inspect=Inspection()),
-                    hub.native("/events/", name="events"),
-                    web.get("/{path:.*}", gateway.relay),
-                ]
-            )
-            served = await serve(engine, app)
-            client = await served.connect()
-            for path in ("/vod/a", "/chat/a", "/a", "/quoted/a"):
-                assert (await client.ask(path)).head.status == 200
-            client.abort()
-            down = await served.connect()
-            await down.get("/nothing", "Host: another")
-            assert (await down.head()).status == 400
-            down.abort()
-            # With a sample in every family.
-            with pytest.raises(penstock.PenstockError):
-                await engine.get("http://127.0.0.1:1")
-            await served.pages.until(
-                lambda metrics: metrics.get("requests_total", lane="edge", route="none", status="400") == 1,
-                "the last request is counted",
-            )
-            yield engine
-            hub.close()
-            await served.runner.cleanup()
+    async with (
+        penstock.Engine(memory="8MiB", threads=2, cache=cache) as engine,
+        ScriptedOrigin(Recorder()) as origin,
+    ):
+        gateway = Gateway(origin.url, engine=engine)
+        hub = penstock.Hub(engine=engine)
+        app = web.Application()
+        app.add_routes(
+            [
+                gateway.native("/quoted/", name='a "quoted" \\ name\nof two lines'),
+                gateway.native("/vod/", name="vod", caching=Caching()),
+                gateway.native("/chat/", name="chat", inspect=Inspection()),
+                hub.native("/events/", name="events"),
+                web.get("/{path:.*}", gateway.relay),
+            ]
+        )
+        served = await serve(engine, app)
+        client = await served.connect()
+        for path in ("/vod/a", "/chat/a", "/a", "/quoted/a"):
+            assert (await client.ask(path)).head.status == 200
+        client.abort()
+        down = await served.connect()
+        await down.get("/nothing", "Host: another")
+        assert (await down.head()).status == 400
+        down.abort()
+        # With a sample in every family.
+        with pytest.raises(penstock.PenstockError):
+            await engine.get("http://127.0.0.1:1")
+        await served.pages.until(
+            lambda metrics: metrics.get("requests_total", lane="edge", route="none", status="400") == 1,
+            "the last request is counted",
+        )
+        yield engine
+        hub.close()
+        await served.runner.cleanup()
 
 
 async def test_names_of_routes_come_back_as_they_are(everything: penstock.Engine) -> None:

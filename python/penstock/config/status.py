@@ -17,11 +17,11 @@ class Status:
     """
 
     listen: str = "127.0.0.1:9145"
-    """Address and port, `[address]:port`, or `unix:PATH`; port 0 takes a free one. This machine alone by default: metrics
-    tell where origins are. An address and no name, which would have to be resolved at a bad moment."""
+    """Address and port, `[address]:port`, or `unix:PATH`; port 0 takes a free one. This machine alone by default:
+    metrics tell where origins are. An address and no name, which would have to be resolved at a bad moment."""
     hung: float = 10.0
-    """An engine thread that has not turned for so many seconds hangs. It turns once a second when it is idle; on a machine
-    that swaps it may take a few."""
+    """An engine thread that has not turned for so many seconds hangs. It turns once a second when it is idle; on a
+    machine that swaps it may take a few."""
     behind: float = 5.0
     """An application that lets a request wait for so many seconds, or its loop a sign, is not ready. Longer than what
     garbage collection or a slow import takes, and half of what requests wait for by default (`Edge.app_wait`)."""

@@ -433,7 +433,7 @@ impl Engine {
         )
     }
 
-    /// All metrics, in Prometheus' text format, or as OpenMetrics.
+    /// All metrics, in Prometheus' text format, or as `OpenMetrics`.
     fn metrics(&self, py: Python<'_>, open: bool) -> PyResult<String> {
         self.check_alive(py)?;
         let format = if open { Format::OpenMetrics } else { Format::Text };

@@ -86,7 +86,7 @@ type SumRow = (u64, u64, u64, u64, u64, u64, Vec<f64>, HistogramRow, HistogramRo
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Counts {
     name: String,
-    counts: Arc<inspect::Counts>,
+    sums: Arc<inspect::Counts>,
     /// An engine knows of them, which says them among its metrics.
     known: OnceLock<()>,
 }
@@ -96,11 +96,11 @@ impl Counts {
     /// Of the route of that name.
     #[new]
     fn new(name: String) -> Self {
-        Self { name, counts: Arc::default(), known: OnceLock::new() }
+        Self { name, sums: Arc::default(), known: OnceLock::new() }
     }
 
     fn sums(&self) -> SumRow {
-        let sums = self.counts.sums();
+        let sums = self.sums.sums();
         let row = |histogram: &Histogram| (histogram.counts.to_vec(), histogram.sum.as_secs_f64());
         (
             sums.streams,
@@ -121,7 +121,7 @@ impl Counts {
 pub(crate) type Inspected<'py> = (Bound<'py, Inspection>, Bound<'py, Counts>);
 
 pub(crate) fn parts((inspection, counts): &Inspected<'_>) -> (Arc<Rules>, Arc<inspect::Counts>) {
-    (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().counts))
+    (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums))
 }
 
 /// Content, amended, events, bytes, first token, longest gap, total, usage, hidden.
@@ -176,7 +176,7 @@ impl Inspector {
         near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Self> {
         let engine = engine.get();
-        let Counts { name, counts, known } = counts.get();
+        let Counts { name, sums: counts, known } = counts.get();
         known.get_or_init(|| engine.board().add_inspected(name, counts));
         let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(counts));
         let thread = near.map_or(0, |transport| transport.get().engine_thread());
