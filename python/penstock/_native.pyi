@@ -37,6 +37,7 @@ __all__ = [
     "Route",
     "Site",
     "Source",
+    "Status",
     "Timeouts",
     "Topics",
     "Transport",

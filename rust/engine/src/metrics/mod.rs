@@ -3,7 +3,7 @@
 //! A [`Board`] knows all that counts something, and holds nothing of it alive but the engine's own parts. Whoever counts
 //! does so for itself; here it is read, summed and written ([`Exposition`]). No lock that is taken here is held while
 //! something is waited for, and the GIL never is, so that the pages tell the truth while the interpreter hangs. To add
-//! metrics, write a file beside these with a function `write`, and name it in [`Board::write`].
+//! metrics, write a file beside these with a function `write`, and name it in `Board::write`.
 //!
 //! The invariant: each label is of a bounded set. Nothing that a client sends becomes one.
 
