@@ -14,7 +14,7 @@ in `penstock.framing`, what an engine says of itself to those who operate it in 
 from . import config, framing, metrics
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
-from .config import RedisLog
+from .config import KafkaLog, RedisLog
 from .engine import Engine, default_engine
 from .events import encode_event
 from .exceptions import (
@@ -69,6 +69,7 @@ __all__ = [
     "HubCounts",
     "HubStats",
     "InspectionStats",
+    "KafkaLog",
     "LogStats",
     "OriginStats",
     "PenstockError",

@@ -377,6 +377,9 @@ class Hub:
     def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
         """Publish the events of `stream` to `topic`, and finish it when that ends."""
 
+    def take_over(self, stream: FrameStream, framing: Framing) -> Source:
+        """What is left of `stream`, cut by `framing`, on the running loop. It is not its owner's any more."""
+
     def topics(self) -> list[str]:
         """The names of all topics."""
 

@@ -10,7 +10,7 @@ from .checks import parse_size
 from .edge import Edge, RouteLimits
 from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
-from .hub import History, RedisLog, Subscriptions
+from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, Timeouts, Tls
 from .status import Status
 
@@ -24,6 +24,7 @@ __all__ = [
     "Forwarding",
     "History",
     "Inspection",
+    "KafkaLog",
     "OriginLimits",
     "Overrides",
     "Pool",

@@ -190,6 +190,7 @@ table! {
     0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
     0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
     0x524 HubUnavailable "HUB_UNAVAILABLE" Connection Local true "What the hub's events are kept in cannot be reached, or has not confirmed the event.";
+    0x525 FeederGone "FEEDER_GONE" State Local true "The process that fed the topic has gone, or has lost the right to, before its stream had ended.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";

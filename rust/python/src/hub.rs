@@ -64,7 +64,7 @@ fn utf8<'a>(py: Python<'_>, data: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]
 
 fn id(py: Python<'_>, text: &str) -> PyResult<Id> {
     text.parse().map_err(|_| {
-        let detail = format!("{text:?} is no id of the form milliseconds-sequence");
+        let detail = format!("{text:?} is no id of the form milliseconds-sequence or partition:offset");
         exception(py, &Code::BadEvent.error(detail))
     })
 }
@@ -259,6 +259,19 @@ impl Hub {
         let stream = stream.get().hand_over(py)?;
         self.engine.get().feed_topic(claim, stream, error_event);
         Ok(())
+    }
+
+    /// What is left of `stream`, cut by `framing`, for whoever publishes it elsewhere, on the running loop. It is not its owner's
+    /// any more.
+    fn take_over(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        framing: &Bound<'_, Framing>,
+    ) -> PyResult<Source> {
+        stream.get().set_framing(py, framing.get())?;
+        let port = self.engine.get().port(py)?;
+        Ok(Source::new(stream.get().hand_over(py)?, port))
     }
 
     /// The names of all topics.

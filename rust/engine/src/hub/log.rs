@@ -289,8 +289,13 @@ impl Log {
 
     /// The place behind the event that is called `name` on the wire, if that is there; also where it was the last to leave.
     pub(super) fn place_after(&self, name: &str) -> Option<u64> {
-        let is_here =
-            |id: &Id| *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok();
+        let is_here = |id: &Id| match id {
+            // Between two that are there nothing is missing: a log that counts has places without an event.
+            Id::Offset { .. } => self.floor <= *id && *id <= self.newest,
+            Id::Time { .. } => {
+                *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok()
+            }
+        };
         // Who comes back has seen one of the newest.
         let by_name = || {
             let mut entries = self.entries.iter().rev();

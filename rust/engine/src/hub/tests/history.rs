@@ -20,7 +20,7 @@ fn history(events: usize, bytes: usize) -> History {
 }
 
 fn id(sequence: u64) -> Id {
-    Id { milliseconds: 7, sequence }
+    Id::Time { milliseconds: 7, sequence }
 }
 
 /// An event as it must stand on the wire.
