@@ -372,6 +372,14 @@ def _default(option: click.Option) -> str:
     return f"`{option.default:g}`" if isinstance(option.default, float) else f"`{option.default}`"
 
 
+def metrics_page() -> str:
+    """The pages about an engine."""
+    found = parse("metrics.py")
+    return f"# penstock.metrics\n\n{module_doc(found[''])}\n" + sections(
+        "penstock.metrics", found, public(found)
+    )
+
+
 def testing_page() -> str:
     """What tests of users can use."""
     found = parse("testing.py")
@@ -392,6 +400,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 - [Framings](framing.md): `Raw`, `Fixed`, `LengthPrefixed`, `Lines`, `Events`; `encode_event`
 - [Settings and their defaults](config.md): pool, flow, reads, timeouts, limits, TLS, forwarding
 - [Counters and timings](stats.md): `Engine.stats()`, `Response.timings`
+- [Health and metrics](metrics.md): `penstock.metrics`
 - [Errors and their codes](errors.md)
 - [The gateway](web.md): `penstock.web`
 - [The command](command.md): `penstock serve`, `penstock demo`
@@ -408,6 +417,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "framing.md": framing_page,
     "origins.md": origins_page,
     "hub.md": hub_page,
+    "metrics.md": metrics_page,
     "stats.md": stats_page,
     "streams.md": stream_page,
     "testing.md": testing_page,

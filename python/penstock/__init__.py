@@ -8,10 +8,10 @@ The library in four lines::
                 view = memoryview(frame)
 
 The gateway for aiohttp applications is in `penstock.web`, the settings in `penstock.config`, the ways to cut a body
-in `penstock.framing`.
+in `penstock.framing`, what an engine says of itself to those who operate it in `penstock.metrics`.
 """
 
-from . import config, framing
+from . import config, framing, metrics
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .config import KafkaLog, Origin, RedisLog
@@ -100,6 +100,7 @@ __all__ = [
     "encode_event",
     "error_codes",
     "framing",
+    "metrics",
     "open_fd",
     "open_file",
     "open_process",

@@ -43,6 +43,7 @@ __all__ = [
     "Route",
     "Site",
     "Source",
+    "Status",
     "Timeouts",
     "Topics",
     "Transport",
@@ -580,6 +581,22 @@ class Site:
         """Connections, accepted, requests, refused."""
 
 @final
+class Status:
+    """Pages about an engine, on a listener and a thread of their own."""
+
+    def __new__(
+        cls, engine: Engine, settings: config.Status, edge: config.Edge, pool: config.Pool
+    ) -> Self: ...
+    def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
+        """Listen to an address, and return it with the port that it got."""
+
+    def listen_unix(self, path: str) -> None:
+        """Listen to a Unix socket."""
+
+    def close(self) -> None:
+        """End all of it, and wait for the thread."""
+
+@final
 class Inspection:
     """What responses are looked at for."""
 
@@ -594,7 +611,9 @@ class Inspection:
 class Counts:
     """What the responses of a route come to."""
 
-    def __new__(cls) -> Self: ...
+    def __new__(cls, name: str) -> Self:
+        """Of the route of that name."""
+
     def sums(
         self,
     ) -> tuple[int, int, int, int, int, int, list[float], _HistogramRow, _HistogramRow, _HistogramRow]:
@@ -837,6 +856,9 @@ class Engine:
     def stats(
         self,
     ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
+    def metrics(self, open: bool) -> str:  # noqa: A002
+        """All metrics, in Prometheus' text format, or as OpenMetrics."""
+
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...

@@ -153,6 +153,12 @@ main.add_command(cache)
     help="Time that requests get to finish after SIGTERM or SIGINT.",
 )
 @click.option(
+    "--status-listen",
+    metavar="ADDRESS:PORT",
+    help="Address, or unix:PATH, for pages about the process: /penstock/health, /penstock/ready and "
+    "/penstock/metrics. By default none; whoever can connect can read them.",
+)
+@click.option(
     "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Budget for bytes on their way."
 )
 @click.option(
@@ -220,6 +226,7 @@ def serve(
     access_log: bool,
     log_level: str,
     control: Path | None,
+    status_listen: str | None,
     **options: Any,
 ) -> None:
     """Serve a gateway to one origin, or an aiohttp application.
@@ -254,6 +261,10 @@ def serve(
     lane = options.pop("lane")
     if control is not None and options["cache"] is None:
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
+    try:
+        status = None if status_listen is None else config.Status(listen=status_listen)
+    except ConfigurationError as error:
+        raise click.UsageError(f"--status-listen: {error.detail}") from None
     make = _application(app) if app is not None else _gateway(origin, lane, options)
 
     async def run() -> None:
@@ -269,13 +280,20 @@ def serve(
                     drain=drain,
                     access_log=access_log,
                     decode_requests=engine is None,
-                    ready=lambda url: click.echo(f"listening on {url}", err=True),
+                    status=status,
+                    ready=_tell_where,
                 )
         finally:
             if engine is not None:
                 await engine.aclose()
 
     _run(run(), uvloop)
+
+
+def _tell_where(url: str, pages: str | None) -> None:
+    click.echo(f"listening on {url}", err=True)
+    if pages is not None:
+        click.echo(f"status on {pages}/penstock/", err=True)
 
 
 @main.command()

@@ -13,6 +13,7 @@ from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
 from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, Timeouts, Tls
+from .status import Status
 from .upstream import Check, Health, Origin, Retries
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "RedisLog",
     "Retries",
     "RouteLimits",
+    "Status",
     "Subscriptions",
     "TenantLimits",
     "Timeouts",

@@ -347,7 +347,7 @@ class Gateway:
     def _counts_of(self, name: str) -> _native.Counts:
         counts = self._counts.get(name)
         if counts is None:
-            counts = self._counts[name] = _native.Counts()
+            counts = self._counts[name] = _native.Counts(name)
         return counts
 
     def _seen(self, inspect: Inspection, name: str) -> Seen:

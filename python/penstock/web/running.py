@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractAccessLogger
 from aiohttp.log import access_logger
 from aiohttp.web_log import AccessLogger
 
-from penstock.config import Edge
+from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
@@ -43,6 +43,7 @@ def run_app(
     loop: asyncio.AbstractEventLoop | None = None,
     engine: Engine | None = None,
     edge: Edge | None = None,
+    status: Status | None = None,
     **kwargs: Any,
 ) -> None:
     """Serve `app` until SIGINT or SIGTERM, as `aiohttp.web.run_app` does, with its arguments.
@@ -69,6 +70,7 @@ def run_app(
         loop: a new one by default.
         engine: what serves; by default the one that the process shares.
         edge: what clients may take.
+        status: where pages about the engine are served, `penstock.metrics`; None for nowhere.
         kwargs: for aiohttp's handlers of requests, such as `max_line_size`.
 
     Raises:
@@ -99,9 +101,10 @@ def run_app(
         )
         await runner.setup()
         try:
+            # The pages are about the engine, which all of them have in common.
             sites = [
-                Site(runner, **where, engine=engine, edge=settings)
-                for where in _places(host, port, path, sock)
+                Site(runner, **where, engine=engine, edge=settings, status=None if number else status)
+                for number, where in enumerate(_places(host, port, path, sock))
             ]
             for site in sites:
                 await site.start()

@@ -14,6 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
+from penstock.config import Status
 from penstock.engine import Engine
 
 from .access import AccessLogger
@@ -36,7 +37,8 @@ async def serve(
     drain: float,
     access_log: bool,
     decode_requests: bool,
-    ready: Callable[[str], None],
+    status: Status | None,
+    ready: Callable[[str, str | None], None],
 ) -> None:
     """Serve `app` until SIGTERM or SIGINT.
 
@@ -47,7 +49,8 @@ async def serve(
         drain: seconds that requests under way get to finish.
         access_log: whether to log a line for each request.
         decode_requests: whether aiohttp decodes compressed request bodies before the application sees them.
-        ready: called with the URL when connections are accepted.
+        status: where pages about the engine are served; None for nowhere.
+        ready: called with the URL when connections are accepted, and with that of the pages.
 
     Raises:
         SystemFailureError: the address cannot be listened on.
@@ -64,9 +67,10 @@ async def serve(
         await runner.setup()
         try:
             path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
-            site = Site(runner, host, port, path=path, engine=engine, access_log="-" if access_log else None)
+            log = "-" if access_log else None
+            site = Site(runner, host, port, path=path, engine=engine, access_log=log, status=status)
             await site.start()
-            ready(_url(runner, listen))
+            ready(_url(runner, listen), site.status_url)
             _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
         finally:
             await _end(runner, drain)

@@ -17,9 +17,10 @@ from aiohttp import web
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Edge, parse_size
+from penstock.config import Edge, Status, parse_size
 from penstock.engine import Engine, default_engine
 from penstock.exceptions import make_error
+from penstock.metrics import Pages
 
 from .client_socket import ClientSocket
 from .handler import make_handler
@@ -46,12 +47,14 @@ class Site(web.BaseSite):
         edge: what clients may take.
         access_log: file of the engine's own log, of native routes and of requests that it refuses; `"-"` for standard
             error. None: they are not logged.
+        status: where pages about the engine are served, until the runner is cleaned up: its health, whether it takes
+            requests, its metrics (`penstock.metrics`). None: nowhere.
 
     Raises:
         RuntimeError: the runner is not set up.
     """
 
-    __slots__ = ("_access_log", "_edge", "_engine", "_host", "_path", "_port", "_sock")
+    __slots__ = ("_access_log", "_edge", "_engine", "_host", "_path", "_port", "_sock", "_status")
 
     def __init__(
         self,
@@ -64,6 +67,7 @@ class Site(web.BaseSite):
         engine: Engine | None = None,
         edge: Edge | None = None,
         access_log: str | os.PathLike[str] | None = None,
+        status: Status | None = None,
     ) -> None:
         self._edge = edge or Edge()
         super().__init__(runner, backlog=self._edge.backlog)
@@ -73,6 +77,7 @@ class Site(web.BaseSite):
         self._sock = sock
         self._engine = engine
         self._access_log = None if access_log is None else os.fspath(access_log)
+        self._status = status
 
     @property
     def name(self) -> str:
@@ -91,6 +96,12 @@ class Site(web.BaseSite):
         """The port that is listened to; until the site is started the one that was asked for."""
         addresses = [] if self._server is None else self._server.addresses  # type: ignore[attr-defined]
         return next((address[1] for address in addresses if not isinstance(address, str)), self._port)
+
+    @property
+    def status_url(self) -> str | None:
+        """Where the pages about the engine are; None without them, or before the start."""
+        pages: Pages | None = getattr(self._server, "pages", None)
+        return None if pages is None else pages.url
 
     async def start(self) -> None:
         """Listen. Connections are accepted from now on.
@@ -119,14 +130,20 @@ class Site(web.BaseSite):
         app = getattr(self._runner, "app", None)
         routes = [] if app is None else native_routes(app, engine)
         site = _native.Site(engine.native, edge, routes, self._access_log, lane)
+        pages = None
         try:
+            # First: until the site listens they say that it does not.
+            if self._status is not None:
+                pages = Pages(engine, self._status)
             addresses = self._listen(site, hosts)
         except BaseException:
             site.close()
             lane.close()
+            if pages is not None:
+                pages.close()
             raise
         take_over_sendfile(loop)
-        listening = _Listening(site, lane, addresses, partial(self._release, loop))
+        listening = _Listening(site, lane, pages, addresses, partial(self._release, loop))
         self._server = listening  # type: ignore[assignment]
         _finish_with(server, listening)
 
@@ -202,11 +219,13 @@ class _Listening:
         self,
         site: _native.Site,
         lane: _native.Lane,
+        pages: Pages | None,
         addresses: list[Any],
         release: Callable[[], None],
     ) -> None:
         self.site = site
         self.lane = lane
+        self.pages = pages
         self.addresses = addresses
         self._release = release
         self._open = True
@@ -234,3 +253,5 @@ class _Listening:
                 self.site.close()
         await idle
         self.lane.close()
+        if self.pages is not None:
+            self.pages.close()

@@ -110,7 +110,12 @@ macro_rules! table {
 
         impl Code {
             fn row(self) -> &'static Entry {
-                &TABLE[match self { $(Self::$variant => Row::$variant as usize,)* }]
+                &TABLE[self.position()]
+            }
+
+            /// Which row it is, in the order of their numbers.
+            pub(crate) fn position(self) -> usize {
+                match self { $(Self::$variant => Row::$variant as usize,)* }
             }
         }
 
@@ -221,6 +226,10 @@ table! {
 }
 
 impl Code {
+    /// How many rows there are.
+    #[cfg(not(loom))]
+    pub(crate) const COUNT: usize = TABLE.len();
+
     /// Every row, in the order of their numbers.
     pub fn all() -> &'static [Entry] {
         TABLE

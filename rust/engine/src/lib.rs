@@ -2,7 +2,8 @@
 //!
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
 //! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` and `cache` need `wire` alone. `hub` stands
-//! beside `origin`: what is published takes the place of what an origin sends. `access` needs `wire` alone.
+//! beside `origin`: what is published takes the place of what an origin sends. `access` needs `wire` alone. `metrics` reads
+//! what all of them count.
 
 pub mod access;
 pub mod app;
@@ -15,6 +16,8 @@ pub mod events;
 pub mod framing;
 pub mod hub;
 pub mod inspect;
+#[cfg(not(loom))]
+pub mod metrics;
 #[cfg(not(loom))]
 mod net;
 #[cfg(not(loom))]

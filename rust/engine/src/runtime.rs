@@ -1,12 +1,12 @@
 //! The engine's threads: one tokio current-thread runtime each, so that what a thread owns never moves.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
@@ -20,18 +20,41 @@ pub struct Threads {
     next: AtomicUsize,
 }
 
+/// What one thread is doing. It says so once a second, busy or idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Activity {
+    /// For how long it has said nothing: one that hangs is silent.
+    pub silent: Duration,
+    /// For how long it has been at work so far.
+    pub busy: Duration,
+    /// Tasks that had not ended.
+    pub tasks: usize,
+}
+
 #[derive(Debug)]
 struct Thread {
+    pulse: Arc<Pulse>,
     inbox: Arc<Inbox>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     body: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Threads {
-    /// Starts `count` threads.
+    /// Starts `count` threads of an engine.
     pub fn start(count: usize) -> Result<Self> {
-        let running = (0..count).map(Thread::start).collect::<Result<_>>()?;
+        Self::start_named("penstock-engine", count)
+    }
+
+    /// Starts `count` threads that the operating system knows by `name` and a number.
+    pub fn start_named(name: &str, count: usize) -> Result<Self> {
+        let running =
+            (0..count).map(|number| Thread::start(format!("{name}-{number}"))).collect::<Result<_>>()?;
         Ok(Self { running, next: AtomicUsize::new(0) })
+    }
+
+    /// What each thread is doing. Any thread may ask, and waits for none.
+    pub fn activity(&self) -> Vec<Activity> {
+        self.running.iter().map(|thread| thread.pulse.activity()).collect()
     }
 
     /// How many there are.
@@ -74,15 +97,15 @@ impl Threads {
 }
 
 impl Thread {
-    fn start(number: usize) -> Result<Self> {
+    fn start(name: String) -> Result<Self> {
         let failed =
             |error: std::io::Error| Code::Internal.error(format!("cannot start an engine thread: {error}"));
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let inbox = Arc::new(Inbox::default());
-        let tasks = Arc::clone(&inbox);
+        let (inbox, pulse) = (Arc::new(Inbox::default()), Arc::new(Pulse::new()));
+        let (tasks, beat) = (Arc::clone(&inbox), Arc::clone(&pulse));
         let (stop, stopped) = oneshot::channel::<()>();
         let body = std::thread::Builder::new()
-            .name(format!("penstock-engine-{number}"))
+            .name(name)
             .spawn(move || {
                 INBOX.set(Some(Arc::clone(&tasks)));
                 OUTBOX.set(Some(Outbox::default()));
@@ -92,7 +115,7 @@ impl Thread {
                         // An error is the dropped sender, which is the signal.
                         _ = stopped => {}
                         () = tasks.serve() => {}
-                        () = tick() => {}
+                        () = tick(&beat) => {}
                     }
                 });
                 tasks.close();
@@ -104,7 +127,45 @@ impl Thread {
                 }
             })
             .map_err(failed)?;
-        Ok(Self { inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+        Ok(Self { pulse, inbox, stop: Mutex::new(Some(stop)), body: Mutex::new(Some(body)) })
+    }
+}
+
+/// What a thread says of itself whenever it turns. Not its runtime's handle: that would keep descriptors open behind the
+/// thread's end.
+#[derive(Debug)]
+struct Pulse {
+    began: Instant,
+    /// When it last turned, in milliseconds since then.
+    turned: AtomicU64,
+    /// In nanoseconds.
+    busy: AtomicU64,
+    tasks: AtomicUsize,
+}
+
+impl Pulse {
+    fn new() -> Self {
+        let (turned, busy, tasks) = (AtomicU64::new(0), AtomicU64::new(0), AtomicUsize::new(0));
+        Self { began: Instant::now(), turned, busy, tasks }
+    }
+
+    /// Called on the thread.
+    fn beat(&self) {
+        let metrics = Handle::current().metrics();
+        let whole = |count: u128| u64::try_from(count).unwrap_or(u64::MAX);
+        // Relaxed, as in `activity`: figures, which order nothing.
+        self.busy.store(whole(metrics.worker_total_busy_duration(0).as_nanos()), Ordering::Relaxed);
+        self.tasks.store(metrics.num_alive_tasks(), Ordering::Relaxed);
+        self.turned.store(whole(self.began.elapsed().as_millis()), Ordering::Relaxed);
+    }
+
+    fn activity(&self) -> Activity {
+        let turned = Duration::from_millis(self.turned.load(Ordering::Relaxed));
+        Activity {
+            silent: self.began.elapsed().saturating_sub(turned),
+            busy: Duration::from_nanos(self.busy.load(Ordering::Relaxed)),
+            tasks: self.tasks.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -308,8 +369,9 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// Never ends. A timer that is due before all others makes tokio wake the thread it was set on, by an eventfd: two
 /// system calls and a turn of the loop for each request, whose limits are mostly longer than this one.
-async fn tick() {
+async fn tick(pulse: &Pulse) {
     loop {
+        pulse.beat();
         tokio::time::sleep(TICK).await;
     }
 }
@@ -338,6 +400,32 @@ mod tests {
             assert_eq!(receiver.recv().unwrap(), Some(format!("penstock-engine-{number}")));
         }
         assert_eq!([threads.pick(), threads.pick(), threads.pick()], [0, 1, 0]);
+    }
+
+    #[test]
+    fn a_thread_that_hangs_is_seen_from_another() {
+        let threads = Threads::start(2).unwrap();
+        let (hangs, is_hanging) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        threads.spawn(1, || async move {
+            hangs.send(()).unwrap();
+            let _ = released.recv();
+        });
+        is_hanging.recv().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        // Twice the tick: a thread that turns is never silent for so long unless it gets no processor.
+        while threads.activity()[1].silent < 2 * TICK {
+            assert!(Instant::now() < end, "{:?}", threads.activity());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        release.send(()).unwrap();
+        // A hang is work, as far as anybody can tell. It began up to a tick behind the last sign.
+        let is_over = |activity: &Activity| activity.silent <= TICK && activity.busy >= TICK;
+        while !is_over(&threads.activity()[1]) {
+            assert!(Instant::now() < end, "{:?}", threads.activity());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(threads.activity()[0].tasks, 1, "what delivers signals");
     }
 
     #[test]

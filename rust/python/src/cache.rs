@@ -65,7 +65,7 @@ impl Cache {
     }
 
     fn stats(&self) -> StatsRow {
-        let CacheStats { keys, objects, disk_objects, used, limit, requests } = self.0.stats();
+        let CacheStats { keys, objects, disk_objects, used, limit, requests, .. } = self.0.stats();
         let RequestStats { hits, stale, revalidated, collapsed, misses, passed, errors } = requests;
         let counts = (hits, stale, revalidated, collapsed, misses, passed, errors);
         ((keys, objects, disk_objects, used, limit), counts)

@@ -205,9 +205,10 @@ impl Site {
         let app = lane.map(|lane| lane.get().queue());
         let lane = lane.map(|lane| Arc::downgrade(lane.get().shared()));
         let table = routes(py, &natives, lane.as_ref())?;
-        let site = EdgeSite::new((&settings).into(), supplies, table, log, app);
+        let shared = Arc::new(EdgeSite::new((&settings).into(), supplies, table, log, app));
+        engine.get().board().add_site(&shared);
         Ok(Self {
-            shared: Arc::new(site),
+            shared,
             threads,
             engine: engine.clone().unbind(),
             options: (&settings).into(),

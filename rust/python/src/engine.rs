@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
-use penstock_engine::edge::Supplies;
+use penstock_engine::edge::{Ledger, Supplies};
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;
+use penstock_engine::metrics::{Board, Format, Parts};
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
@@ -48,9 +49,16 @@ pub(crate) struct Engine {
     /// Set before the ports are let go of: one that was taken after that would never be.
     closed: AtomicBool,
     requests: AtomicU64,
+    ledger: Arc<Ledger>,
+    board: Arc<Board>,
 }
 
 impl Engine {
+    /// What knows all that counts something.
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
     pub(crate) fn port(&self, py: Python<'_>) -> PyResult<Py<LoopPort>> {
         let latest = lock(&self.ports).first().map(|port| port.clone_ref(py));
         let (port, moved) = LoopPort::of_running_loop(py, latest.as_ref())?;
@@ -66,13 +74,19 @@ impl Engine {
         Ok(port.unbind())
     }
 
-    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+    /// In a forked child locks may be held for ever.
+    fn check_alive(&self, py: Python<'_>) -> PyResult<()> {
         if self.pool.dead() {
             return Err(exception(
                 py,
                 &Code::PoolDead.error("this engine was made before a fork; make one in the child"),
             ));
         }
+        Ok(())
+    }
+
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_alive(py)?;
         if self.closed.load(Ordering::Relaxed) {
             return Err(exception(py, &Code::EngineClosed.error("the engine has been closed")));
         }
@@ -102,6 +116,7 @@ impl Engine {
             reads: self.reads,
             meter: Arc::clone(&self.meter),
             origins: self.origins.clone(),
+            ledger: Arc::clone(&self.ledger),
         };
         Ok((supplies, Arc::clone(&self.threads)))
     }
@@ -115,10 +130,12 @@ impl Engine {
     ) -> PyResult<Arc<Cache>> {
         self.check(py)?;
         let (pool, flow, meter) = (self.pool.clone(), self.flow, Arc::clone(&self.meter));
-        match disk {
-            None => Ok(Arc::new(Cache::new(pool, memory, flow, meter))),
-            Some(disk) => Cache::with_disk(pool, memory, disk, flow, meter).into_python(py),
-        }
+        let cache = match disk {
+            None => Arc::new(Cache::new(pool, memory, flow, meter)),
+            Some(disk) => Cache::with_disk(pool, memory, disk, flow, meter).into_python(py)?,
+        };
+        self.board.set_cache(&cache);
+        Ok(cache)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
@@ -223,15 +240,27 @@ impl Engine {
         let pool = Pool::new(pool.into()).into_python(py)?;
         let (limits, reads, tls) = (limits.into(), ReadSizes::from(reads), tls.load().into_python(py)?);
         let threads = Threads::start(threads).into_python(py)?;
-        let origins =
+        let origins: Vec<_> =
             (0..threads.count()).map(|_| Arc::new(Origins::new(&pool, limits, reads, tls.clone()))).collect();
+        let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(threads.count())));
+        let threads = Arc::new(threads);
+        let board = Board::new(Parts {
+            version: env!("CARGO_PKG_VERSION"),
+            pool: pool.clone(),
+            threads: Arc::clone(&threads),
+            origins: origins.clone(),
+            meter: Arc::clone(&meter),
+            ledger: Arc::clone(&ledger),
+        });
         Ok(Self {
             pool,
             flow: flow.into(),
             reads,
-            meter: Arc::new(Meter::default()),
-            threads: Arc::new(threads),
+            meter,
+            threads,
             origins,
+            ledger,
+            board: Arc::new(board),
             ports: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
             requests: AtomicU64::new(0),
@@ -402,6 +431,14 @@ impl Engine {
             pool_row(&self.pool),
             relay_row(&self.meter),
         )
+    }
+
+    /// All metrics, in Prometheus' text format, or as `OpenMetrics`.
+    fn metrics(&self, py: Python<'_>, open: bool) -> PyResult<String> {
+        self.check_alive(py)?;
+        let format = if open { Format::OpenMetrics } else { Format::Text };
+        // Without the interpreter: locks of engine threads are taken.
+        Ok(py.detach(|| self.board.metrics(format)))
     }
 
     /// Tells the threads to drop everything. Idempotent, does not wait.

@@ -103,6 +103,7 @@ impl Hub {
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
         let shared = Arc::new(hub::Hub::new(supplies.pool, settings.config(external)));
+        engine.get().board().add_hub(&shared);
         let kept = Arc::downgrade(&shared);
         threads.spawn(0, move || hub::keep(kept));
         Ok(Self { shared, engine: engine.clone().unbind(), loader: Mutex::new(None) })

@@ -1,6 +1,6 @@
 //! What responses are looked at for, what was seen of one, and what those of a route come to.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use penstock_engine::events::begin_inspection;
@@ -84,17 +84,23 @@ type SumRow = (u64, u64, u64, u64, u64, u64, Vec<f64>, HistogramRow, HistogramRo
 
 /// What the responses of a route come to.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Counts(Arc<inspect::Counts>);
+pub(crate) struct Counts {
+    name: String,
+    sums: Arc<inspect::Counts>,
+    /// An engine knows of them, which says them among its metrics.
+    known: OnceLock<()>,
+}
 
 #[pymethods]
 impl Counts {
+    /// Of the route of that name.
     #[new]
-    fn new() -> Self {
-        Self(Arc::default())
+    fn new(name: String) -> Self {
+        Self { name, sums: Arc::default(), known: OnceLock::new() }
     }
 
     fn sums(&self) -> SumRow {
-        let sums = self.0.sums();
+        let sums = self.sums.sums();
         let row = |histogram: &Histogram| (histogram.counts.to_vec(), histogram.sum.as_secs_f64());
         (
             sums.streams,
@@ -115,7 +121,7 @@ impl Counts {
 pub(crate) type Inspected<'py> = (Bound<'py, Inspection>, Bound<'py, Counts>);
 
 pub(crate) fn parts((inspection, counts): &Inspected<'_>) -> (Arc<Rules>, Arc<inspect::Counts>) {
-    (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().0))
+    (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums))
 }
 
 /// Content, amended, events, bytes, first token, longest gap, total, usage, hidden.
@@ -169,9 +175,11 @@ impl Inspector {
         amended: bool,
         near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Self> {
-        let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().0));
-        let thread = near.map_or(0, |transport| transport.get().engine_thread());
         let engine = engine.get();
+        let Counts { name, sums: counts, known } = counts.get();
+        known.get_or_init(|| engine.board().add_inspected(name, counts));
+        let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(counts));
+        let thread = near.map_or(0, |transport| transport.get().engine_thread());
         let response = inspect::Inspector::new(rules, counts, engine.pool(), thread, amended, Instant::now());
         Ok(Self { response, port: engine.port(py)?, over: Mutex::new(None) })
     }

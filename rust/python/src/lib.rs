@@ -23,6 +23,7 @@ mod relay;
 mod request;
 mod settings;
 mod stats;
+mod status;
 mod stream;
 mod transport;
 mod upload;
@@ -67,6 +68,8 @@ mod _native {
     use super::relay::Forwarding;
     #[pymodule_export]
     use super::request::{Endpoint, Fields, Timeouts};
+    #[pymodule_export]
+    use super::status::Status;
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
     #[pymodule_export]

@@ -313,6 +313,14 @@ impl HistorySettings {
     }
 }
 
+/// How the pages about the engine are served.
+#[derive(FromPyObject)]
+pub(crate) struct StatusSettings {
+    pub(crate) hung: f64,
+    pub(crate) behind: f64,
+    pub(crate) scrapes: usize,
+}
+
 /// "now", "start", or how many of the newest.
 #[derive(FromPyObject)]
 enum JoinSetting {

@@ -64,6 +64,7 @@ pub(super) struct Untold {
     /// Bytes of them.
     size: usize,
     dropped: u64,
+    dropped_before: u64,
 }
 
 impl Untold {
@@ -82,7 +83,14 @@ impl Untold {
 
     /// All of them, and how many were dropped since the last call.
     pub(super) fn take(&mut self) -> (Vec<Ended>, u64) {
-        let Self { waiting, dropped, .. } = std::mem::take(self);
+        let (waiting, dropped) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.dropped));
+        self.size = 0;
+        self.dropped_before += dropped;
         (waiting, dropped)
+    }
+
+    /// How many were dropped since the beginning.
+    pub(super) fn dropped_so_far(&self) -> u64 {
+        self.dropped_before + self.dropped
     }
 }

@@ -11,6 +11,7 @@ mod ended;
 mod head;
 mod link;
 mod queue;
+mod sign;
 
 pub use checker::{Checker, Rest, asks_to_switch};
 pub use ended::{Ended, Stages};
@@ -19,7 +20,7 @@ pub(crate) use head::serialise;
 #[cfg(not(loom))]
 pub use link::Subscription;
 pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Outcome, Over, link};
-pub use queue::{Completion, Ends, Fault, Place, Queue, Request};
+pub use queue::{Completion, Ends, Fault, Place, Queue, QueueStats, Request};
 
 #[cfg(all(test, loom))]
 mod loom_models;

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::task::Waker;
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use super::ended::{Ended, Untold};
 use super::link::{Far, Outcome};
+use super::sign::Sign;
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
@@ -56,8 +57,14 @@ pub struct Fault {
 const FAULTS: usize = 64;
 
 struct State {
-    waiting: BTreeMap<u64, Request>,
+    /// With when each came.
+    waiting: BTreeMap<u64, (Instant, Request)>,
     next: u64,
+    taken: u64,
+    refused: u64,
+    withdrawn: u64,
+    expired: u64,
+    sign: Sign,
     faults: Vec<Fault>,
     completed: Vec<(u64, Outcome)>,
     untold: Untold,
@@ -75,6 +82,31 @@ pub struct Queue {
     untold: usize,
 }
 
+/// How a queue is doing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Requests that wait.
+    pub waiting: usize,
+    /// Requests that may.
+    pub bound: usize,
+    /// For how long the first of them has.
+    pub oldest: Duration,
+    /// Requests so far that were taken.
+    pub taken: u64,
+    /// Requests so far that were refused, because too many waited or none were taken any more.
+    pub refused: u64,
+    /// Requests so far that nobody had taken when their client left.
+    pub withdrawn: u64,
+    /// Requests so far that nobody had taken when their time was up.
+    pub expired: u64,
+    /// Ends of requests so far that nobody was told of.
+    pub untold: u64,
+    /// For how long whoever takes requests has owed a sign; zero if none is owed.
+    pub owed: Duration,
+    /// How long it took to give the last one; as long as the one that is owed, if that is longer.
+    pub lag: Duration,
+}
+
 /// A place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place(u64);
@@ -86,6 +118,11 @@ impl Queue {
         let state = State {
             waiting: BTreeMap::new(),
             next: 0,
+            taken: 0,
+            refused: 0,
+            withdrawn: 0,
+            expired: 0,
+            sign: Sign::default(),
             faults: Vec::new(),
             completed: Vec::new(),
             untold: Untold::default(),
@@ -125,13 +162,14 @@ impl Queue {
             None
         };
         if let Some(refusal) = refusal {
+            state.refused += 1;
             drop(state);
             drop(request);
             return Err(refusal);
         }
         let place = state.next;
         state.next += 1;
-        state.waiting.insert(place, request);
+        state.waiting.insert(place, (Instant::now(), request));
         // Whoever takes requests takes them until there are none: it has been told of the first.
         let waker = if state.waiting.len() == 1 { state.taker.clone() } else { None };
         drop(state);
@@ -143,13 +181,71 @@ impl Queue {
 
     /// The request that has waited for longest.
     pub fn take(&self) -> Option<Request> {
-        lock(&self.state).waiting.pop_first().map(|(_, request)| request)
+        let (taken, waiting) = {
+            let mut state = lock(&self.state);
+            let taken = state.waiting.pop_first();
+            state.taken += u64::from(taken.is_some());
+            (taken, state.sign.give())
+        };
+        for waker in waiting {
+            waker.wake();
+        }
+        taken.map(|(_, (_, request))| request)
     }
 
-    /// Takes a request back that nobody has taken; whether there was one.
+    /// Takes a request back that nobody has taken, because its client has left; whether there was one.
     pub fn withdraw(&self, place: Place) -> bool {
-        let request = lock(&self.state).waiting.remove(&place.0);
+        self.take_back(place, |state| &mut state.withdrawn)
+    }
+
+    /// As [`Queue::withdraw`], because its time is up.
+    pub fn expire(&self, place: Place) -> bool {
+        self.take_back(place, |state| &mut state.expired)
+    }
+
+    fn take_back(&self, place: Place, counter: fn(&mut State) -> &mut u64) -> bool {
+        let mut state = lock(&self.state);
+        let request = state.waiting.remove(&place.0);
+        *counter(&mut state) += u64::from(request.is_some());
+        drop(state);
         request.is_some()
+    }
+
+    /// Asks whoever takes requests for a sign that it still does, whether some wait or not.
+    pub fn ask_sign(&self) {
+        let mut state = lock(&self.state);
+        if !state.open && state.taker.is_none() {
+            return;
+        }
+        // One that has been asked and is silent need not be woken again.
+        let is_first = state.sign.ask();
+        let waker = state.taker.clone().filter(|_| is_first);
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Ready when no sign is owed.
+    pub fn poll_sign(&self, context: &mut Context<'_>) -> Poll<()> {
+        lock(&self.state).sign.poll(context)
+    }
+
+    /// How it is doing.
+    pub fn stats(&self) -> QueueStats {
+        let state = lock(&self.state);
+        QueueStats {
+            waiting: state.waiting.len(),
+            bound: self.bound,
+            oldest: state.waiting.first_key_value().map_or(Duration::ZERO, |(_, (came, _))| came.elapsed()),
+            taken: state.taken,
+            refused: state.refused,
+            withdrawn: state.withdrawn,
+            expired: state.expired,
+            untold: state.untold.dropped_so_far(),
+            owed: state.sign.owed(),
+            lag: state.sign.lag(),
+        }
     }
 
     /// Whether a request still waits.
@@ -230,13 +326,16 @@ impl Queue {
 
     /// Refuses requests from now on, and those that wait.
     pub fn abandon(&self) {
-        let waiting = {
+        let (waiting, asking) = {
             let mut state = lock(&self.state);
             state.open = false;
             state.taker = None;
-            std::mem::take(&mut state.waiting)
+            (std::mem::take(&mut state.waiting), state.sign.give())
         };
         drop(waiting);
+        for waker in asking {
+            waker.wake();
+        }
     }
 }
 

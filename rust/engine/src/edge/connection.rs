@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::access::{admit, lapsed, look, revoked, until};
 use super::account::Account;
@@ -18,11 +18,12 @@ use super::inbound::{Inbound, check_size};
 use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Begun, Task, fault};
+use super::pages::{self, Pages};
 use super::progress::{Progress, Stopped};
 use super::route::{Route, Service};
 use super::site::{Load, Phase, Site};
 use super::topics::{self, Topics};
-use crate::access::{Decision, Denial, Pass};
+use crate::access::{Decision, Pass};
 use crate::error::{Code, Error, Result};
 use crate::events::Leave;
 use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
@@ -86,7 +87,10 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
                 if let Some(log) = site.log.as_ref().filter(|_| may_answer(&error)) {
                     log.put_unread(client.addresses.host.as_deref(), &error);
                 }
-                Box::pin(refuse(site, client, &error, None, false)).await
+                let progress = Progress::new(site.unread.of(thread));
+                let next = Box::pin(refuse(site, client, &error, false, &progress)).await;
+                progress.end(status_of(&error, &progress), Some(&error), 0, progress.elapsed());
+                next
             }
         };
         match next {
@@ -128,13 +132,12 @@ async fn exchange(
     // Relaxed: a count.
     site.requests.fetch_add(1, Ordering::Relaxed);
     let _active = site.begin_exchange();
-    let started = Instant::now();
-    let progress = Progress::default();
     let routes = site.routes();
     let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
+    let progress = Progress::new(site.tallies(route).of(thread));
     let account = match route {
         Some(Service::Relay(route)) => Account::open(site, route, client, incoming, &progress),
-        Some(Service::Topics(_)) | None => None,
+        Some(Service::Topics(_) | Service::Pages(_)) | None => None,
     };
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
@@ -154,21 +157,27 @@ async fn exchange(
         Some(Service::Topics(topics)) => {
             Box::pin(answer_by_topics(site, thread, client, inbound, incoming, topics, &progress)).await
         }
+        Some(Service::Pages(pages)) => {
+            Box::pin(answer_by_pages(site, thread, client, inbound, incoming, pages, &progress)).await
+        }
         None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
     };
     let error = result.as_ref().err();
     if let Some(account) = account {
         account.close(error);
     }
+    let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
+    let elapsed = progress.elapsed();
+    progress.end(status, error, inbound.take_received(), elapsed);
     // What the application has answered is in its own log.
     let is_ours = route.is_some() || site.app.is_none() || progress.status().is_none() && error.is_some();
     if let Some(log) = site.log.as_ref().filter(|_| is_ours) {
         log.put(&Entry {
             client: client.addresses.host.as_deref(),
             incoming,
-            status: progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress))),
+            status,
             bytes: progress.payload(),
-            elapsed: started.elapsed(),
+            elapsed,
             route: route.map(Service::name),
             error,
         });
@@ -180,9 +189,7 @@ async fn exchange(
         Ok(()) => Next::Close,
         Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
-            let (decision, head_only) = (progress.decision(), incoming.method() == "HEAD");
-            let denial = decision.as_deref().and_then(Decision::denial);
-            Box::pin(refuse(site, client, &error, denial, head_only)).await
+            Box::pin(refuse(site, client, &error, incoming.method() == "HEAD", &progress)).await
         }
         Err(_) if progress.ends_visibly() => Next::Close,
         Err(_) => Next::Reset,
@@ -374,6 +381,32 @@ async fn answer_by_topics(
     result
 }
 
+/// Says how the engine does.
+async fn answer_by_pages(
+    site: &Site,
+    thread: usize,
+    client: &Client,
+    inbound: &mut Inbound<'_>,
+    incoming: &Incoming,
+    pages: &Pages,
+    progress: &Progress,
+) -> Result<()> {
+    let asked = asked(site, thread, incoming, progress)?;
+    if !matches!(asked.body, Body::Empty | Body::Length(0)) {
+        return Err(Code::BadRequestBody.error("a request for a page has no body"));
+    }
+    let _guard = pages.enter(incoming)?;
+    let life = live(site)?;
+    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+    let task =
+        Task { site, thread, client, incoming, progress, account: None, is_tunnel: false, stripped: None };
+    let answer = async {
+        pages::begin(&task, pages, &mut outgoing).await?;
+        native::send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
+    };
+    beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await
+}
+
 /// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
 async fn beside(
     site: &Site,
@@ -445,13 +478,7 @@ fn offers_websocket(incoming: &Incoming) -> bool {
 }
 
 /// Tells the client why there is no answer.
-async fn refuse(
-    site: &Site,
-    client: &Client,
-    error: &Error,
-    denial: Option<&Denial>,
-    head_only: bool,
-) -> Next {
+async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, progress: &Progress) -> Next {
     if !may_answer(error) {
         // It left between two requests, or within a head. The responses before are whole, and may still be on their way.
         return Next::Close;
@@ -459,9 +486,13 @@ async fn refuse(
     // Relaxed: a count.
     site.refused.fetch_add(1, Ordering::Relaxed);
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+    let decision = progress.decision();
+    let denial = decision.as_deref().and_then(Decision::denial);
     outgoing.push(Piece::Bytes(refusal(error, denial, Date::now(), true, head_only)));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
-    match timeout(site.config.linger, send).await {
+    let result = timeout(site.config.linger, send).await;
+    progress.sent(outgoing.take_written());
+    match result {
         Ok(Ok(())) => Next::Close,
         _ => Next::Reset,
     }

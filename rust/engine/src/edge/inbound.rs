@@ -30,6 +30,8 @@ pub(super) struct Inbound<'a> {
     held: Option<Slice>,
     /// Whether the body of the latest request has been read to its end.
     body_is_read: bool,
+    /// Bytes of it that have come, without their framing.
+    received: u64,
 }
 
 impl<'a> Inbound<'a> {
@@ -40,7 +42,12 @@ impl<'a> Inbound<'a> {
         reads: ReadSizes,
     ) -> Self {
         let reader = Reader::new(Peer::Client, pool);
-        Self { connection, reader, config, reads, held: None, body_is_read: true }
+        Self { connection, reader, config, reads, held: None, body_is_read: true, received: 0 }
+    }
+
+    /// Bytes of the bodies of requests that have come since the last call, without their framing.
+    pub(super) fn take_received(&mut self) -> u64 {
+        std::mem::take(&mut self.received)
     }
 
     /// Whether bytes are here that nobody has taken: of the body that is awaited, or of the next request.
@@ -156,6 +163,7 @@ impl<'a> Inbound<'a> {
                 let rest = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
                 for piece in pieces.drain(..) {
                     received += piece.len() as u64;
+                    self.received += piece.len() as u64;
                     check_size(received, most)?;
                     feed.push(piece).await?;
                 }

@@ -245,7 +245,10 @@ impl Lane<'_> {
                         None => self.near.report(outcome),
                     }
                 }
-                Sending::File(filing) => self.near.report(outcome(filing.sent())),
+                Sending::File(filing) => {
+                    self.progress.sent(usize::try_from(filing.sent()).unwrap_or(usize::MAX));
+                    self.near.report(outcome(filing.sent()));
+                }
             }
         }
         if self.patience.is_some() {
@@ -284,6 +287,7 @@ impl Lane<'_> {
                 Sending::File(filing) => {
                     ready!(filing.poll_send(context, &self.client.connection)).map_err(fault)?;
                     let bytes = filing.sent();
+                    self.progress.sent(usize::try_from(bytes).unwrap_or(usize::MAX));
                     // One that was shorter than promised is found out where the response ends.
                     self.finish_sending(bytes, None)?;
                 }
@@ -300,6 +304,7 @@ impl Lane<'_> {
         if written == 0 {
             return;
         }
+        self.progress.sent(written);
         if let Some(status) = self.checker.status() {
             self.progress.begin(status);
         }
@@ -342,7 +347,7 @@ impl Lane<'_> {
         }
         if self.patience.as_mut().is_some_and(|patience| patience.poll_expired(context).is_ready()) {
             self.patience = None;
-            if self.queue.withdraw(self.place) {
+            if self.queue.expire(self.place) {
                 let limit = self.queue.limit().unwrap_or_default();
                 let detail = format!("the application has not taken the request for {limit:?}");
                 return Err(Code::AppBusy.error(detail));

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
@@ -194,6 +195,8 @@ async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
             Ok((socket, addresses)) => hand_out(site, threads, socket, addresses),
             Err(error) if is_of_client(&error) => {}
             Err(error) => {
+                // Relaxed: a count.
+                site.unaccepted.fetch_add(1, Ordering::Relaxed);
                 if told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
                     told = Some(Instant::now());
                     let detail = format!("connections to {bound} have to wait: {error}");

@@ -38,6 +38,7 @@ struct Shared {
 struct State {
     lines: Vec<u8>,
     dropped: u64,
+    dropped_so_far: u64,
     closed: bool,
 }
 
@@ -72,6 +73,11 @@ impl Log {
         Ok(Self { shared, writer: Some(writer) })
     }
 
+    /// Lines that have been dropped.
+    pub(super) fn dropped_so_far(&self) -> u64 {
+        hold(&self.shared.state).dropped_so_far
+    }
+
     pub(super) fn put(&self, entry: &Entry<'_>) {
         self.append(|lines| entry.write(lines));
     }
@@ -95,6 +101,7 @@ impl Log {
         let mut state = hold(&self.shared.state);
         if state.lines.len() >= MOST {
             state.dropped += 1;
+            state.dropped_so_far += 1;
             return;
         }
         let first = state.lines.is_empty();
@@ -275,7 +282,7 @@ mod tests {
         let log = Log::open(Some(path.clone())).unwrap();
         hold(&log.shared.state).lines = vec![b'\n'; MOST];
         log.put(&entry(&incoming));
-        assert_eq!(hold(&log.shared.state).dropped, 1);
+        assert_eq!(log.dropped_so_far(), 1);
         drop(log);
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.ends_with("penstock: 1 lines were dropped, the log is slow\n"), "{}", text.len());

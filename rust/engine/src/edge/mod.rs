@@ -11,7 +11,8 @@
 //!                ├─ native (route, head) ─ origin::begin
 //!                ├─ topics ─ hub::subscribe
 //!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
-//!                └─ answer (refusals), account, log
+//!                ├─ pages (about the engine itself) ─ metrics
+//!                └─ answer (refusals), account, log, tally (what is counted)
 //! ```
 
 mod access;
@@ -30,9 +31,11 @@ mod listen;
 mod log;
 mod metered;
 mod native;
+mod pages;
 mod progress;
 mod route;
 mod site;
+mod tally;
 mod topics;
 
 pub use client::Addresses;
@@ -41,6 +44,8 @@ pub use head::{RelayedHead, relayed_head};
 pub use limiter::Limiter;
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
+pub use pages::{Exhibit, Page, Pages, Showing, Shown};
 pub use route::{Edit, Native, Pattern, Route, RouteLimits, Routes, Service};
 pub use site::{Site, SiteCounts, Supplies};
+pub use tally::{Lane, Ledger, RouteSums};
 pub use topics::Topics;

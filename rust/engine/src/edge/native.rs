@@ -83,7 +83,7 @@ pub(super) fn begin_hit(
 pub(super) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
     // An error is met again by whoever goes on.
     let sent = matches!(outgoing.poll_send(context, &task.client.connection), Poll::Ready(Ok(())));
-    task.progress.set_payload(outgoing.payload());
+    task.note_sent(outgoing);
     sent
 }
 
@@ -259,7 +259,9 @@ pub(super) async fn send(
         if !ended {
             task.check()?;
         }
-        outgoing.poll_send(context, &task.client.connection).map_err(|error| {
+        let sent = outgoing.poll_send(context, &task.client.connection);
+        task.progress.sent(outgoing.take_written());
+        sent.map_err(|error| {
             if is_events && matches!(error, Fault::Source(_)) && outgoing.ends_visibly() {
                 task.progress.end_visibly();
             }
@@ -267,7 +269,7 @@ pub(super) async fn send(
         })
     })
     .await;
-    task.progress.set_payload(outgoing.payload());
+    task.note_sent(outgoing);
     if sent.is_err() && !outgoing.has_begun() {
         // Nobody has seen the head: who has not left can still be told what went wrong.
         task.progress.begin(0);
@@ -296,6 +298,12 @@ pub(super) async fn send(
 }
 
 impl Task<'_> {
+    /// What has been sent so far.
+    fn note_sent(&self, outgoing: &mut Outgoing) {
+        self.progress.set_payload(outgoing.payload());
+        self.progress.sent(outgoing.take_written());
+    }
+
     /// Whether to go on.
     pub(super) fn check(&self) -> Result<()> {
         if self.progress.has_left() {

@@ -2,15 +2,21 @@
 //! of the program; they are atomics because a task may be made on another thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
 
 /// How far an exchange has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Progress {
+    tally: Arc<Tally>,
+    began: Instant,
     status: AtomicU16,
+    /// From then to the head, in nanoseconds.
+    first_byte: AtomicU64,
     payload: AtomicU64,
     left: AtomicBool,
     stopped: AtomicU8,
@@ -42,12 +48,55 @@ impl Stopped {
 }
 
 impl Progress {
+    /// Of one that begins now.
+    pub(super) fn new(tally: Arc<Tally>) -> Self {
+        tally.begin();
+        Self {
+            tally,
+            began: Instant::now(),
+            status: AtomicU16::new(0),
+            first_byte: AtomicU64::new(0),
+            payload: AtomicU64::new(0),
+            left: AtomicBool::new(false),
+            stopped: AtomicU8::new(0),
+            close: AtomicBool::new(false),
+            torn: AtomicBool::new(false),
+            visible: AtomicBool::new(false),
+            metered: AtomicBool::new(false),
+            decision: Mutex::default(),
+            entered: Mutex::default(),
+        }
+    }
+
+    /// How long it has taken so far.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// It is over after `duration`, with what the client got.
+    pub(super) fn end(&self, status: u16, error: Option<&Error>, received: u64, duration: Duration) {
+        let first_byte = self.status().map(|_| Duration::from_nanos(self.first_byte.load(Ordering::Relaxed)));
+        self.tally.end(&End { status, error, received, first_byte, duration });
+    }
+
+    /// The kernel took so many bytes of the response.
+    pub(super) fn sent(&self, bytes: usize) {
+        if bytes > 0 {
+            self.tally.sent(bytes);
+        }
+    }
+
     /// The status of the response whose head was begun to be sent.
     pub(super) fn status(&self) -> Option<u16> {
         Some(self.status.load(Ordering::Relaxed)).filter(|status| *status != 0)
     }
 
+    /// The head of a response of this status is about to be sent; 0 if it is not after all.
     pub(super) fn begin(&self, status: u16) {
+        if self.status().is_none() {
+            let elapsed = u64::try_from(self.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.first_byte.store(elapsed, Ordering::Relaxed);
+        }
         self.status.store(status, Ordering::Relaxed);
     }
 

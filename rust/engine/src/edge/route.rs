@@ -1,8 +1,11 @@
 //! Which requests the engine answers alone, and how.
 
 use std::sync::Arc as Plain;
+use std::sync::OnceLock;
 
 use super::limiter::Limiter;
+use super::pages::{NAME, Pages};
+use super::tally::{Lane, Ledger, Tallies};
 use super::topics::Topics;
 use crate::access::{Entered, Gate, Limits, without_port};
 use crate::cache::is_read;
@@ -88,6 +91,8 @@ pub struct Route {
     /// Whether it puts a field into requests that says something to a cache by itself.
     pub(super) sets_read: bool,
     limiter: Limiter,
+    /// Known from when a site serves it.
+    tallies: OnceLock<Arc<Tallies>>,
 }
 
 impl Route {
@@ -103,7 +108,7 @@ impl Route {
                 Edit::Drop(_) => false,
             });
         let limiter = Limiter::new(native.name.clone(), native.limits);
-        Self { pattern, native, sets_read, limiter }
+        Self { pattern, native, sets_read, limiter, tallies: OnceLock::new() }
     }
 
     /// By which whoever wants to hear what became of its requests knows it.
@@ -150,6 +155,8 @@ pub enum Service {
     Relay(Arc<Route>),
     /// A hub.
     Topics(Arc<Topics>),
+    /// What the engine says of itself.
+    Pages(Arc<Pages>),
 }
 
 impl Service {
@@ -157,6 +164,7 @@ impl Service {
         match self {
             Self::Relay(route) => &route.pattern,
             Self::Topics(topics) => &topics.pattern,
+            Self::Pages(pages) => &pages.pattern,
         }
     }
 
@@ -165,14 +173,29 @@ impl Service {
         match self {
             Self::Relay(route) => &route.native.name,
             Self::Topics(topics) => &topics.name,
+            Self::Pages(_) => NAME,
         }
+    }
+
+    fn own_tallies(&self) -> Option<&OnceLock<Arc<Tallies>>> {
+        match self {
+            Self::Relay(route) => Some(&route.tallies),
+            Self::Topics(topics) => Some(&topics.tallies),
+            // Whoever asks how the engine does is none of those whom it serves.
+            Self::Pages(_) => None,
+        }
+    }
+
+    /// What is counted of its requests, if a site serves it.
+    pub(super) fn tallies(&self) -> Option<&Tallies> {
+        self.own_tallies()?.get().map(Arc::as_ref)
     }
 
     /// Whether it answers requests of `method`. What a hub does not answer is for others: an application may publish by
     /// the same path.
     fn takes(&self, method: &str) -> bool {
         match self {
-            Self::Relay(_) => true,
+            Self::Relay(_) | Self::Pages(_) => true,
             Self::Topics(_) => matches!(method, "GET" | "HEAD"),
         }
     }
@@ -203,7 +226,35 @@ impl Routes {
     pub(super) fn disk_troubles(&self) -> impl Iterator<Item = Error> {
         self.0.iter().filter_map(|route| match route {
             Service::Relay(route) => route.native.cache.as_ref()?.disk_trouble(),
-            Service::Topics(_) => None,
+            Service::Topics(_) | Service::Pages(_) => None,
+        })
+    }
+
+    /// Has requests counted in `ledger`, under the names of the routes.
+    pub(super) fn count_in(&self, ledger: &Ledger) {
+        for service in &self.0 {
+            if let Some(tallies) = service.own_tallies() {
+                tallies.get_or_init(|| ledger.of(Lane::Native, service.name()));
+            }
+        }
+    }
+
+    /// What inspected responses are counted in, by the names of the routes.
+    pub(super) fn inspected(&self) -> impl Iterator<Item = (String, Plain<Counts>)> {
+        self.0.iter().filter_map(|route| match route {
+            Service::Relay(route) => {
+                let (_, counts) = route.native.inspection.as_ref()?;
+                Some((route.native.name.clone(), Plain::clone(counts)))
+            }
+            Service::Topics(_) | Service::Pages(_) => None,
+        })
+    }
+
+    /// The origins that requests go to.
+    pub(super) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.0.iter().filter_map(|route| match route {
+            Service::Relay(route) => Some(&route.native.endpoint),
+            Service::Topics(_) | Service::Pages(_) => None,
         })
     }
 

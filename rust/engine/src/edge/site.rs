@@ -8,10 +8,13 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use super::route::Service;
+use super::tally::{Lane, Ledger, Tallies};
 use super::{EdgeConfig, Log, Routes};
-use crate::app::{Fault, Queue};
+use crate::app::{Fault, Queue, QueueStats};
 use crate::error::Error;
 use crate::framing::Framing;
+use crate::inspect::Counts;
 use crate::net::Clock;
 use crate::origin::Origins;
 use crate::pool::{Pool, PoolState};
@@ -31,12 +34,24 @@ pub struct Supplies {
     pub meter: Plain<Meter>,
     /// The connections to origins, by engine thread.
     pub origins: Vec<Arc<Origins>>,
+    /// Where requests are counted.
+    pub ledger: Arc<Ledger>,
 }
 
 impl Supplies {
     /// The two ends of a body, which is not cut.
     pub(super) fn stream(&self) -> (Feed, Stream) {
         channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
+    }
+
+    /// Has what is declared in `routes` counted under its own names.
+    fn count(&self, routes: &Routes) {
+        routes.count_in(&self.ledger);
+        for endpoint in routes.endpoints() {
+            for origins in &self.origins {
+                origins.declare(endpoint);
+            }
+        }
     }
 
     /// The window of a body that is read by whoever sends it.
@@ -73,7 +88,12 @@ pub struct Site {
     /// Open connections, by engine thread.
     loads: Vec<AtomicUsize>,
     accepted: AtomicU64,
+    pub(super) unaccepted: AtomicU64,
     pub(super) requests: AtomicU64,
+    /// What is counted of requests for which there is no route: the application's, if there is one.
+    unrouted: Arc<Tallies>,
+    /// Of those whose heads could not be read.
+    pub(super) unread: Arc<Tallies>,
     /// Requests that are being answered.
     active: AtomicUsize,
     /// Who waits for the last of them to end.
@@ -88,10 +108,16 @@ pub struct SiteCounts {
     pub connections: usize,
     /// Connections so far.
     pub accepted: u64,
+    /// Times so far that the operating system refused to accept one.
+    pub unaccepted: u64,
     /// Requests so far.
     pub requests: u64,
+    /// Requests that are being answered.
+    pub active: usize,
     /// Requests that the edge has refused.
     pub refused: u64,
+    /// Lines so far that the access log had no room for.
+    pub unlogged: u64,
 }
 
 impl Site {
@@ -104,6 +130,12 @@ impl Site {
         app: Option<Queue>,
     ) -> Self {
         let loads = supplies.origins.iter().map(|_| AtomicUsize::new(0)).collect();
+        let unread = supplies.ledger.of(Lane::Edge, "none");
+        let unrouted = match &app {
+            Some(_) => supplies.ledger.of(Lane::App, "application"),
+            None => Arc::clone(&unread),
+        };
+        supplies.count(&routes);
         Self {
             config,
             supplies,
@@ -115,7 +147,10 @@ impl Site {
             begun: AtomicBool::new(false),
             loads,
             accepted: AtomicU64::new(0),
+            unaccepted: AtomicU64::new(0),
             requests: AtomicU64::new(0),
+            unrouted,
+            unread,
             active: AtomicUsize::new(0),
             idle: Mutex::new(None),
             refused: AtomicU64::new(0),
@@ -145,11 +180,17 @@ impl Site {
 
     /// Replaces all routes. Requests that are being answered go on by the old ones.
     pub fn set_routes(&self, routes: Routes) {
+        self.supplies.count(&routes);
         *lock(&self.routes) = Arc::new(routes);
     }
 
     pub(super) fn routes(&self) -> Arc<Routes> {
         Arc::clone(&lock(&self.routes))
+    }
+
+    /// What is counted of requests for `route`.
+    pub(super) fn tallies<'a>(&'a self, route: Option<&'a Service>) -> &'a Tallies {
+        route.and_then(Service::tallies).unwrap_or(&self.unrouted)
     }
 
     /// Takes no new connection, and lets each that is open end with the response that is under way.
@@ -193,9 +234,32 @@ impl Site {
         SiteCounts {
             connections: self.connections(),
             accepted: self.accepted.load(Ordering::Relaxed),
+            unaccepted: self.unaccepted.load(Ordering::Relaxed),
             requests: self.requests.load(Ordering::Relaxed),
+            active: self.active(),
             refused: self.refused.load(Ordering::Relaxed),
+            unlogged: self.log.as_ref().map_or(0, Log::dropped_so_far),
         }
+    }
+
+    /// What the inspected responses of its routes are counted in, by the names of the routes.
+    pub fn inspected(&self) -> Vec<(String, Plain<Counts>)> {
+        self.routes().inspected().collect()
+    }
+
+    /// How the requests do that wait for the application, if there is one.
+    pub fn queue(&self) -> Option<QueueStats> {
+        self.app.as_ref().map(Queue::stats)
+    }
+
+    /// The requests that wait for the application.
+    pub fn application(&self) -> Option<Queue> {
+        self.app.clone()
+    }
+
+    /// Whether it takes connections and requests: it listens, and is not being stopped.
+    pub fn is_listening(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) && !self.is_draining()
     }
 
     /// Has the operator told of what befell the site, by the log of whoever takes its requests.

@@ -3,10 +3,13 @@
 //! The body is the subscriber's, which gives events as they stand in the topic's history; from then on it is sent like
 //! any other.
 
+use std::sync::OnceLock;
+
 use super::head::{Framing, Persistence, encode};
 use super::limiter::Limiter;
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
+use super::tally::Tallies;
 use crate::access::{Decision, Entered, Gate};
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
@@ -30,6 +33,8 @@ pub struct Topics {
     limiter: Limiter,
     /// What it is called in logs and counts.
     pub(super) name: String,
+    /// Known from when a site serves it.
+    pub(super) tallies: OnceLock<Arc<Tallies>>,
 }
 
 impl Topics {
@@ -44,7 +49,7 @@ impl Topics {
         gate: Option<Arc<Gate>>,
     ) -> Self {
         let limiter = Limiter::new(name.clone(), limits);
-        Self { pattern, hub, terms, response, gate, limiter, name }
+        Self { pattern, hub, terms, response, gate, limiter, name, tallies: OnceLock::new() }
     }
 
     /// Counts a request, until what it returns is dropped.

@@ -52,6 +52,20 @@ pub struct Sums {
     pub totals: Histogram,
 }
 
+impl std::ops::AddAssign<&Self> for Sums {
+    fn add_assign(&mut self, other: &Self) {
+        self.streams += other.streams;
+        self.responses += other.responses;
+        self.hidden += other.hidden;
+        self.with_usage += other.with_usage;
+        self.events += other.events;
+        self.bytes += other.bytes;
+        self.first += &other.first;
+        self.gaps += &other.gaps;
+        self.totals += &other.totals;
+    }
+}
+
 impl Counts {
     pub(super) fn set(&self, thread: usize) -> &Set {
         &self.0[thread % SETS]

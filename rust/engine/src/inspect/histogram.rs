@@ -22,14 +22,14 @@ pub const BOUNDS: [Duration; 26] = {
 
 /// Counts that one thread adds to, mostly, and any thread reads.
 #[derive(Debug, Default)]
-pub(super) struct Buckets {
+pub(crate) struct Buckets {
     counts: [AtomicU64; BOUNDS.len() + 1],
     /// The sum, in nanoseconds: 580 years.
     sum: AtomicU64,
 }
 
 impl Buckets {
-    pub(super) fn add(&self, took: Duration) {
+    pub(crate) fn add(&self, took: Duration) {
         let bucket = BOUNDS.partition_point(|bound| *bound < took);
         // Relaxed, here and below: counts, which order nothing.
         self.counts[bucket].fetch_add(1, Ordering::Relaxed);
@@ -49,10 +49,19 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    pub(super) fn add(&mut self, buckets: &Buckets) {
+    pub(crate) fn add(&mut self, buckets: &Buckets) {
         for (count, more) in self.counts.iter_mut().zip(&buckets.counts) {
             *count += more.load(Ordering::Relaxed);
         }
         self.sum += Duration::from_nanos(buckets.sum.load(Ordering::Relaxed));
+    }
+}
+
+impl std::ops::AddAssign<&Self> for Histogram {
+    fn add_assign(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
     }
 }

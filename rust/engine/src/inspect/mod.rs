@@ -19,6 +19,8 @@ mod tests;
 
 pub use amend::Amendment;
 pub use counts::{Counts, Sums};
+#[cfg(not(loom))]
+pub(crate) use histogram::Buckets;
 pub use histogram::{BOUNDS, Histogram};
 pub use inspector::{Content, Hidden, Inspector, Report};
 pub use json::Json;

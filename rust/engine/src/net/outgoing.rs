@@ -174,8 +174,11 @@ pub(crate) struct Outgoing {
     failure: Option<Error>,
     /// Somebody may have seen the beginning.
     begun: bool,
-    /// Bytes that the kernel took since somebody asked.
+    /// Bytes that the kernel took of this since somebody asked.
     written: usize,
+    /// Bytes that bodies which are gone have written themselves, and what somebody was told of those of all bodies.
+    aside: u64,
+    aside_told: u64,
     /// What it is when a body has another length than was announced: that depends on who has announced it.
     wrong_length: Code,
 }
@@ -185,7 +188,18 @@ impl Outgoing {
     /// another length than was announced.
     pub(crate) fn new(limit: Option<Duration>, wrong_length: Code) -> Self {
         let (outbox, body) = (Outbox::new(limit), Body::Ended);
-        Self { outbox, body, kept: None, payload: 0, failure: None, begun: false, written: 0, wrong_length }
+        Self {
+            outbox,
+            body,
+            kept: None,
+            payload: 0,
+            failure: None,
+            begun: false,
+            written: 0,
+            aside: 0,
+            aside_told: 0,
+            wrong_length,
+        }
     }
 
     /// Gives signs of `life` from now on.
@@ -222,7 +236,10 @@ impl Outgoing {
 
     /// Bytes that the kernel took since the last call, framing and all.
     pub(crate) fn take_written(&mut self) -> usize {
-        std::mem::take(&mut self.written)
+        let aside = self.aside + self.body.aside();
+        let written = self.written + usize::try_from(aside - self.aside_told).unwrap_or(usize::MAX);
+        (self.written, self.aside_told) = (0, aside);
+        written
     }
 
     /// Whether all that was announced is with the kernel, even if the source has not said that this was all.
@@ -370,7 +387,9 @@ impl Outgoing {
     }
 
     fn take_supply(&mut self) -> Option<Supply> {
-        self.payload += self.body.aside();
+        let aside = self.body.aside();
+        self.payload += aside;
+        self.aside += aside;
         match std::mem::replace(&mut self.body, Body::Ended) {
             Body::Ended => None,
             Body::Counted(supply, _) | Body::Chunked(supply) | Body::Framed(supply) | Body::Raw(supply) => {

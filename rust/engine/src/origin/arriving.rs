@@ -123,9 +123,11 @@ impl Arriving {
         followed.decode(&mut self.decoder, bytes, emit)
     }
 
-    /// Names the origin of `error`.
-    pub(super) fn name(&self, error: Error) -> Error {
-        error.at(&self.lease.place().origin)
+    /// It has failed with `error`, whose origin is named.
+    pub(super) fn fail(&self, error: Error) -> Error {
+        let place = self.lease.place();
+        place.tally.failed(&error);
+        error.at(&place.origin)
     }
 
     /// Sends what can be sent now of the request.

@@ -40,6 +40,24 @@ impl From<Error> for Failed {
 pub(super) async fn attempt(
     origins: &Origins,
     place: Arc<Place>,
+    target: (&Endpoint, &str),
+    request: &Request,
+    body: Payload,
+    interim: &Interim<'_>,
+) -> std::result::Result<Answer, Failed> {
+    let tally = Arc::clone(&place.tally);
+    tally.begin();
+    let answer = ask(origins, place, target, request, body, interim).await;
+    match &answer {
+        Ok((head, ..)) => tally.answered(head),
+        Err(failed) => tally.failed(&failed.error),
+    }
+    answer
+}
+
+async fn ask(
+    origins: &Origins,
+    place: Arc<Place>,
     (endpoint, authority): (&Endpoint, &str),
     request: &Request,
     mut body: Payload,
@@ -79,6 +97,8 @@ pub(super) async fn attempt(
                 Err(error) => return Err(Failed { error, unsent: Some(body) }),
             }
             lease.place().count(|counts| counts.opened += 1);
+            let Timings { resolve, connect, tls, .. } = terms.timings;
+            lease.place().tally.connected(resolve + connect + tls);
         }
         lease.count_request();
         let mut upload = Upload::new(head, body, timeouts.between_bytes);

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use super::arriving::{Arriving, Came};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pool::Slice;
 use crate::stream::{Ending, Feed};
 
@@ -68,6 +68,11 @@ impl<'a> Feeding<'a> {
                 }
             }
         }
+    }
+
+    /// It has failed with `error`, whose origin is named.
+    pub(super) fn fail(&self, error: Error) -> Error {
+        self.arriving.fail(error)
     }
 
     /// Behind the end of the body.

@@ -14,6 +14,7 @@ use super::payload::Payload;
 use super::place::Place;
 use super::relayed::Begun;
 use super::request::{Request, RequestBody};
+use super::tally::Tally;
 use super::upstream::{Upstream, failover};
 use crate::error::{Error, Result};
 use crate::net::Called;
@@ -31,6 +32,7 @@ use crate::sync::Arc as Shared;
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let whom = Whom::of(&origins, &request);
     let origin = whom.name();
+    let tally = whom.tally();
     let deadline = Deadline::of(&request.timeouts);
     let result = {
         let mut run = pin!(async {
@@ -39,7 +41,7 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
                 Box::pin(ask(&origins, whom, request, &|head| feed.push_interim(head))).await?;
             feed.set_head(head);
             let mut feeding = Feeding::new(arriving, rest, &feed);
-            poll_fn(|context| feeding.poll(context)).await?;
+            poll_fn(|context| feeding.poll(context)).await.map_err(|error| feeding.fail(error))?;
             Ok(feeding.finish())
         });
         let aside = pin!(async {
@@ -54,7 +56,7 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
             if let Poll::Ready(result) = run.as_mut().poll(context) {
                 return Poll::Ready(Some(result));
             }
-            aside.poll(context).map(|expired| expired.map(Err))
+            aside.poll(context).map(|expired| expired.map(|error| Err(counted(tally.as_deref(), error))))
         })
         .await
     };
@@ -79,10 +81,13 @@ pub(crate) async fn begin(
 ) -> Result<(ResponseHead, Begun)> {
     let whom = Whom::of(&origins, &request);
     let origin = whom.name();
+    let tally = whom.tally();
     let mut deadline = Deadline::of(&request.timeouts);
     let mut asked = pin!(ask(&origins, whom, request, interim));
     let asked = poll_fn(|context| match asked.as_mut().poll(context) {
-        Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context).map(Err)),
+        Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| {
+            deadline.poll(context).map(|error| Err(counted(tally.as_deref(), error)))
+        }),
         ready @ Poll::Ready(_) => ready,
     });
     let (head, rest, arriving) = asked.await.map_err(|error| error.at(&origin))?;
@@ -103,6 +108,14 @@ impl Whom {
         }
     }
 
+    /// Where it is counted that time was up. None: no single one of several origins was the one.
+    fn tally(&self) -> Option<Shared<Tally>> {
+        match self {
+            Self::One(place) => Some(Shared::clone(&place.tally)),
+            Self::Several(_) => None,
+        }
+    }
+
     /// What errors name that no single one of several origins has met.
     fn name(&self) -> Arc<str> {
         Arc::clone(match self {
@@ -110,6 +123,13 @@ impl Whom {
             Self::Several(upstream) => &upstream.name,
         })
     }
+}
+
+fn counted(tally: Option<&Tally>, error: Error) -> Error {
+    if let Some(tally) = tally {
+        tally.failed(&error);
+    }
+    error
 }
 
 async fn expiry(deadline: Option<Deadline>) -> Error {

@@ -10,6 +10,7 @@
 //!   fetch ─ upstream (which of several origins; failover, resumption) ─┐
 //!     ├─ attempt (one origin) ←──────────────────────────────────────────┘
 //!     │    ├─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
+//!     │    │             └─ tally (what is counted)
 //!     │    ├─ connect ─ names, resolve, tls
 //!     │    └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
 //!     └─ feeding, relayed ─ arriving (the body) ─ upload, net
@@ -33,6 +34,7 @@ mod request;
 mod resolve;
 mod stats;
 mod sweep;
+mod tally;
 mod tls;
 mod upload;
 mod upstream;
@@ -44,6 +46,7 @@ pub use limits::{OriginLimits, Timeouts};
 pub use origins::Origins;
 pub use request::{Request, RequestBody};
 pub use stats::{Counts, EndpointStats, OriginStats};
+pub use tally::OriginSums;
 pub use tls::{Roots, Tls};
 pub use upstream::{
     Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, MemberStats, RetryPolicy, Upstream,

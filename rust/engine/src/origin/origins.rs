@@ -1,12 +1,14 @@
 //! The connections of one engine thread to all of its origins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc as Plain;
 use std::time::Duration;
 
 use super::endpoint::Endpoint;
 use super::limits::OriginLimits;
 use super::place::{Answer, Lease, Place, wait};
 use super::stats::{Counts, OriginStats};
+use super::tally::{MOST, OTHER, OriginSums, Tally};
 use super::tls::Tls;
 use crate::error::Result;
 use crate::pool::Pool;
@@ -29,8 +31,8 @@ struct Places {
     by_endpoint: HashMap<Endpoint, Arc<Place>>,
     /// Look for unused places when there are this many.
     crowded: usize,
-    /// What forgotten places had counted.
-    forgotten: Counts,
+    /// What is counted, also of places that are forgotten, by the name of the origin.
+    tallies: HashMap<Plain<str>, Arc<Tally>>,
     closed: bool,
 }
 
@@ -52,7 +54,9 @@ impl Origins {
         if places.by_endpoint.len() >= places.crowded {
             places.forget_unused();
         }
-        let place = Arc::new(Place::new(endpoint.clone(), self.limits));
+        let origin = Plain::from(endpoint.to_string());
+        let tally = places.tally(&origin);
+        let place = Arc::new(Place::new(origin, endpoint.clone(), tally, self.limits));
         if places.closed {
             place.close();
         }
@@ -80,11 +84,37 @@ impl Origins {
     pub fn stats(&self) -> OriginStats {
         let places = lock(&self.places);
         let endpoints: Vec<_> = places.by_endpoint.values().map(|place| place.stats()).collect();
-        let mut counts = places.forgotten;
+        let mut counts = Counts::default();
         for endpoint in &endpoints {
             counts.add(endpoint.counts);
         }
+        for tally in places.tallies.values() {
+            counts.add(tally.gone());
+        }
         OriginStats { counts, endpoints }
+    }
+
+    /// `endpoint` is declared: it is counted under its own name, whatever else is asked for before it.
+    pub fn declare(&self, endpoint: &Endpoint) {
+        lock(&self.places).tally(&Plain::from(endpoint.to_string()));
+    }
+
+    /// What has been counted, by the names of origins, over the engine threads that `all` belong to.
+    pub fn sums(all: &[Arc<Self>]) -> Vec<OriginSums> {
+        let mut by_name = BTreeMap::<Plain<str>, OriginSums>::new();
+        for origins in all {
+            let places = lock(&origins.places);
+            let mut sums = |tally: &Tally, add: &dyn Fn(&mut OriginSums)| {
+                add(by_name.entry(Plain::clone(&tally.name)).or_insert_with(|| OriginSums::new(tally)));
+            };
+            for tally in places.tallies.values() {
+                sums(tally, &|sums| tally.add_to(sums));
+            }
+            for place in places.by_endpoint.values() {
+                sums(&place.tally, &|sums| sums.add_place(&place.stats()));
+            }
+        }
+        by_name.into_values().collect()
     }
 
     /// Closes idle connections; requests that wait for one, and new ones, end with `ENGINE_CLOSED`. Exchanges under
@@ -99,16 +129,17 @@ impl Origins {
 }
 
 impl Places {
+    /// What is counted of `origin`.
+    fn tally(&mut self, origin: &Plain<str>) -> Arc<Tally> {
+        let has_name = self.tallies.contains_key(origin) || self.tallies.len() < MOST;
+        let name = if has_name { Plain::clone(origin) } else { Plain::from(OTHER) };
+        let tally = self.tallies.entry(Plain::clone(&name)).or_insert_with(|| Arc::new(Tally::new(name)));
+        Arc::clone(tally)
+    }
+
     /// Each time twice as many must come before it is done again, so that its cost stays a constant per endpoint.
     fn forget_unused(&mut self) {
-        let forgotten = &mut self.forgotten;
-        self.by_endpoint.retain(|_, place| match place.retire() {
-            Some(counts) => {
-                forgotten.add(counts);
-                false
-            }
-            None => true,
-        });
+        self.by_endpoint.retain(|_, place| !place.retire());
         self.crowded = (self.by_endpoint.len() * 2).max(FEW);
     }
 }

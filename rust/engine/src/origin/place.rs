@@ -19,6 +19,7 @@ use super::limits::{OriginLimits, within};
 use super::names::{self, Names};
 use super::stats::{Counts, EndpointStats};
 use super::sweep;
+use super::tally::Tally;
 use crate::error::{Code, Error, Result};
 use crate::net::Connection;
 use crate::sync::{Arc, Mutex, lock};
@@ -29,6 +30,8 @@ pub(super) struct Place {
     /// `scheme://authority`, for errors and stats.
     pub(super) origin: Plain<str>,
     pub(super) endpoint: Endpoint,
+    /// Of all places of its name.
+    pub(super) tally: Arc<Tally>,
     limits: OriginLimits,
     pub(super) state: Mutex<State>,
 }
@@ -82,8 +85,13 @@ pub(super) enum Answer {
 }
 
 impl Place {
-    pub(super) fn new(endpoint: Endpoint, limits: OriginLimits) -> Self {
-        Self { origin: Plain::from(endpoint.to_string()), endpoint, limits, state: Mutex::default() }
+    pub(super) fn new(
+        origin: Plain<str>,
+        endpoint: Endpoint,
+        tally: Arc<Tally>,
+        limits: OriginLimits,
+    ) -> Self {
+        Self { origin, endpoint, tally, limits, state: Mutex::default() }
     }
 
     pub(super) fn ask(self: &Arc<Self>) -> Result<Answer> {
@@ -229,13 +237,16 @@ impl Place {
         }
     }
 
-    /// Takes the place out of use if nothing is in it. From then on it only says so.
-    /// What it counted is the caller's to keep.
-    pub(super) fn retire(&self) -> Option<Counts> {
+    /// Takes the place out of use if nothing is in it; whether it is. From then on it only says so, and what it has counted
+    /// is with its tally.
+    pub(super) fn retire(&self) -> bool {
         let mut state = lock(&self.state);
         let vacant = state.leased == 0 && state.idle.is_empty() && state.sweeper.armed.is_none();
+        if vacant && !state.retired {
+            self.tally.keep(std::mem::take(&mut state.counts));
+        }
         state.retired |= vacant;
-        vacant.then_some(state.counts)
+        vacant
     }
 
     pub(super) fn stats(&self) -> EndpointStats {

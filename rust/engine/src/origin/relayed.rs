@@ -30,7 +30,7 @@ impl Begun {
         let decoded = arriving.decode(rest, &mut |piece| push(&mut cutter, &allowance, piece));
         let state = match decoded {
             Ok(()) => State::Arriving(arriving),
-            Err(error) => State::Failed(arriving.name(error)),
+            Err(error) => State::Failed(arriving.fail(error)),
         };
         Relayed { state, cutter, allowance, deadline }
     }
@@ -141,7 +141,7 @@ impl Relayed {
 
     fn fail(&mut self, error: Error) {
         if let State::Arriving(arriving) = &self.state {
-            self.state = State::Failed(arriving.name(error));
+            self.state = State::Failed(arriving.fail(error));
         }
     }
 }

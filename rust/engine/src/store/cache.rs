@@ -1,6 +1,7 @@
 //! A cache in operation: what is stored, what it may cost, and what is needed to fetch more.
 
 use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::budget::Budget;
@@ -27,6 +28,8 @@ pub struct Cache {
     pub(super) pool: Pool,
     pub(super) disk: Option<Disk>,
     pub(super) requests: Requests,
+    /// What left memory because room was needed.
+    evicted: AtomicU64,
     /// The ways in which routes make keys of URLs, each once.
     queries: Mutex<Vec<Query>>,
     eviction: Mutex<Eviction<Key>>,
@@ -47,6 +50,8 @@ pub struct CacheStats {
     pub used: usize,
     /// Bytes that may be.
     pub limit: usize,
+    /// Responses, and parts, that left memory since it was made because room was needed.
+    pub evicted: u64,
     /// Since it was made.
     pub requests: RequestStats,
 }
@@ -79,7 +84,8 @@ impl Cache {
         let eviction = Mutex::new(Eviction::new(kept as u64));
         let (index, budget, queries) = (Index::new(), Plain::new(Budget::new(limit)), Mutex::default());
         let requests = Requests::default();
-        Self { index, budget, pool, disk, requests, queries, eviction, flow, meter }
+        let evicted = AtomicU64::new(0);
+        Self { index, budget, pool, disk, requests, evicted, queries, eviction, flow, meter }
     }
 
     /// How full it is, and how requests went.
@@ -90,6 +96,7 @@ impl Cache {
             disk_objects: self.disk.as_ref().map_or(0, Disk::objects),
             used: self.budget.used(),
             limit: self.budget.limit(),
+            evicted: self.evicted.load(Ordering::Relaxed),
             requests: self.requests.stats(),
         }
     }
@@ -219,6 +226,8 @@ impl Cache {
                 eviction.evict(seconds(Self::now()), (limit as u64).saturating_sub(elsewhere))
             };
             let Some(item) = item else { return false };
+            // Relaxed: a count.
+            self.evicted.fetch_add(1, Ordering::Relaxed);
             self.leave_memory(&item);
         }
     }

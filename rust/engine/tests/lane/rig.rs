@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use penstock_engine::app::{Fault, Queue};
-use penstock_engine::edge::{EdgeConfig, ListenOptions, Listener, Routes, Site, Supplies};
+use penstock_engine::edge::{EdgeConfig, Ledger, ListenOptions, Listener, Routes, Site, Supplies};
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{OriginLimits, Origins, Roots, Tls};
 use penstock_engine::pool::{Pool, PoolConfig, Purpose, Slice};
@@ -83,6 +83,7 @@ impl Rig {
             reads: READS,
             meter: Arc::clone(&meter),
             origins: (0..count).map(origins).collect(),
+            ledger: Arc::new(Ledger::new(count)),
         };
         let config = EdgeConfig {
             head: IncomingLimits { line: 1024, bytes: 8192, fields: 32 },

@@ -118,3 +118,67 @@ fn faults_are_told_once_and_bounded() {
     assert_eq!(queue.take_faults().len(), 64);
     assert_eq!(queue.take_faults().len(), 0);
 }
+
+#[test]
+fn what_becomes_of_requests_is_counted() {
+    let queue = Queue::new(2, None, 0);
+    let (_first, request_first) = request("a");
+    let (_second, request_second) = request("b");
+    let (_third, request_third) = request("c");
+    let place = queue.offer(request_first).unwrap();
+    queue.offer(request_second).unwrap();
+    queue.offer(request_third).unwrap_err();
+    assert!(queue.withdraw(place));
+    taken(&queue).unwrap();
+    let (_near, late) = request("d");
+    let place = queue.offer(late).unwrap();
+    assert!(queue.expire(place) && !queue.expire(place));
+    let (_other, last) = request("e");
+    queue.offer(last).unwrap();
+    let stats = queue.stats();
+    assert_eq!((stats.waiting, stats.bound), (1, 2));
+    assert_eq!((stats.taken, stats.refused, stats.withdrawn, stats.expired), (1, 1, 1, 1));
+    queue.abandon();
+    assert_eq!(queue.stats().waiting, 0);
+    assert_eq!(queue.stats().oldest, std::time::Duration::ZERO);
+}
+
+#[test]
+fn who_takes_requests_gives_a_sign_when_asked_though_none_wait() {
+    let queue = Queue::new(2, None, 0);
+    let (bell, asking) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    queue.listen(&Waker::from(Arc::clone(&bell)));
+    let waker = Waker::from(Arc::clone(&asking));
+    let mut context = std::task::Context::from_waker(&waker);
+    assert!(queue.poll_sign(&mut context).is_ready(), "none is owed");
+    queue.ask_sign();
+    queue.ask_sign();
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1, "it has been woken, and is silent");
+    assert!(queue.poll_sign(&mut context).is_pending());
+    assert!(queue.poll_sign(&mut context).is_pending());
+    let owed = queue.stats().owed;
+    assert!(queue.stats().owed > owed, "it grows while nothing is heard");
+    assert_eq!(taken(&queue), None);
+    assert_eq!(asking.0.load(Ordering::Relaxed), 1, "one who asks twice is woken once");
+    assert!(queue.poll_sign(&mut context).is_ready());
+    let took = queue.stats().lag;
+    assert!(took > owed);
+    queue.ask_sign();
+    assert_eq!(taken(&queue), None);
+    assert_eq!(queue.stats().owed, std::time::Duration::ZERO);
+    assert_ne!(queue.stats().lag, took, "it is that of the last one");
+}
+
+#[test]
+fn nobody_waits_for_the_sign_of_one_that_has_gone() {
+    let queue = Queue::new(2, None, 0);
+    queue.listen(Waker::noop());
+    queue.ask_sign();
+    let asking = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&asking));
+    assert!(queue.poll_sign(&mut std::task::Context::from_waker(&waker)).is_pending());
+    queue.abandon();
+    assert_eq!(asking.0.load(Ordering::Relaxed), 1);
+    queue.ask_sign();
+    assert_eq!(queue.stats().owed, std::time::Duration::ZERO, "there is nobody to ask");
+}

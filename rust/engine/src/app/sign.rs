@@ -1,0 +1,52 @@
+//! Whether whoever takes requests still does: it is asked for a sign, and gives one whenever it looks for requests.
+//!
+//! That no request waits says nothing of a loop that hangs: the next one would.
+
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+/// The sign that is owed, or was given last.
+#[derive(Debug, Default)]
+pub(super) struct Sign {
+    asked: Option<Instant>,
+    last: Duration,
+    waiting: Vec<Waker>,
+}
+
+impl Sign {
+    /// Asks for one; whether none was owed before.
+    pub(super) fn ask(&mut self) -> bool {
+        let is_first = self.asked.is_none();
+        self.asked.get_or_insert_with(Instant::now);
+        is_first
+    }
+
+    /// Gives it; who waits for it is to be woken.
+    pub(super) fn give(&mut self) -> Vec<Waker> {
+        if let Some(asked) = self.asked.take() {
+            self.last = asked.elapsed();
+        }
+        std::mem::take(&mut self.waiting)
+    }
+
+    /// Ready when none is owed.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.asked.is_none() {
+            return Poll::Ready(());
+        }
+        if !self.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
+            self.waiting.push(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// For how long one has been owed; zero if none is.
+    pub(super) fn owed(&self) -> Duration {
+        self.asked.map_or(Duration::ZERO, |asked| asked.elapsed())
+    }
+
+    /// How long the last one took, or that which is owed has, if that is longer.
+    pub(super) fn lag(&self) -> Duration {
+        self.last.max(self.owed())
+    }
+}

@@ -1,0 +1,326 @@
+//! What is counted of requests, by lane and route. Each engine thread adds to a tally of its own, without a lock and
+//! without writing memory that another one writes; they are summed when somebody asks.
+//!
+//! Names are those of routes, which an operator has declared, and never a client's. The invariant: sums never go back,
+//! also where routes are replaced, because those of one name share what is counted; and there is a bound to names.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::error::{Code, Error};
+use crate::inspect::{Buckets, Histogram};
+use crate::sync::{Arc, Mutex, lock};
+
+/// Names of routes that are told apart; what is beyond is counted together. Arbitrary: some hundred series each.
+const MOST: usize = 256;
+
+/// What is beyond [`MOST`] is called.
+const OTHER: &str = "other";
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// The engine alone, on a native route.
+    Native,
+    /// The application.
+    App,
+    /// Nobody: the request was refused before there was a route.
+    Edge,
+}
+
+impl Lane {
+    /// The word used for it in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::App => "app",
+            Self::Edge => "edge",
+        }
+    }
+}
+
+/// Statuses that are counted each for itself; of others the class is.
+const STATUSES: [u16; 58] = [
+    101, 200, 201, 202, 203, 204, 205, 206, 207, 226, 300, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403,
+    404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422, 423, 424, 425, 426,
+    428, 429, 431, 451, 499, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
+];
+
+/// In the place of those that are not among them: no response, a number that is no status, and the classes.
+const CLASSES: [&str; 7] = ["none", "other", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+const PLACES: usize = CLASSES.len() + STATUSES.len();
+
+fn place(status: u16) -> usize {
+    if status == 0 {
+        return 0;
+    }
+    match STATUSES.binary_search(&status) {
+        Ok(at) => CLASSES.len() + at,
+        Err(_) => match status / 100 {
+            class @ 1..=5 => 1 + usize::from(class),
+            _ => 1,
+        },
+    }
+}
+
+fn name(place: usize) -> Cow<'static, str> {
+    match place.checked_sub(CLASSES.len()) {
+        None => CLASSES[place].into(),
+        Some(at) => STATUSES[at].to_string().into(),
+    }
+}
+
+/// One thread's part of what is counted of a route. On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Tally {
+    begun: AtomicU64,
+    statuses: [AtomicU64; PLACES],
+    failures: [AtomicU64; Code::COUNT],
+    received: AtomicU64,
+    sent: AtomicU64,
+    first_byte: Buckets,
+    duration: Buckets,
+}
+
+// Relaxed throughout: counts, which order nothing.
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self {
+            begun: AtomicU64::new(0),
+            statuses: [const { AtomicU64::new(0) }; PLACES],
+            failures: [const { AtomicU64::new(0) }; Code::COUNT],
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            first_byte: Buckets::default(),
+            duration: Buckets::default(),
+        }
+    }
+
+    /// A request has come.
+    pub(super) fn begin(&self) {
+        add(&self.begun, 1);
+    }
+
+    /// The kernel took so many bytes of a response.
+    pub(super) fn sent(&self, bytes: usize) {
+        add(&self.sent, bytes as u64);
+    }
+
+    /// A request has been answered, or has not.
+    pub(super) fn end(&self, end: &End<'_>) {
+        add(&self.statuses[place(end.status)], 1);
+        if let Some(error) = end.error {
+            add(&self.failures[error.code().position()], 1);
+        }
+        if end.received > 0 {
+            add(&self.received, end.received);
+        }
+        if let Some(first_byte) = end.first_byte {
+            self.first_byte.add(first_byte);
+        }
+        self.duration.add(end.duration);
+    }
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub(super) struct End<'a> {
+    /// What the client got; 499 if it left before a head, and 0 if there was none.
+    pub(super) status: u16,
+    pub(super) error: Option<&'a Error>,
+    /// Bytes of its body.
+    pub(super) received: u64,
+    /// Up to the head of the response.
+    pub(super) first_byte: Option<Duration>,
+    pub(super) duration: Duration,
+}
+
+/// What is counted of a route, by engine thread.
+#[derive(Debug)]
+pub(super) struct Tallies(Box<[Arc<Tally>]>);
+
+impl Tallies {
+    fn new(threads: usize) -> Self {
+        Self((0..threads).map(|_| Arc::new(Tally::new())).collect())
+    }
+
+    /// That of the calling engine thread.
+    pub(super) fn of(&self, thread: usize) -> Arc<Tally> {
+        Arc::clone(&self.0[thread])
+    }
+
+    fn sums(&self, lane: Lane, route: &str) -> RouteSums {
+        let mut sums = RouteSums {
+            lane,
+            route: route.to_owned(),
+            active: 0,
+            statuses: Vec::new(),
+            failures: Vec::new(),
+            received: 0,
+            sent: 0,
+            first_byte: Histogram::default(),
+            duration: Histogram::default(),
+        };
+        let (mut begun, mut statuses, mut failures) = (0, [0; PLACES], [0; Code::COUNT]);
+        for tally in &self.0 {
+            // Ends before beginnings: whatever comes between the two looks is under way, and none has ended unbegun.
+            for (sum, count) in statuses.iter_mut().zip(&tally.statuses) {
+                *sum += read(count);
+            }
+            for (sum, count) in failures.iter_mut().zip(&tally.failures) {
+                *sum += read(count);
+            }
+            begun += read(&tally.begun);
+            sums.received += read(&tally.received);
+            sums.sent += read(&tally.sent);
+            sums.first_byte.add(&tally.first_byte);
+            sums.duration.add(&tally.duration);
+        }
+        sums.active = begun.saturating_sub(statuses.iter().sum());
+        let counted = statuses.into_iter().enumerate().filter(|(_, count)| *count > 0);
+        sums.statuses = counted.map(|(place, count)| (name(place), count)).collect();
+        let named = Code::all().iter().map(|row| row.name).zip(failures);
+        sums.failures = named.filter(|(_, count)| *count > 0).collect();
+        sums
+    }
+}
+
+/// What the requests of a route come to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteSums {
+    /// Who answers them.
+    pub lane: Lane,
+    /// The name of the route.
+    pub route: String,
+    /// Requests that are being answered.
+    pub active: u64,
+    /// Requests that were, by status, as far as there were some.
+    pub statuses: Vec<(Cow<'static, str>, u64)>,
+    /// Requests that failed, by the name of the code.
+    pub failures: Vec<(&'static str, u64)>,
+    /// Bytes of their bodies, without framing.
+    pub received: u64,
+    /// Bytes of responses that the kernel took, heads and framing included.
+    pub sent: u64,
+    /// From the head of the request to that of the response.
+    pub first_byte: Histogram,
+    /// From the head of the request to the end of the response.
+    pub duration: Histogram,
+}
+
+/// Who answers, and the name of the route.
+type Key = (Lane, Box<str>);
+
+/// What an engine counts of requests, over all of its sites.
+#[derive(Debug)]
+pub struct Ledger {
+    threads: usize,
+    by_route: Mutex<BTreeMap<Key, Arc<Tallies>>>,
+}
+
+impl Ledger {
+    /// An empty one, of an engine of so many threads.
+    pub fn new(threads: usize) -> Self {
+        Self { threads, by_route: Mutex::default() }
+    }
+
+    /// What is counted under `name`.
+    pub(super) fn of(&self, lane: Lane, name: &str) -> Arc<Tallies> {
+        let mut by_route = lock(&self.by_route);
+        let is_known = by_route.contains_key(&(lane, Box::from(name)));
+        let name = if is_known || by_route.len() < MOST { name } else { OTHER };
+        let tallies =
+            by_route.entry((lane, name.into())).or_insert_with(|| Arc::new(Tallies::new(self.threads)));
+        Arc::clone(tallies)
+    }
+
+    /// What all of them come to, in the order of lanes and names.
+    pub fn sums(&self) -> Vec<RouteSums> {
+        let routes: Vec<_> =
+            lock(&self.by_route).iter().map(|(key, tallies)| (key.clone(), Arc::clone(tallies))).collect();
+        routes.iter().map(|((lane, name), tallies)| tallies.sums(*lane, name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end(status: u16) -> End<'static> {
+        End { status, error: None, received: 3, first_byte: Some(Duration::ZERO), duration: Duration::ZERO }
+    }
+
+    #[test]
+    fn every_status_has_a_place_and_known_ones_their_own() {
+        assert!(STATUSES.is_sorted());
+        for status in 0..=u16::MAX {
+            let name = name(place(status));
+            match status {
+                0 => assert_eq!(name, "none"),
+                status if STATUSES.contains(&status) => assert_eq!(name, status.to_string()),
+                100..=599 => assert_eq!(name, format!("{}xx", status / 100)),
+                _ => assert_eq!(name, "other"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_threads_count_is_summed() {
+        let ledger = Ledger::new(2);
+        let tallies = ledger.of(Lane::Native, "vod");
+        for thread in [0, 1, 1] {
+            let tally = tallies.of(thread);
+            tally.begin();
+            tally.sent(10);
+            tally.end(&end(200));
+        }
+        tallies.of(0).begin();
+        let error = Code::IoTimeout.error("x");
+        tallies.of(1).begin();
+        tallies.of(1).end(&End { error: Some(&error), first_byte: None, ..end(504) });
+        let [sums] = &ledger.sums()[..] else { panic!("one route") };
+        assert_eq!((sums.lane, sums.route.as_str(), sums.active), (Lane::Native, "vod", 1));
+        assert_eq!(sums.statuses, [("200".into(), 3), ("504".into(), 1)]);
+        assert_eq!(sums.failures, [("IO_TIMEOUT", 1)]);
+        assert_eq!((sums.received, sums.sent), (12, 30));
+        assert_eq!(sums.first_byte.counts.iter().sum::<u64>(), 3);
+        assert_eq!(sums.duration.counts.iter().sum::<u64>(), 4);
+    }
+
+    #[test]
+    fn a_route_that_is_declared_again_goes_on_counting() {
+        let ledger = Ledger::new(1);
+        for _ in 0..2 {
+            let tally = ledger.of(Lane::Native, "vod").of(0);
+            tally.begin();
+            tally.end(&end(200));
+        }
+        assert_eq!(ledger.sums()[0].statuses, [("200".into(), 2)]);
+    }
+
+    #[test]
+    fn names_beyond_the_bound_are_counted_together() {
+        let ledger = Ledger::new(1);
+        for number in 0..2 * MOST {
+            let tally = ledger.of(Lane::Native, &number.to_string()).of(0);
+            tally.begin();
+            tally.end(&end(200));
+        }
+        let sums = ledger.sums();
+        assert_eq!(sums.len(), MOST + 1);
+        let other = sums.iter().find(|sums| sums.route == OTHER).unwrap();
+        assert_eq!(other.statuses, [("200".into(), MOST as u64)]);
+    }
+}

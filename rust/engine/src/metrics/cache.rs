@@ -1,0 +1,66 @@
+//! The cache: how requests went, and how full its tiers are.
+
+use super::Exposition;
+use crate::store::{Cache, CacheStats, DiskStats};
+
+pub(super) fn write(cache: &Cache, out: &mut Exposition) {
+    let (stats, disk) = (cache.stats(), cache.disk_stats());
+    write_fullness(&stats, disk.as_ref(), out);
+    let requests = stats.requests;
+    let help = "Requests by way of the cache, by what they got: a fresh response that was stored, a stale one, one that the \
+                origin had just confirmed, what another request had fetched, what the origin sent and was stored, what it \
+                sent and was not, an error.";
+    out.counter("penstock_cache_requests_total", help)
+        .sample(&[("result", "hit")], requests.hits)
+        .sample(&[("result", "stale")], requests.stale)
+        .sample(&[("result", "revalidated")], requests.revalidated)
+        .sample(&[("result", "collapsed")], requests.collapsed)
+        .sample(&[("result", "miss")], requests.misses)
+        .sample(&[("result", "passed")], requests.passed)
+        .sample(&[("result", "error")], requests.errors);
+    let help = "Responses, and parts, that left memory because room was needed.";
+    out.counter("penstock_cache_evictions_total", help).sample(&[], stats.evicted);
+    if let Some(disk) = disk {
+        write_disk(&disk, out);
+    }
+}
+
+fn write_fullness(stats: &CacheStats, disk: Option<&DiskStats>, out: &mut Exposition) {
+    out.gauge("penstock_cache_keys", "URLs under which something is stored or being fetched.")
+        .sample(&[], stats.keys);
+    let (memory, on_disk) = ([("tier", "memory")], [("tier", "disk")]);
+    let mut objects = out.gauge("penstock_cache_objects", "Responses that are stored, and parts of such.");
+    objects.sample(&memory, stats.objects);
+    if let Some(disk) = disk {
+        objects.sample(&on_disk, disk.objects);
+    }
+    let mut used = out.gauge("penstock_cache_used_bytes", "Bytes that are taken.");
+    used.sample(&memory, stats.used);
+    if let Some(disk) = disk {
+        used.sample(&on_disk, disk.used);
+    }
+    let mut limit = out.gauge("penstock_cache_limit_bytes", "Bytes that may be.");
+    limit.sample(&memory, stats.limit);
+    if let Some(disk) = disk {
+        limit.sample(&on_disk, disk.limit);
+    }
+}
+
+fn write_disk(disk: &DiskStats, out: &mut Exposition) {
+    let help = "Whether what was on disk at the start has been looked through.";
+    out.gauge("penstock_cache_disk_ready", help).sample(&[], disk.ready);
+    let help = "Whether the disk answers nothing: it is as if nothing were there.";
+    out.gauge("penstock_cache_disk_hanging", help).sample(&[], disk.hanging);
+    out.counter("penstock_cache_disk_hits_total", "Answers out of files.").sample(&[], disk.hits);
+    out.counter("penstock_cache_disk_promotions_total", "Responses that were brought back into memory.")
+        .sample(&[], disk.promoted);
+    out.counter("penstock_cache_disk_writes_total", "Responses written.").sample(&[], disk.written);
+    let help = "Responses that left memory unwritten: too many left at once, or the disk had just failed.";
+    out.counter("penstock_cache_disk_skips_total", help).sample(&[], disk.skipped);
+    out.counter("penstock_cache_disk_failures_total", "Failures of the disk, such as for want of space.")
+        .sample(&[], disk.failed);
+    let help = "Files that were not what was written, and were dropped.";
+    out.counter("penstock_cache_disk_damages_total", help).sample(&[], disk.damaged);
+    let help = "Times that somebody has waited for the disk for as long as may be.";
+    out.counter("penstock_cache_disk_timeouts_total", help).sample(&[], disk.timeouts);
+}

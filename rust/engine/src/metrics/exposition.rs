@@ -1,0 +1,319 @@
+//! Writes metrics as text: Prometheus' format 0.0.4, or `OpenMetrics` 1.0.
+//!
+//! A family is begun once, and all of its samples follow it at once: [`Exposition::counter`] and its like lend the writer
+//! to the family until the next one begins. Names and help are the engine's own; values of labels may be anything, and
+//! are escaped here. The invariant: whatever they are, what is written can be read back.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use crate::inspect::{BOUNDS, Histogram};
+
+/// How metrics are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' text format, version 0.0.4.
+    Text,
+    /// `OpenMetrics` 1.0.
+    OpenMetrics,
+}
+
+impl Format {
+    /// The type of media.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+
+    /// The one that who sends `accept`, the field of that name, likes best: `OpenMetrics` only where it is named.
+    pub fn preferred(accept: &[u8]) -> Self {
+        let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
+        let (mut text, mut open) = (0.0_f64, 0.0_f64);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let (mut quality, mut version) = (1.0, None);
+            for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+                match name.trim_end() {
+                    // What is no number asks for nothing.
+                    "q" => quality = value.trim_start().parse().unwrap_or(0.0),
+                    "version" => version = Some(value.trim_start().trim_matches('"')),
+                    _ => {}
+                }
+            }
+            match (media, version) {
+                ("application/openmetrics-text", None | Some("1.0.0")) => open = open.max(quality),
+                ("text/plain" | "text/*" | "*/*", _) => text = text.max(quality),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= text { Self::OpenMetrics } else { Self::Text }
+    }
+}
+
+/// The value of a sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value {
+    /// A count.
+    Whole(u64),
+    /// A measure.
+    Real(f64),
+}
+
+impl From<u64> for Value {
+    fn from(count: u64) -> Self {
+        Self::Whole(count)
+    }
+}
+
+impl From<usize> for Value {
+    fn from(count: usize) -> Self {
+        Self::Whole(count as u64)
+    }
+}
+
+impl From<bool> for Value {
+    fn from(is_so: bool) -> Self {
+        Self::Whole(u64::from(is_so))
+    }
+}
+
+impl From<Duration> for Value {
+    fn from(duration: Duration) -> Self {
+        Self::Real(duration.as_secs_f64())
+    }
+}
+
+/// Names and values.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// Metrics as they are being written.
+#[derive(Debug)]
+pub struct Exposition {
+    text: String,
+    format: Format,
+}
+
+impl Exposition {
+    /// Nothing yet.
+    pub fn new(format: Format) -> Self {
+        Self { text: String::with_capacity(16 * 1024), format }
+    }
+
+    /// Begins a family of counts that never go back. `name` ends in `_total`.
+    pub fn counter(&mut self, name: &'static str, help: &str) -> Family<'_> {
+        let family = match self.format {
+            Format::Text => name,
+            Format::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
+        };
+        self.begin(family, "counter", help);
+        Family { exposition: self, name }
+    }
+
+    /// Begins a family of what goes up and down.
+    pub fn gauge(&mut self, name: &'static str, help: &str) -> Family<'_> {
+        self.begin(name, "gauge", help);
+        Family { exposition: self, name }
+    }
+
+    /// Begins a family of how long things took.
+    pub fn histogram(&mut self, name: &'static str, help: &str) -> Histograms<'_> {
+        self.begin(name, "histogram", help);
+        Histograms { exposition: self, name }
+    }
+
+    /// All of it.
+    pub fn finish(mut self) -> String {
+        if self.format == Format::OpenMetrics {
+            self.text.push_str("# EOF\n");
+        }
+        self.text
+    }
+
+    fn begin(&mut self, family: &str, kind: &str, help: &str) {
+        self.put(format_args!("# HELP {family} {help}\n# TYPE {family} {kind}\n"));
+    }
+
+    fn sample(&mut self, name: &str, suffix: &str, labels: Labels<'_>, le: Option<&str>, value: Value) {
+        self.text.push_str(name);
+        self.text.push_str(suffix);
+        let mut opening = '{';
+        for (name, value) in labels.iter().copied().chain(le.map(|le| ("le", le))) {
+            self.text.push(opening);
+            self.put(format_args!("{name}=\""));
+            escape(&mut self.text, value);
+            self.text.push('"');
+            opening = ',';
+        }
+        if opening == ',' {
+            self.text.push('}');
+        }
+        match value {
+            Value::Whole(count) => self.put(format_args!(" {count}\n")),
+            Value::Real(measure) => self.put(format_args!(" {measure}\n")),
+        }
+    }
+
+    fn put(&mut self, what: std::fmt::Arguments<'_>) {
+        self.text.write_fmt(what).expect("a String takes all that is written");
+    }
+}
+
+/// A family of counts or of gauges, to which samples are added.
+#[derive(Debug)]
+pub struct Family<'a> {
+    exposition: &'a mut Exposition,
+    name: &'static str,
+}
+
+impl Family<'_> {
+    /// Adds a sample. No two of a family have the same labels.
+    pub fn sample(&mut self, labels: Labels<'_>, value: impl Into<Value>) -> &mut Self {
+        self.exposition.sample(self.name, "", labels, None, value.into());
+        self
+    }
+}
+
+/// A family of histograms.
+#[derive(Debug)]
+pub struct Histograms<'a> {
+    exposition: &'a mut Exposition,
+    name: &'static str,
+}
+
+impl Histograms<'_> {
+    /// Adds one. No two of a family have the same labels.
+    pub fn sample(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
+        let mut sum = 0;
+        for (at, count) in histogram.counts.iter().enumerate() {
+            sum += count;
+            // As OpenMetrics writes numbers: 1.0 and not 1.
+            let le = BOUNDS.get(at).map_or("+Inf".to_owned(), |bound| format!("{:?}", bound.as_secs_f64()));
+            self.exposition.sample(self.name, "_bucket", labels, Some(&le), sum.into());
+        }
+        self.exposition.sample(self.name, "_sum", labels, None, histogram.sum.into());
+        self.exposition.sample(self.name, "_count", labels, None, sum.into());
+        self
+    }
+}
+
+fn escape(text: &mut String, value: &str) {
+    for character in value.chars() {
+        match character {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            other => text.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn families_are_written_in_either_format() {
+        let write = |format| {
+            let mut out = Exposition::new(format);
+            out.counter("a_total", "Events.").sample(&[], 3_u64).sample(&[("b", "x"), ("c", "y")], 4_usize);
+            out.gauge("d_seconds", "Time.").sample(&[("e", "")], Duration::from_millis(1500));
+            out.finish()
+        };
+        let samples = "a_total 3\na_total{b=\"x\",c=\"y\"} 4\n";
+        let gauge = "# HELP d_seconds Time.\n# TYPE d_seconds gauge\nd_seconds{e=\"\"} 1.5\n";
+        let text = format!("# HELP a_total Events.\n# TYPE a_total counter\n{samples}{gauge}");
+        assert_eq!(write(Format::Text), text);
+        let open = format!("# HELP a Events.\n# TYPE a counter\n{samples}{gauge}# EOF\n");
+        assert_eq!(write(Format::OpenMetrics), open);
+    }
+
+    #[test]
+    fn buckets_are_cumulative_and_end_with_all() {
+        let mut histogram = Histogram { sum: Duration::from_secs(3), ..Histogram::default() };
+        histogram.counts[0] = 2;
+        histogram.counts[10] = 1;
+        *histogram.counts.last_mut().unwrap() = 4;
+        let mut out = Exposition::new(Format::Text);
+        out.histogram("a_seconds", "Time.").sample(&[("b", "x")], &histogram);
+        let text = out.finish();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(lines.len(), BOUNDS.len() + 3);
+        assert_eq!(lines[0], "a_seconds_bucket{b=\"x\",le=\"0.001\"} 2");
+        assert_eq!(lines[9], "a_seconds_bucket{b=\"x\",le=\"0.075\"} 2");
+        assert_eq!(lines[10], "a_seconds_bucket{b=\"x\",le=\"0.1\"} 3");
+        assert_eq!(lines[25], "a_seconds_bucket{b=\"x\",le=\"120.0\"} 3");
+        assert_eq!(
+            lines[26..],
+            [
+                "a_seconds_bucket{b=\"x\",le=\"+Inf\"} 7",
+                "a_seconds_sum{b=\"x\"} 3",
+                "a_seconds_count{b=\"x\"} 7"
+            ]
+        );
+    }
+
+    #[test]
+    fn open_metrics_are_for_those_who_ask_for_them() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;\
+                          q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
+        let cases = [
+            ("", Format::Text),
+            ("*/*", Format::Text),
+            ("text/plain", Format::Text),
+            ("application/openmetrics-text", Format::OpenMetrics),
+            ("Application/OpenMetrics-Text; Version=\"1.0.0\"; Q=0.1", Format::OpenMetrics),
+            (prometheus, Format::OpenMetrics),
+            ("text/plain;q=0.5, application/openmetrics-text;version=1.0.0;q=0.5", Format::OpenMetrics),
+            ("text/plain, application/openmetrics-text;q=0.5", Format::Text),
+            ("application/openmetrics-text;q=0", Format::Text),
+            ("application/openmetrics-text;q=much", Format::Text),
+            ("application/openmetrics-text;version=2.0.0", Format::Text),
+            (";;;,,;q=;=,application/openmetrics-textual", Format::Text),
+        ];
+        for (accept, format) in cases {
+            assert_eq!(Format::preferred(accept.as_bytes()), format, "{accept}");
+        }
+    }
+
+    /// Reads the value of a label back, as scrapers do.
+    fn unescape(text: &str) -> Option<(String, &str)> {
+        let mut value = String::new();
+        let mut characters = text.char_indices();
+        while let Some((at, character)) = characters.next() {
+            match character {
+                '"' => return Some((value, &text[at + 1..])),
+                '\n' => return None,
+                '\\' => value.push(match characters.next()?.1 {
+                    'n' => '\n',
+                    other => other,
+                }),
+                other => value.push(other),
+            }
+        }
+        None
+    }
+
+    proptest! {
+        #[test]
+        fn values_of_labels_are_read_back_whatever_they_are(values in proptest::array::uniform2(any::<String>())) {
+            let mut out = Exposition::new(Format::Text);
+            out.gauge("a", "A.").sample(&[("b", &values[0]), ("c", &values[1])], 1_u64);
+            let text = out.finish();
+            let line = text.strip_prefix("# HELP a A.\n# TYPE a gauge\na{b=\"").unwrap();
+            let (first, rest) = unescape(line).unwrap();
+            let (second, rest) = unescape(rest.strip_prefix(",c=\"").unwrap()).unwrap();
+            prop_assert_eq!([first, second], values);
+            prop_assert_eq!(rest, "} 1\n");
+        }
+
+        #[test]
+        fn no_accept_is_too_strange(accept in proptest::collection::vec(any::<u8>(), 0..64)) {
+            Format::preferred(&accept);
+        }
+    }
+}

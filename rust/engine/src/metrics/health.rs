@@ -1,0 +1,107 @@
+//! Whether an engine is well, and whether it takes work: a list of what was looked at, and JSON of it.
+
+use std::fmt::Write;
+use std::future::poll_fn;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::Board;
+use crate::app::Queue;
+use crate::edge::Shown;
+use crate::pool::PoolState;
+use crate::sync::lock;
+
+/// Who asks whether work is taken waits so long for the application's sign: longer than a loop takes that is busy, and
+/// shorter than probes wait. One that is still owed when it has become too old tells of a loop that hangs. Arbitrary.
+const SIGN: Duration = Duration::from_millis(500);
+
+/// Something that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What.
+    pub name: &'static str,
+    /// Whether it is as it should be.
+    pub is_good: bool,
+    /// What was seen. Without a character that JSON would have escaped.
+    pub seen: String,
+}
+
+impl Board {
+    /// Whether each engine thread has turned within `hung`.
+    pub fn health(&self, hung: Duration) -> Vec<Check> {
+        vec![self.check_threads(hung)]
+    }
+
+    /// Whether new work is taken: the engine is well, sites listen, there is memory, and the application takes requests,
+    /// none of which has waited for longer than `behind`.
+    pub fn ready(&self, hung: Duration, behind: Duration) -> Vec<Check> {
+        let mut checks = self.health(hung);
+        let sites = lock(&self.sites).there();
+        // Relaxed: behind the lock.
+        if self.serves.load(Ordering::Relaxed) {
+            let listening = sites.iter().filter(|site| site.is_listening()).count();
+            let seen = format!("{listening} of {} sites listen", sites.len());
+            checks.push(Check { name: "listening", is_good: listening > 0, seen });
+        }
+        let state = self.parts.pool.state();
+        let seen = format!("the pool is {}", state.name());
+        checks.push(Check { name: "pool", is_good: state != PoolState::Full, seen });
+        for queue in sites.iter().filter(|site| site.is_listening()).filter_map(|site| site.queue()) {
+            let has_room = queue.waiting < queue.bound;
+            let seen = format!(
+                "{} of {} requests wait, the first for {:.3} s; the event loop has owed a sign for {:.3} s",
+                queue.waiting,
+                queue.bound,
+                queue.oldest.as_secs_f64(),
+                queue.owed.as_secs_f64(),
+            );
+            let is_good = has_room && queue.oldest <= behind && queue.owed <= behind;
+            checks.push(Check { name: "application", is_good, seen });
+        }
+        checks
+    }
+
+    fn check_threads(&self, hung: Duration) -> Check {
+        let activity = self.parts.threads.activity();
+        let silent = activity.iter().map(|activity| activity.silent).max().unwrap_or_default();
+        let hangs = activity.iter().filter(|activity| activity.silent > hung).count();
+        let seen = format!(
+            "{hangs} of {} engine threads hang; the longest silence is {:.3} s",
+            activity.len(),
+            silent.as_secs_f64()
+        );
+        Check { name: "threads", is_good: hangs == 0, seen }
+    }
+
+    /// Asks the applications of all sites for a sign.
+    pub(super) fn ask_signs(&self) {
+        self.applications().iter().for_each(Queue::ask_sign);
+    }
+
+    /// Waits until all of them have given one, for a while.
+    pub(super) async fn await_signs(&self) {
+        for queue in self.applications() {
+            // Without one its age says what there is to say.
+            let _ = timeout(SIGN, poll_fn(|context| queue.poll_sign(context))).await;
+        }
+    }
+
+    fn applications(&self) -> Vec<Queue> {
+        lock(&self.sites).there().iter().filter_map(|site| site.application()).collect()
+    }
+}
+
+/// The page of `checks`, whose outcome is called `word`.
+pub(super) fn shown(word: &str, checks: &[Check]) -> Shown {
+    let is_good = checks.iter().all(|check| check.is_good);
+    let mut text = format!("{{\"{word}\": {is_good}, \"checks\": [");
+    for (at, Check { name, is_good, seen }) in checks.iter().enumerate() {
+        let comma = if at == 0 { "" } else { ", " };
+        write!(text, "{comma}{{\"check\": \"{name}\", \"ok\": {is_good}, \"seen\": \"{seen}\"}}")
+            .expect("a String takes all that is written");
+    }
+    text.push_str("]}\n");
+    Shown { status: if is_good { 200 } else { 503 }, content_type: "application/json", text }
+}

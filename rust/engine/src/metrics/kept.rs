@@ -1,0 +1,93 @@
+//! Things that come and go, and what they have counted: a sum over them does not go back when one is gone.
+
+use std::sync::Weak;
+
+use crate::sync::Arc;
+
+/// What can be summed.
+pub(super) trait Sum: Clone + Default {
+    /// Adds what is counted, and not what is only so for the moment.
+    fn add(&mut self, other: &Self);
+}
+
+/// Things of one kind. What one counts between the last look at it and its end is not in the sums.
+#[derive(Debug)]
+pub(super) struct Kept<T, S> {
+    /// With what each had counted when it was looked at last.
+    there: Vec<(Weak<T>, S)>,
+    /// The sums of those that are gone.
+    gone: S,
+}
+
+impl<T, S: Sum> Default for Kept<T, S> {
+    fn default() -> Self {
+        Self { there: Vec::new(), gone: S::default() }
+    }
+}
+
+impl<T, S: Sum> Kept<T, S> {
+    /// Looks at `thing` from now on, if it does not yet.
+    pub(super) fn add(&mut self, thing: &Arc<T>) {
+        if !self.there.iter().any(|(known, _)| known.as_ptr() == Arc::as_ptr(thing)) {
+            self.there.push((Arc::downgrade(thing), S::default()));
+        }
+    }
+
+    /// Those that are there.
+    pub(super) fn there(&self) -> Vec<Arc<T>> {
+        self.there.iter().filter_map(|(thing, _)| thing.upgrade()).collect()
+    }
+
+    /// What all of them have counted, by a look at each with `read`.
+    pub(super) fn sums(&mut self, read: impl Fn(&T) -> S) -> S {
+        let gone = &mut self.gone;
+        self.there.retain_mut(|(thing, last)| {
+            let thing = thing.upgrade();
+            match &thing {
+                Some(thing) => *last = read(thing),
+                None => gone.add(last),
+            }
+            thing.is_some()
+        });
+        let mut sums = self.gone.clone();
+        for (_, last) in &self.there {
+            sums.add(last);
+        }
+        sums
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    impl Sum for u64 {
+        fn add(&mut self, other: &Self) {
+            *self += other;
+        }
+    }
+
+    fn read(count: &AtomicU64) -> u64 {
+        count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn a_sum_does_not_go_back_when_something_is_gone() {
+        let mut kept = Kept::<AtomicU64, u64>::default();
+        let (one, other) = (Arc::new(AtomicU64::new(3)), Arc::new(AtomicU64::new(10)));
+        kept.add(&one);
+        kept.add(&other);
+        kept.add(&one);
+        assert_eq!(kept.sums(read), 13);
+        one.store(4, Ordering::Relaxed);
+        assert_eq!(kept.sums(read), 14);
+        drop(one);
+        assert_eq!(kept.sums(read), 14);
+        assert_eq!(kept.sums(read), 14, "it is not added twice");
+        assert_eq!(kept.there().len(), 1);
+        other.store(11, Ordering::Relaxed);
+        assert_eq!(kept.sums(read), 15);
+    }
+}

@@ -1,0 +1,56 @@
+//! The process, by what the kernel says of it. A figure that it does not give is not there.
+
+use std::fs;
+
+use super::Exposition;
+
+pub(super) fn write(version: &str, out: &mut Exposition) {
+    out.gauge("penstock_build_info", "1, with the version that runs.").sample(&[("version", version)], 1_u64);
+    let mut open = out.gauge("penstock_process_open_descriptors", "Descriptors that are open.");
+    if let Ok(listed) = fs::read_dir("/proc/self/fd") {
+        // One is that of the listing itself.
+        open.sample(&[], listed.count().saturating_sub(1));
+    }
+    let mut most = out.gauge("penstock_process_descriptor_limit", "Descriptors that may be open.");
+    if let Some(limit) =
+        fs::read_to_string("/proc/self/limits").ok().and_then(|limits| descriptor_limit(&limits))
+    {
+        most.sample(&[], limit);
+    }
+    let mut resident = out.gauge("penstock_process_resident_bytes", "Memory that is present.");
+    if let Some(bytes) =
+        fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_bytes(&status))
+    {
+        resident.sample(&[], bytes);
+    }
+}
+
+fn descriptor_limit(limits: &str) -> Option<u64> {
+    limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
+}
+
+fn resident_bytes(status: &str) -> Option<u64> {
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?;
+    kibibytes.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_understood() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max open files            1024                 524288               files     \n";
+        assert_eq!(descriptor_limit(limits), Some(1024));
+        assert_eq!(descriptor_limit("Max open files            unlimited  unlimited  files"), None);
+        assert_eq!(resident_bytes("VmSize:\t  9000 kB\nVmRSS:\t    1234 kB\n"), Some(1234 * 1024));
+        assert_eq!(resident_bytes("Name:\tx\n"), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! The board of an engine: what is on it, and what it says when something is wrong.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use super::{Board, Format, Parts, Status};
+use crate::app::{Ends, Queue, Request, link};
+use crate::edge::{
+    EdgeConfig, Exhibit, Ledger, ListenOptions, Listener, Page, Routes, Shown, Site, Supplies,
+};
+use crate::pool::testing::config;
+use crate::pool::{Pool, Purpose};
+use crate::runtime::Threads;
+use crate::stream::{FlowConfig, Meter, ReadSizes};
+use crate::sync::Arc;
+use crate::wire::{BodyLimits, IncomingLimits};
+
+/// Twice what an engine thread takes that has nothing to do.
+const HUNG: Duration = Duration::from_secs(2);
+const BEHIND: Duration = Duration::from_millis(50);
+
+struct Rig {
+    status: Status,
+    threads: Arc<Threads>,
+    pool: Pool,
+    ledger: Arc<Ledger>,
+    meter: Arc<Meter>,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let pool = Pool::new(config(4 << 20)).unwrap();
+        let threads = Arc::new(Threads::start(2).unwrap());
+        let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(2)));
+        let parts = Parts {
+            version: "1.2.3",
+            pool: pool.clone(),
+            threads: Arc::clone(&threads),
+            origins: Vec::new(),
+            meter: Arc::clone(&meter),
+            ledger: Arc::clone(&ledger),
+        };
+        let status = Status { board: Arc::new(Board::new(parts)), hung: HUNG, behind: BEHIND };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        Self { status, threads, pool, ledger, meter, runtime }
+    }
+
+    fn show(&self, page: Page) -> Shown {
+        self.runtime.block_on(self.status.show(page, b""))
+    }
+
+    fn check(&self, page: Page, status: u16, part: &str) {
+        let shown = self.show(page);
+        assert_eq!(shown.status, status, "{}", shown.text);
+        assert!(shown.text.contains(part), "{}", shown.text);
+        serde_json::from_str::<serde_json::Value>(&shown.text).unwrap();
+    }
+
+    fn site(&self, queue: Option<&Queue>) -> Arc<Site> {
+        let body = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 64 };
+        let config = EdgeConfig {
+            head: IncomingLimits { line: 1024, bytes: 4096, fields: 16 },
+            body,
+            max_body: None,
+            idle_timeout: None,
+            head_timeout: None,
+            body_timeout: None,
+            write_timeout: None,
+            stall_turns: 5,
+            linger: Duration::from_secs(1),
+            max_event: 4096,
+            event_backlog: None,
+        };
+        let supplies = Supplies {
+            pool: self.pool.clone(),
+            flow: FlowConfig { floor: 64 << 10, ceiling: 1 << 20 },
+            reads: ReadSizes { least: 4 << 10, unknown: 16 << 10, known: 64 << 10, most: 256 << 10 },
+            meter: Arc::clone(&self.meter),
+            origins: Vec::new(),
+            ledger: Arc::clone(&self.ledger),
+        };
+        let site = Arc::new(Site::new(config, supplies, Routes::default(), None, queue.cloned()));
+        self.status.board.add_site(&site);
+        site
+    }
+
+    fn listen(&self, site: &Arc<Site>) {
+        let options = ListenOptions { backlog: 1, reuse_port: false };
+        Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap().serve(site, &self.threads);
+    }
+}
+
+fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < end, "not within 30 s: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn an_engine_thread_that_hangs_is_told_of() {
+    let rig = Rig::new();
+    until("all threads turn", || rig.show(Page::Health).status == 200);
+    let (release, released) = mpsc::channel::<()>();
+    rig.threads.spawn(1, || async move {
+        let _ = released.recv();
+    });
+    until("the hang is seen", || rig.show(Page::Health).status == 503);
+    rig.check(Page::Health, 503, "\"healthy\": false");
+    rig.check(Page::Health, 503, "1 of 2 engine threads hang");
+    rig.check(Page::Ready, 503, "1 of 2 engine threads hang");
+    release.send(()).unwrap();
+    until("it is over", || rig.show(Page::Health).status == 200);
+}
+
+#[test]
+fn a_full_pool_takes_no_work() {
+    let rig = Rig::new();
+    until("the engine is ready", || rig.show(Page::Ready).status == 200);
+    let mut held = Vec::new();
+    while let Ok(slab) = rig.pool.writer(256 << 10, Purpose::Bulk) {
+        held.push(slab);
+    }
+    until("the engine is well", || rig.show(Page::Health).status == 200);
+    rig.check(Page::Ready, 503, "the pool is full");
+    drop(held);
+    rig.check(Page::Ready, 200, "the pool is open");
+}
+
+#[test]
+fn a_site_that_does_not_listen_any_more_takes_no_work() {
+    let rig = Rig::new();
+    let site = rig.site(None);
+    rig.check(Page::Ready, 503, "0 of 1 sites listen");
+    rig.listen(&site);
+    until("the engine is ready", || rig.show(Page::Ready).status == 200);
+    site.drain();
+    rig.check(Page::Ready, 503, "0 of 1 sites listen");
+    site.close();
+    drop(site);
+    until("nobody listens any more", || rig.show(Page::Ready).text.contains("0 of 0 sites listen"));
+    rig.check(Page::Ready, 503, "0 of 0 sites listen");
+}
+
+#[test]
+fn an_application_that_takes_no_requests_is_not_ready() {
+    let rig = Rig::new();
+    let queue = Queue::new(1, None, 0);
+    let site = rig.site(Some(&queue));
+    rig.listen(&site);
+    let ends = Ends { remote: None, local: None };
+    let (_near, far) = link();
+    let request = Request { head: Vec::new(), body: None, chunked: false, ends, thread: 0, far };
+    queue.offer(request).unwrap();
+    rig.check(Page::Ready, 503, "1 of 1 requests wait");
+    queue.take().unwrap().far.finish();
+    // The rig takes nothing by itself: the sign that `show` asks for is owed from here on.
+    queue.listen(Waker::noop());
+    queue.ask_sign();
+    until("it has owed a sign for too long", || rig.show(Page::Ready).status == 503);
+    rig.check(Page::Ready, 503, "the event loop has owed a sign for");
+    site.close();
+}
+
+#[test]
+fn every_family_is_written_once_in_either_format() {
+    let rig = Rig::new();
+    for (format, end) in [(Format::Text, "\n"), (Format::OpenMetrics, "\n# EOF\n")] {
+        let text = rig.status.board.metrics(format);
+        assert!(text.ends_with(end), "{text}");
+        let families: Vec<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        assert!(families.len() > 40, "{families:?}");
+        assert_eq!(families.iter().collect::<BTreeSet<_>>().len(), families.len(), "{families:?}");
+        assert!(families.iter().all(|family| family.starts_with("penstock_")), "{families:?}");
+        assert!(text.contains("penstock_build_info{version=\"1.2.3\"} 1\n"));
+        assert!(text.contains("penstock_engine_thread_busy_seconds_total{thread=\"1\"} "));
+    }
+}

@@ -1,0 +1,162 @@
+//! What is counted of an origin by one engine thread, under a name that an operator can tell it by.
+//!
+//! Places come and go, their tallies stay, so that no count goes back. There is a bound to names: requests may go to
+//! whatever origin a client's words stand for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::stats::{Counts, EndpointStats};
+use crate::error::{Code, Error};
+use crate::inspect::{Buckets, Histogram};
+use crate::stream::ResponseHead;
+use crate::sync::{Arc, Mutex, lock};
+
+/// Origins that one thread tells apart; those beyond are counted together. Arbitrary: some fifty series each.
+pub(super) const MOST: usize = 128;
+
+/// What those beyond [`MOST`] are called.
+pub(super) const OTHER: &str = "other";
+
+/// Classes of statuses; the first is for what is none.
+const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// What is counted of one origin.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// `scheme://authority`, or that of all those beyond the bound.
+    pub(super) name: Arc<str>,
+    requests: AtomicU64,
+    responses: [AtomicU64; CLASSES.len()],
+    failures: [AtomicU64; Code::COUNT],
+    connect: Buckets,
+    first_byte: Buckets,
+    /// What places had counted that are gone.
+    gone: Mutex<Counts>,
+}
+
+// Relaxed throughout: counts, which order nothing.
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+impl Tally {
+    pub(super) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            requests: AtomicU64::new(0),
+            responses: [const { AtomicU64::new(0) }; CLASSES.len()],
+            failures: [const { AtomicU64::new(0) }; Code::COUNT],
+            connect: Buckets::default(),
+            first_byte: Buckets::default(),
+            gone: Mutex::default(),
+        }
+    }
+
+    /// It is about to be asked.
+    pub(super) fn begin(&self) {
+        add(&self.requests);
+    }
+
+    /// A connection was opened, which took so long.
+    pub(super) fn connected(&self, took: Duration) {
+        self.connect.add(took);
+    }
+
+    /// It has answered.
+    pub(super) fn answered(&self, head: &ResponseHead) {
+        let class = usize::from(head.head.status / 100);
+        add(&self.responses[if class < CLASSES.len() { class } else { 0 }]);
+        self.first_byte.add(head.timings.first_byte);
+    }
+
+    /// A request to it failed, before or behind its head.
+    pub(super) fn failed(&self, error: &Error) {
+        add(&self.failures[error.code().position()]);
+    }
+
+    /// A place is gone.
+    pub(super) fn keep(&self, counts: Counts) {
+        lock(&self.gone).add(counts);
+    }
+
+    /// What places had counted that are gone.
+    pub(super) fn gone(&self) -> Counts {
+        *lock(&self.gone)
+    }
+
+    pub(super) fn add_to(&self, sums: &mut OriginSums) {
+        sums.counts.add(self.gone());
+        sums.requests += read(&self.requests);
+        for (sum, count) in sums.responses.iter_mut().zip(&self.responses) {
+            *sum += read(count);
+        }
+        for (sum, count) in sums.failures.iter_mut().zip(&self.failures) {
+            *sum += read(count);
+        }
+        sums.connect.add(&self.connect);
+        sums.first_byte.add(&self.first_byte);
+    }
+}
+
+/// What is counted of an origin, over all engine threads.
+#[derive(Debug, Clone)]
+pub struct OriginSums {
+    /// `scheme://authority`, or "other" for all those beyond the bound.
+    pub origin: Arc<str>,
+    /// Connections in use or being opened.
+    pub active: usize,
+    /// Connections kept for the next request.
+    pub idle: usize,
+    /// Requests that wait for a connection.
+    pub waiting: usize,
+    /// Of connections.
+    pub counts: Counts,
+    /// Requests that were begun.
+    pub requests: u64,
+    responses: [u64; CLASSES.len()],
+    failures: [u64; Code::COUNT],
+    /// From a name to a connection that can be used.
+    pub connect: Histogram,
+    /// From the first byte of a request to the first of its response.
+    pub first_byte: Histogram,
+}
+
+impl OriginSums {
+    pub(super) fn new(tally: &Tally) -> Self {
+        Self {
+            origin: Arc::clone(&tally.name),
+            active: 0,
+            idle: 0,
+            waiting: 0,
+            counts: Counts::default(),
+            requests: 0,
+            responses: [0; CLASSES.len()],
+            failures: [0; Code::COUNT],
+            connect: Histogram::default(),
+            first_byte: Histogram::default(),
+        }
+    }
+
+    pub(super) fn add_place(&mut self, place: &EndpointStats) {
+        self.active += place.active;
+        self.idle += place.idle;
+        self.waiting += place.waiting;
+        self.counts.add(place.counts);
+    }
+
+    /// Responses by the class of their status, as far as there were some.
+    pub fn responses(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        CLASSES.into_iter().zip(self.responses).filter(|(_, count)| *count > 0)
+    }
+
+    /// Requests that failed, by the name of the code, as far as there were some.
+    pub fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let named = Code::all().iter().map(|row| row.name).zip(self.failures);
+        named.filter(|(_, count)| *count > 0)
+    }
+}

@@ -1,0 +1,117 @@
+//! `Status`: the pages about an engine, on a listener and a thread of their own.
+//!
+//! The thread is none of the engine's, and its memory is not of the engine's pool: the pages are there while engine
+//! threads hang, the pool is full or the interpreter stands still.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use penstock_engine::Code;
+use penstock_engine::edge::{
+    Ledger, ListenOptions, Listener, Pages, Routes, Service, Site as EdgeSite, Supplies,
+};
+use penstock_engine::metrics;
+use penstock_engine::pool::Pool;
+use penstock_engine::runtime::Threads;
+use penstock_engine::stream::Meter;
+use pyo3::prelude::*;
+
+use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::lock;
+use crate::settings::{EdgeSettings, PoolSettings, StatusSettings};
+
+/// A listener, until it is closed.
+struct Running {
+    site: Arc<EdgeSite>,
+    threads: Arc<Threads>,
+    pool: Pool,
+}
+
+/// Pages about an engine.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Status {
+    running: Mutex<Option<Running>>,
+    options: ListenOptions,
+}
+
+impl Status {
+    fn listen(&self, py: Python<'_>, listener: Listener) -> PyResult<()> {
+        match &*lock(&self.running) {
+            Some(running) => {
+                listener.serve(&running.site, &running.threads);
+                Ok(())
+            }
+            None => Err(exception(py, &Code::EngineClosed.error("the pages have been closed"))),
+        }
+    }
+}
+
+#[pymethods]
+impl Status {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        settings: StatusSettings,
+        edge: EdgeSettings,
+        pool: PoolSettings,
+    ) -> PyResult<Self> {
+        let (lent, _) = engine.get().lend(py)?;
+        let pool = Pool::new(pool.into()).into_python(py)?;
+        let threads = Arc::new(Threads::start_named("penstock-status", 1).into_python(py)?);
+        let exhibit = metrics::Status {
+            board: Arc::clone(engine.get().board()),
+            hung: Duration::from_secs_f64(settings.hung),
+            behind: Duration::from_secs_f64(settings.behind),
+        };
+        let pages = Service::Pages(Arc::new(Pages::new(Box::new(exhibit), settings.scrapes)));
+        let supplies = Supplies {
+            pool: pool.clone(),
+            flow: lent.flow,
+            reads: lent.reads,
+            meter: Arc::new(Meter::default()),
+            // As many as there are threads. No origin is ever asked.
+            origins: lent.origins.into_iter().take(1).collect(),
+            ledger: Arc::new(Ledger::new(1)),
+        };
+        let routes = Routes::new(vec![pages]).into_python(py)?;
+        let site = Arc::new(EdgeSite::new((&edge).into(), supplies, routes, None, None));
+        let running = Mutex::new(Some(Running { site, threads, pool }));
+        Ok(Self { running, options: (&edge).into() })
+    }
+
+    /// Listens to an address, and returns it with the port that it got.
+    fn listen_tcp(&self, py: Python<'_>, address: &str, port: u16) -> PyResult<(String, u16)> {
+        let Ok(ip) = address.parse::<IpAddr>() else {
+            let detail = format!("{address:?} is no IP address");
+            return Err(exception(py, &Code::BadConfiguration.error(detail)));
+        };
+        let listener = Listener::tcp(SocketAddr::new(ip, port), self.options).into_python(py)?;
+        let bound = listener.address().map_or(port, |bound| bound.port());
+        self.listen(py, listener)?;
+        Ok((address.to_owned(), bound))
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn listen_unix(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let listener = Listener::unix(&path, self.options).into_python(py)?;
+        self.listen(py, listener)
+    }
+
+    /// Ends all of it, and waits for the thread. Idempotent.
+    fn close(&self, py: Python<'_>) {
+        let Some(running) = lock(&self.running).take() else { return };
+        if running.pool.dead() {
+            // In a forked child there is no such thread, and its descriptors are the parent's.
+            std::mem::forget(running);
+            return;
+        }
+        running.site.close();
+        running.threads.stop();
+        py.detach(|| running.threads.join());
+    }
+}
