@@ -185,6 +185,7 @@ table! {
     0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
     0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
     0x524 HubUnavailable "HUB_UNAVAILABLE" Connection Local true "What the hub's events are kept in cannot be reached, or has not confirmed the event.";
+    0x540 KeysUnavailable "KEYS_UNAVAILABLE" State Local true "The keys that tokens are verified with could not be fetched so far.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -208,6 +209,18 @@ table! {
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
     0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
+    0x640 TokenMissing "TOKEN_MISSING" Value Client false "The request has no token, and the route asks for one.";
+    0x641 TokenMalformed "TOKEN_MALFORMED" Value Client false "The token is none: it is cut off, too long, or not in the form that is asked for.";
+    0x642 TokenWrongAlgorithm "TOKEN_WRONG_ALGORITHM" Value Client false "The token is signed by another algorithm than its key is for, or by none.";
+    0x643 TokenUnknownKey "TOKEN_UNKNOWN_KEY" Value Client true "The token names a key that is not known here, or not yet.";
+    0x644 TokenWrongSignature "TOKEN_WRONG_SIGNATURE" Value Client false "The token's signature is not that of its key.";
+    0x645 TokenExpired "TOKEN_EXPIRED" Value Client false "The token has expired.";
+    0x646 TokenNotYetValid "TOKEN_NOT_YET_VALID" Value Client true "The token is not valid yet.";
+    0x647 TokenWrongIssuer "TOKEN_WRONG_ISSUER" Value Client false "The token is of another issuer.";
+    0x648 TokenWrongAudience "TOKEN_WRONG_AUDIENCE" Value Client false "The token is for another audience.";
+    0x649 TokenClaimMissing "TOKEN_CLAIM_MISSING" Value Client false "The token is of another type, or lacks a claim that is asked for.";
+    0x64A TokenWrongAddress "TOKEN_WRONG_ADDRESS" Value Client false "The token is for a client of another address.";
+    0x64B TokenPathNotCovered "TOKEN_PATH_NOT_COVERED" Value Client false "The token is not for this path.";
 }
 
 impl Code {
@@ -250,6 +263,17 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
+            Self::TokenMissing
+            | Self::TokenMalformed
+            | Self::TokenWrongAlgorithm
+            | Self::TokenUnknownKey
+            | Self::TokenWrongSignature
+            | Self::TokenExpired
+            | Self::TokenNotYetValid
+            | Self::TokenWrongIssuer
+            | Self::TokenWrongAudience
+            | Self::TokenClaimMissing => 401,
+            Self::TokenWrongAddress | Self::TokenPathNotCovered => 403,
             Self::NoRoute | Self::UnknownTopic => 404,
             Self::RequestTimeout => 408,
             Self::RequestTooLarge => 413,
@@ -267,6 +291,7 @@ impl Code {
             | Self::HubClosed
             | Self::HubUnavailable
             | Self::Draining
+            | Self::KeysUnavailable
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.
             Self::NotCached => 504,

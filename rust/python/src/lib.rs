@@ -22,6 +22,7 @@ mod request;
 mod settings;
 mod stats;
 mod stream;
+mod tokens;
 mod transport;
 mod upload;
 
@@ -62,6 +63,8 @@ mod _native {
     use super::request::{Endpoint, Fields, Timeouts};
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
+    #[pymodule_export]
+    use super::tokens::{Jwt, signed_url};
     #[pymodule_export]
     use super::transport::Transport;
     #[pymodule_export]

@@ -1,0 +1,5 @@
+"""Tokens through real sockets: on one engine thread, on three, and where a stock runner serves the routes."""
+
+from edge.conftest import anywhere
+
+__all__ = ["anywhere"]
