@@ -185,6 +185,10 @@ table! {
     0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
     0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
     0x524 HubUnavailable "HUB_UNAVAILABLE" Connection Local true "What the hub's events are kept in cannot be reached, or has not confirmed the event.";
+    0x530 AccessFailed "ACCESS_FAILED" State Local true "The hook that authorises requests has failed.";
+    0x531 AccessTimeout "ACCESS_TIMEOUT" Timeout Local true "The hook that authorises requests has not answered within its limit.";
+    0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";
+    0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -208,6 +212,8 @@ table! {
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
     0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
+    0x630 AccessDenied "ACCESS_DENIED" Value Client false "The request is not authorised.";
+    0x631 AccessRevoked "ACCESS_REVOKED" Connection Client false "The authorisation of a response was revoked, or was not renewed.";
 }
 
 impl Code {
@@ -250,6 +256,7 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
+            Self::AccessDenied | Self::AccessRevoked => 403,
             Self::NoRoute | Self::UnknownTopic => 404,
             Self::RequestTimeout => 408,
             Self::RequestTooLarge => 413,
@@ -267,6 +274,9 @@ impl Code {
             | Self::HubClosed
             | Self::HubUnavailable
             | Self::Draining
+            | Self::AccessTimeout
+            | Self::AccessBusy
+            | Self::AccessUnavailable
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.
             Self::NotCached => 504,

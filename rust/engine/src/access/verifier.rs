@@ -1,0 +1,35 @@
+//! Who decides about requests.
+
+use std::fmt;
+
+use super::asked::Asked;
+use super::decision::Grant;
+use crate::error::Result;
+use crate::sync::Arc;
+
+/// Who decides about requests.
+#[derive(Debug, Clone)]
+pub enum Decider {
+    /// Whoever takes the questions.
+    Ask,
+    /// The engine, by what the request brings along.
+    Verify(Arc<dyn Verifier>),
+}
+
+/// Decides by what a request brings along, such as a signature.
+pub trait Verifier: fmt::Debug + Send + Sync {
+    /// The bytes of the request that a grant is remembered by, the whole token, where to verify costs more than to remember. None:
+    /// it is verified anew for each request. A refusal is not remembered.
+    ///
+    /// Whatever [`Verifier::verify`] looks at besides these bytes has to be said in the grant, which is compared each time.
+    fn remembered_by<'a>(&self, asked: &Asked<'a>) -> Option<&'a [u8]>;
+
+    /// What the request may at `now`, which is unix seconds.
+    ///
+    /// # Errors
+    /// Why not. It is answered with the status of its code.
+    fn verify(&self, asked: &Asked<'_>, now: u64) -> Result<Grant>;
+
+    /// The target that the cache and the origin are to see, such as one without the token; none: as it is.
+    fn stripped(&self, asked: &Asked<'_>) -> Option<String>;
+}
