@@ -292,6 +292,11 @@ def web_page() -> str:
         f"# penstock.web\n\n{module_doc(package[''])}\n"
         + sections("penstock.web", gateway, ["Gateway"])
         + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
+        + sections(
+            "penstock.web",
+            parse("web/decisions.py"),
+            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked", "DecisionStats"],
+        )
         + sections("penstock.web", parse("web/handover.py"), ["RelayEnd"])
         + sections("penstock.web", parse("web/inspected.py"), ["Inspected"])
         + f"\n{constants}\n"

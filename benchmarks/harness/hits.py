@@ -80,7 +80,7 @@ class HitLoad:
         try:
             for file in sorted(self._root.glob("*/*")):
                 path = f"/{file.relative_to(self._root)}"
-                connection.request("GET", path)
+                connection.request("GET", path, headers=self._settings.fields)
                 response = connection.getresponse()
                 if response.read() != file.read_bytes() or response.status != 200:
                     raise LoadError(f"{path}: status {response.status}, and not the origin's bytes")

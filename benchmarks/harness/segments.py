@@ -71,6 +71,7 @@ def wrk_command(settings: Settings, seconds: float, url: str, *script_arguments:
         f"--duration={max(1, round(seconds))}s",
         "--timeout=10s",
         f"--script={BENCHMARKS / 'load' / 'report.lua'}",
+        *(f"--header={name}: {value}" for name, value in settings.fields.items()),
         url,
         *(("--", *script_arguments) if script_arguments else ()),
     ]

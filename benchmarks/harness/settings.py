@@ -19,6 +19,13 @@ class Settings:
     load_core: int = 1
     working_set: int = 256 << 20
     """Bytes of the objects of each size that are asked for at random: of hits.py alone."""
+    token: str = ""
+    """What hits are asked for with, as a bearer's: of access.py alone."""
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The header fields of a request for a hit."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 FULL = Settings()

@@ -2,7 +2,8 @@
 
 `--lane stock` serves it on aiohttp's own transports, with the same server, loop and settings as aiohttp_proxy.py.
 `app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone, and
-`cached` the same with a cache. With `--inspect` event streams are inspected. Nothing is logged.
+`cached` the same with a cache. With `--inspect` event streams are inspected, with `--authorise` a hook lets in who has a
+bearer's token. Nothing is logged.
 """
 
 from __future__ import annotations
@@ -14,13 +15,18 @@ from aiohttp import web
 
 from penstock import Engine, config
 from penstock.config import Cache, Caching, Edge, OriginLimits
-from penstock.web import Gateway, run_app
+from penstock.web import Gateway, NativeRequest, run_app
 
 # As many streams at once as the load opens, and connections kept as long as the peers keep theirs.
 LIMITS = OriginLimits(connections=4096, requests_per_connection=100_000_000, idle_timeout=300)
 EDGE = Edge(idle_timeout=300)
 # Room for every object of a run at its true cost. What is not used of it is not taken.
 MEMORY, CACHE = "6GiB", Cache(memory="3GiB")
+
+
+async def authorise(request: NativeRequest) -> bool:
+    (token,) = request.key
+    return token is not None and token.startswith("Bearer ")
 
 
 async def ok(_request: web.Request) -> web.Response:
@@ -33,6 +39,7 @@ def main() -> None:
     parser.add_argument("--origin", required=True, metavar="URL")
     parser.add_argument("--lane", choices=("stock", "app", "native", "cached"), required=True)
     parser.add_argument("--inspect", action="store_true")
+    parser.add_argument("--authorise", action="store_true")
     arguments = parser.parse_args()
 
     if arguments.lane == "cached":
@@ -51,7 +58,10 @@ def main() -> None:
     if arguments.lane == "native":
         app.add_routes([gateway.native("/")])
     elif arguments.lane == "cached":
-        app.add_routes([gateway.native("/", caching=Caching())])
+        # The origin has no use for a token, and what it answers to one is not stored.
+        headers = {"Authorization": None}
+        asked = {"authorise": authorise, "decision_key": "header:Authorization"} if arguments.authorise else {}
+        app.add_routes([gateway.native("/", caching=Caching(), headers=headers, **asked)])
     else:
         app.router.add_route("*", "/{path:.*}", gateway.relay)
     host, _, port = arguments.listen.rpartition(":")

@@ -17,6 +17,7 @@ __all__ = [
     "Cache",
     "Caching",
     "Counts",
+    "Decisions",
     "Drain",
     "Endpoint",
     "Engine",
@@ -27,6 +28,7 @@ __all__ = [
     "Frame",
     "FrameStream",
     "Framing",
+    "Gate",
     "Hub",
     "Inspection",
     "Inspector",
@@ -35,6 +37,9 @@ __all__ = [
     "Lease",
     "Limiter",
     "LoopPort",
+    "Permit",
+    "Question",
+    "Refused",
     "Route",
     "Site",
     "Source",
@@ -42,6 +47,8 @@ __all__ = [
     "Topics",
     "Transport",
     "Upload",
+    "Verifier",
+    "Waiting",
     "__version__",
     "error_table",
     "signed_url",
@@ -221,12 +228,115 @@ class Route:
                 _TimingRow | None,
                 PenstockError | None,
                 _ReportRow | None,
+                str | None,
             ],
             object,
         ]
         | None,
+        gate: Gate | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
+
+@final
+class Decisions:
+    """What is remembered of who may, and who is asked."""
+
+    def __new__(cls, settings: config.Access) -> Self: ...
+    def listen(self, engine: Engine, pose: Callable[[Question], object]) -> None:
+        """Have `pose` called with each question, on the running loop."""
+    def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
+        """Forget what was decided about a tenant, or about everybody. How many decisions, and responses that were cut."""
+    def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int]]: ...
+
+@final
+class Verifier:
+    """What decides by what a request brings along."""
+
+    def forwarded(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Return what the origin is sent of a client's fields: no token."""
+
+@final
+class Gate:
+    """What stands before a route."""
+
+    def __new__(
+        cls,
+        decisions: Decisions,
+        route: str,
+        parts: Sequence[tuple[str, str]],
+        verifier: Verifier | None,
+        lifetime: float,
+    ) -> Self: ...
+    def revoke(self, values: Sequence[bytes | None], cut: bool) -> tuple[int, int]:
+        """Forget what was decided about requests with these values for the parts of the key."""
+    def enter(
+        self,
+        engine: Engine,
+        method: str,
+        target: str,
+        prefix: str,
+        authority: str,
+        remote: str | None,
+        headers: Sequence[tuple[bytes, bytes]],
+    ) -> Permit | Refused | Waiting | None:
+        """Begin to let a request in. None: what was found was revoked in between, and it is to be entered anew."""
+
+@final
+class Waiting:
+    """One who waits for the answer to a question."""
+
+    def wait(self) -> tuple[asyncio.Future[None], float]:
+        """Return a future that is done when there is an answer, and seconds after which there is none."""
+    def result(self) -> Permit | Refused | None:
+        """Return what became of it. Who has waited for too long is refused."""
+
+@final
+class Permit:
+    """A request that was let in, until it leaves."""
+
+    @property
+    def target(self) -> str | None:
+        """Path and query without a token; None: as they came."""
+    @property
+    def tenant(self) -> str | None: ...
+    @property
+    def left(self) -> float:
+        """Seconds for which it was decided, from now on."""
+    def cut(self) -> asyncio.Future[None]:
+        """Return a future that is done when the response is to end."""
+    def leave(self) -> None: ...
+
+@final
+class Refused:
+    """A request that was not let in."""
+
+    @property
+    def error(self) -> PenstockError: ...
+    @property
+    def status(self) -> int: ...
+    @property
+    def detail(self) -> str | None: ...
+    @property
+    def challenge(self) -> str | None: ...
+
+@final
+class Question:
+    """A question. One that is dropped has failed."""
+
+    def request(
+        self,
+    ) -> (
+        tuple[
+            str, str, str, str, str | None, list[tuple[bytes, bytes]], list[bytes | None]
+        ]
+        | None
+    ):
+        """Route, method, target, authority, remote, fields, the first value of each part of the key."""
+    def allow(self, lifetime: float, tenant: str | None) -> None: ...
+    def deny(
+        self, lifetime: float, status: int, detail: str | None, challenge: str | None
+    ) -> None: ...
+    def fail(self, late: bool) -> None: ...
 
 @final
 class Drain:
@@ -405,6 +515,7 @@ class Topics:
         terms: config.Subscriptions,
         limits: config.RouteLimits,
         response: Sequence[tuple[str, bytes, bytes]],
+        gate: Gate | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
 

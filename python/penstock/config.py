@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from .exceptions import make_error
 
 __all__ = [
+    "Access",
     "Cache",
     "Caching",
     "Drain",
@@ -527,6 +528,35 @@ class RouteLimits:
         _count(self, "burst", 1)
         if self.body is not None:
             _bytes(self, "body", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """How much is remembered of who may, and for how long; how a hook is asked. Times are seconds."""
+
+    lifetime: float = 60.0
+    """For which it is remembered that a request is let in, where the hook says nothing else. What is withdrawn elsewhere and
+    not revoked here ends within a minute, and a player that asks twice a second costs the hook one question in 120."""
+    denied_lifetime: float = 10.0
+    """For which it is remembered that a request is refused. Who is let in after all, having paid, does not wait for long."""
+    decisions: int = 100_000
+    """Decisions to let in that are remembered, some 300 bytes each. Beyond it leaves who has not come back for longest, and is
+    asked about again."""
+    denials: int = 10_000
+    """Decisions to refuse that are remembered, apart from the others: those who try at random push out nobody who may."""
+    questions: int = 256
+    """Questions that the hook has not answered, each about another key; one more is answered with 503 (ACCESS_BUSY). A hook that
+    takes 50 ms answers 5,000 a second so, and a database has no more than that in flight."""
+    timeout: float = 5.0
+    """For an answer (503, ACCESS_TIMEOUT). Players give up on a segment after some seconds more."""
+
+    def __post_init__(self) -> None:
+        _seconds(self, "lifetime")
+        _seconds(self, "denied_lifetime", zero=True)
+        _count(self, "decisions", 1)
+        _count(self, "denials", 1)
+        _count(self, "questions", 1)
+        _seconds(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

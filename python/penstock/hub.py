@@ -6,12 +6,12 @@ gets what followed, once and in order; where that cannot be shown, a `penstock-g
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from . import _native
-from .config import History, RedisLog, RouteLimits, Subscriptions, parse_size
+from .config import Access, History, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
 from .log import Event, Log, LogStats, Reader
@@ -20,6 +20,7 @@ from .stream import FrameStream, Response
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .web.decisions import Authoriser, Decisions, Verifying
     from .web.subscription import Authorise
     from .web.topics import TopicsRoute
 
@@ -334,6 +335,10 @@ class Hub:
         limits: RouteLimits | None = None,
         response_headers: Mapping[str, str | None] | None = None,
         add_response_headers: Iterable[tuple[str, str]] = (),
+        authorise: "Authoriser | Verifying | Decisions | None" = None,
+        decision_key: str | Sequence[str] | None = None,
+        lifetime: float | None = None,
+        access: Access | None = None,
         name: str | None = None,
     ) -> "TopicsRoute":
         """Declare a route by which the engine lets clients subscribe, without waking Python.
@@ -351,12 +356,18 @@ class Hub:
             limits: how much the route serves at most.
             response_headers: fields to send in place of those of the same names; None drops them. CORS is said here.
             add_response_headers: fields to send besides those of the same names.
+            authorise: who may subscribe, as for `Gateway.native`. It is asked again when its answer has run out; one that is not
+                let in then has its response end behind a whole event. The tenant counts for `Subscriptions.per_tenant`.
+            decision_key: as for `Gateway.native`.
+            lifetime: as for `Gateway.native`.
+            access: as for `Gateway.native`.
             name: what the route is called in logs; its prefix by default.
 
         Raises:
             ConfigurationError: one of these cannot be.
         """
-        from .web.topics import topics_route  # noqa: PLC0415 (the library does without aiohttp)
+        from .web.decisions import decisions_of  # noqa: PLC0415 (the library does without aiohttp)
+        from .web.topics import topics_route  # noqa: PLC0415
 
         return topics_route(
             self,
@@ -367,6 +378,7 @@ class Hub:
             headers=response_headers,
             add_headers=add_response_headers,
             name=name or prefix,
+            decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
 
     def stats(self) -> HubStats:

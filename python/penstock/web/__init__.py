@@ -6,6 +6,7 @@
 to know, and `settle_failures` is the middleware for it.
 """
 
+from .decisions import Allow, Decisions, DecisionStats, Deny, NativeRequest, Revoked
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
 from .handover import RelayEnd
@@ -18,11 +19,17 @@ from .topics import TopicsRoute
 __all__ = [
     "FAILURE",
     "TENANT",
+    "Allow",
+    "DecisionStats",
+    "Decisions",
+    "Deny",
     "Failure",
     "Gateway",
     "Inspected",
+    "NativeRequest",
     "NativeRoute",
     "RelayEnd",
+    "Revoked",
     "Site",
     "TopicsRoute",
     "run_app",

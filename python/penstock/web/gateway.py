@@ -10,7 +10,7 @@ origin fails (`cutoff`).
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from multidict import CIMultiDict, istr
 
 from penstock import _native
 from penstock.config import (
+    Access,
     Caching,
     Drain,
     EventRelay,
@@ -39,6 +40,7 @@ from penstock.stream import FrameStream, Response
 from .amending import amend
 from .body import Payload, copy_body
 from .cutoff import cut_off
+from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .disconnect import ClientLink
 from .failures import note_failure
 from .feeding import Feeding
@@ -247,6 +249,10 @@ class Gateway:
         inspect: Inspection | None = None,
         on_complete: OnComplete | None = None,
         tenant: str | None = None,
+        authorise: Authoriser | Verifying | Decisions | None = None,
+        decision_key: str | Sequence[str] | None = None,
+        lifetime: float | None = None,
+        access: Access | None = None,
         name: str | None = None,
     ) -> NativeRoute:
         """Declare a route that the engine answers alone, without waking Python.
@@ -278,7 +284,16 @@ class Gateway:
             on_complete: called once for each request, on the event loop, with a `RelayEnd`, when the request is over,
                 however it ends. The engine waits for nobody: where Python is stalled for so long that
                 `config.Edge.app_ends` is full, ends are dropped, and the log says how many.
-            tenant: on whose account the route is, for `on_complete`.
+            tenant: on whose account the route is, for `on_complete`, where `authorise` says nothing else.
+            authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and returns an
+                `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the engine remembers it. One
+                that fails, or takes too long, has refused (500, 503), which is not remembered. Or the `decisions` of another
+                route, to share hook and memory with it. By default all may.
+            decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`, `path:COUNT`
+                (so many segments behind the prefix), `address`, `host`, `method`; several together. Requests that have the same
+                get the same answer, so a hook must decide by nothing else.
+            lifetime: seconds for which it is remembered that a request is let in, in place of that of `access`.
+            access: how much is remembered, and how it is asked.
             name: what the route is called in logs and counts; its prefix by default.
 
         Raises:
@@ -319,6 +334,7 @@ class Gateway:
             on_complete=on_complete,
             tenant=tenant,
             name=name or prefix,
+            decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
 
     def stats(self) -> dict[str, InspectionStats]:
@@ -367,10 +383,19 @@ class Gateway:
         return policy
 
     async def _relay_native(
-        self, request: web.Request, route: NativeRoute, resource: RelayResource
+        self,
+        request: web.Request,
+        route: NativeRoute,
+        resource: RelayResource,
+        tenant: str | None,
+        stripped: str | None,
     ) -> web.StreamResponse:
-        """Serve `route`, which is `resource` in this application, where the engine does not."""
-        target = route.replacement + request.rel_url.raw_path_qs.removeprefix(resource.prefix)
+        """Serve `route`, which is `resource` in this application, where the engine does not.
+
+        `stripped` is in place of the target that was asked for.
+        """
+        asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
+        target = route.replacement + asked_for.removeprefix(resource.prefix)
         order = _Order(
             route.origin,
             route.unix,
@@ -384,8 +409,9 @@ class Gateway:
             policy=resource.events,
             on_complete=route.on_complete,
             caching=self._handle(route.caching),
-            tenant=route.tenant,
+            tenant=tenant,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
+            received=None if route.decisions is None else route.decisions._forwarded(request),  # noqa: SLF001
         )
         return await self._relay(request, order)
 
@@ -417,7 +443,7 @@ class Gateway:
             where = order.origin
             if direct is None or order.added is not None:
                 fields = order.forwarding.request_fields(
-                    request.raw_headers,
+                    request.raw_headers if order.received is None else order.received,
                     request.remote,
                     request.scheme,
                     request.host,
@@ -551,6 +577,7 @@ class _Order(NamedTuple):
     tenant: str | None = None
     seen: Seen | None = None
     feeding: Feeding | None = None
+    received: Sequence[tuple[bytes, bytes]] | None = None
 
 
 def _asked(request: web.Request, order: _Order) -> Asked:

@@ -4,6 +4,7 @@
 waking Python; on every other server the same route is a handler, which relays by the same rules.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -31,10 +32,11 @@ from penstock.config import (
     Timeouts,
     parse_size,
 )
-from penstock.engine import Engine, native_timeouts
+from penstock.engine import Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.stats import Timings
 
+from .decisions import Decisions
 from .handover import Asked, OnComplete, RelayEnd
 from .inspected import ReportRow, handle_of, inspected
 from .problem import problem_response
@@ -137,6 +139,8 @@ class NativeRoute(web.AbstractRouteDef):
     on_complete: OnComplete | None
     tenant: str | None
     name: str
+    decisions: Decisions | None = None
+    """What is remembered of who may, where that is asked: to be revoked, and counted."""
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
         """Add the route to an application; `app.add_routes` calls it."""
@@ -171,7 +175,12 @@ class NativeRoute(web.AbstractRouteDef):
             events,
             inspect,
             None if self.on_complete is None else partial(_tell, self.on_complete, self.tenant),
+            None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
         )
+
+    def engine(self) -> Engine:
+        """What serves it where no site does."""
+        return self.gateway._engine or default_engine()  # noqa: SLF001
 
 
 def _tell(
@@ -185,10 +194,11 @@ def _tell(
     timings: tuple[float, float, float, float, float, float | None, bool] | None,
     error: PenstockError | None,
     report: ReportRow | None,
+    decided: str | None,
 ) -> None:
     """Take the end of a request from the engine."""
     took = None if timings is None else Timings(*timings)
-    on_complete(RelayEnd(status, sent, took, error, method, path, client, tenant, inspected(report)))
+    on_complete(RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report)))
 
 
 def lets_pause(events: EventRelay | None) -> bool:
@@ -277,20 +287,44 @@ class NativeResource(AbstractResource):
             self._note_refusal(request, error)
             return problem_response(error)
         try:
-            return await self._answer(request)
+            return await self._let_in(request)
         finally:
             entered.leave()
+
+    async def _let_in(self, request: web.Request) -> web.StreamResponse:
+        route = self.route
+        if route.decisions is None:
+            return await self._answer(request, None)
+        entering = route.decisions._enter(route.engine(), request, route.name, route.host, self.prefix)  # noqa: SLF001
+        permit = await entering
+        if isinstance(permit, _native.Refused):
+            self._note_refusal(request, permit.error)
+            return problem_response(permit.error, permit.status, permit.detail, permit.challenge)
+        cut = permit.cut()
+        cut.add_done_callback(partial(_cut, request))
+        try:
+            return await self._answer(request, permit)
+        finally:
+            cut.cancel()
+            permit.leave()
 
     def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
         """Tell whoever wants to know of a request that goes beyond the route's limits."""
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
+        """Answer what was let in, by `permit` where that is asked."""
         raise NotImplementedError
 
     def _check_size(self, request: web.Request) -> None:
         most, size = self.route.limits.body, request.content_length
         if most is not None and size is not None and size > parse_size(most):
             raise make_error("REQUEST_TOO_LARGE", f"the request body exceeds {most} bytes")
+
+
+def _cut(request: web.Request, cut: "asyncio.Future[None]") -> None:
+    """End a response that may not go on. What leads to the client is ours no more when it is over."""
+    if not cut.cancelled() and request.transport is not None:
+        request.transport.abort()
 
 
 class RelayResource(NativeResource):
@@ -306,8 +340,11 @@ class RelayResource(NativeResource):
         asked = Asked(request.method, request.raw_path, request.remote, route.tenant, None)
         asked.tell(route.on_complete, (None, 0, None, error))
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        return await self._relay.gateway._relay_native(request, self._relay, self)  # noqa: SLF001
+    async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
+        tenant = None if permit is None else permit.tenant
+        return await self._relay.gateway._relay_native(  # noqa: SLF001
+            request, self._relay, self, tenant or self._relay.tenant, None if permit is None else permit.target
+        )
 
 
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:

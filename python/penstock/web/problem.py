@@ -26,15 +26,21 @@ def status_for(error: PenstockError) -> HTTPStatus:
     return HTTPStatus(_ROWS[error.name].status)
 
 
-def problem_response(error: PenstockError) -> web.Response:
-    """The answer for `error`."""
-    status = status_for(error)
+def problem_response(
+    error: PenstockError,
+    status: int | None = None,
+    detail: str | None = None,
+    challenge: str | None = None,
+) -> web.Response:
+    """The answer for `error`; `status`, `detail` and `challenge` are what was decided in place of the table's."""
+    status = status_for(error) if status is None else status
+    known = status in HTTPStatus._value2member_map_
     body = {
         # "about:blank": the title is the status phrase, and `code` says the rest (RFC 9457 section 4.2.1).
         "type": "about:blank",
-        "title": status.phrase,
-        "status": status.value,
-        "detail": _ROWS[error.name].meaning,
+        "title": HTTPStatus(status).phrase if known else "Refused",
+        "status": int(status),
+        "detail": detail or _ROWS[error.name].meaning,
         "code": f"0x{error.code:03X}",
         "name": error.name,
         "retryable": error.retryable,
@@ -42,6 +48,8 @@ def problem_response(error: PenstockError) -> web.Response:
     headers = {"Cache-Control": "no-store"}
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         headers["Retry-After"] = _RETRY_AFTER
+    if challenge is not None:
+        headers["WWW-Authenticate"] = challenge
     return web.Response(
         status=status,
         body=json.dumps(body).encode(),

@@ -13,9 +13,10 @@ from penstock.config import RouteLimits, Subscriptions
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
+from .decisions import Decisions
 from .native import Changes, NativeResource, changes
 from .problem import problem_response
-from .subscription import respond
+from .subscription import Authorise, respond
 from .target import Headers, has_dot_segments
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["TopicsRoute", "topics_route"]
 
 _METHODS = ("GET", "HEAD")
+# How soon after it was let in a subscription asks again at the earliest, in seconds. Arbitrary; the engine's is the same.
+_LEAST = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class TopicsRoute(web.AbstractRouteDef):
     limits: RouteLimits
     response: Changes
     name: str
+    decisions: Decisions | None = None
+    """What is remembered of who may, where that is asked: to be revoked, and counted."""
 
     def register(self, router: UrlDispatcher) -> list[AbstractRoute]:
         """Add the route to an application; `app.add_routes` calls it."""
@@ -47,8 +52,8 @@ class TopicsRoute(web.AbstractRouteDef):
         router.register_resource(resource)
         return list(resource)
 
-    def native(self, _: Engine, prefix: str | None = None) -> _native.Topics:
-        """The route as an engine serves it, for a `prefix` that is longer in a sub-application."""
+    def native(self, engine: Engine, prefix: str | None = None) -> _native.Topics:
+        """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
         return _native.Topics(
             self.name,
             self.host,
@@ -57,7 +62,12 @@ class TopicsRoute(web.AbstractRouteDef):
             self.subscriptions,
             self.limits,
             self.response.native(),
+            None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
         )
+
+    def engine(self) -> Engine:
+        """What serves it where no site does."""
+        return self.hub._engine  # noqa: SLF001
 
 
 class TopicsResource(NativeResource):
@@ -67,22 +77,46 @@ class TopicsResource(NativeResource):
         """Whether `request` is one for this route: what is not a subscription is the application's."""
         return request.method in _METHODS and super().matches(request)
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
         route = self.route
         assert isinstance(route, TopicsRoute)  # noqa: S101 (that is what it is made with)
         try:
-            topic = unquote(request.rel_url.raw_path.removeprefix(self.prefix), errors="strict")
+            path = request.rel_url.raw_path
+            if permit is not None and permit.target is not None:
+                path = permit.target.partition("?")[0]
+            topic = unquote(path.removeprefix(self.prefix), errors="strict")
         except UnicodeDecodeError:
             return problem_response(make_error("BAD_TOPIC", "the rest of the path is not UTF-8"))
         return await respond(
             route.hub,
             request,
             topic,
-            tenant=None,
-            authorise=None,
+            tenant=None if permit is None else permit.tenant,
+            authorise=None if permit is None else self._renewing(permit),
             subscriptions=route.subscriptions,
             changes=route.response,
         )
+
+
+    def _renewing(self, permit: _native.Permit) -> Authorise:
+        """What says for how long a subscription may go on: first by what it was let in by, and then by asking anew."""
+        first: list[float] = [permit.left]
+        decisions = self.route.decisions
+        assert decisions is not None  # noqa: S101 (it has given the permit)
+
+        async def renew(request: web.Request, _: str) -> float:
+            if first:
+                return max(first.pop(), _LEAST)
+            route = self.route
+            entering = decisions._enter(route.engine(), request, route.name, route.host, self.prefix)  # noqa: SLF001
+            again = await entering
+            if isinstance(again, _native.Refused):
+                return 0
+            left = again.left
+            again.leave()
+            return max(left, _LEAST)
+
+        return renew
 
 
 def topics_route(
@@ -95,6 +129,7 @@ def topics_route(
     headers: Headers | None,
     add_headers: Iterable[tuple[str, str]],
     name: str,
+    decisions: Decisions | None,
 ) -> TopicsRoute:
     """Check what a route is made of, and make it.
 
@@ -113,4 +148,5 @@ def topics_route(
         limits,
         changes("response_headers", headers, add_headers),
         name,
+        decisions,
     )

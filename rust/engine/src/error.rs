@@ -185,6 +185,10 @@ table! {
     0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
     0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
     0x524 HubUnavailable "HUB_UNAVAILABLE" Connection Local true "What the hub's events are kept in cannot be reached, or has not confirmed the event.";
+    0x530 AccessFailed "ACCESS_FAILED" State Local true "The hook that authorises requests has failed.";
+    0x531 AccessTimeout "ACCESS_TIMEOUT" Timeout Local true "The hook that authorises requests has not answered within its limit.";
+    0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";
+    0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
     0x540 KeysUnavailable "KEYS_UNAVAILABLE" State Local true "The keys that tokens are verified with could not be fetched so far.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
@@ -209,6 +213,8 @@ table! {
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
     0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
+    0x630 AccessDenied "ACCESS_DENIED" Value Client false "The request is not authorised.";
+    0x631 AccessRevoked "ACCESS_REVOKED" Connection Client false "The authorisation of a response was revoked, or was not renewed.";
     0x640 TokenMissing "TOKEN_MISSING" Value Client false "The request has no token, and the route asks for one.";
     0x641 TokenMalformed "TOKEN_MALFORMED" Value Client false "The token is none: it is cut off, too long, or not in the form that is asked for.";
     0x642 TokenWrongAlgorithm "TOKEN_WRONG_ALGORITHM" Value Client false "The token is signed by another algorithm than its key is for, or by none.";
@@ -263,6 +269,7 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
+            Self::AccessDenied | Self::AccessRevoked => 403,
             Self::TokenMissing
             | Self::TokenMalformed
             | Self::TokenWrongAlgorithm
@@ -291,6 +298,9 @@ impl Code {
             | Self::HubClosed
             | Self::HubUnavailable
             | Self::Draining
+            | Self::AccessTimeout
+            | Self::AccessBusy
+            | Self::AccessUnavailable
             | Self::KeysUnavailable
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.

@@ -2,8 +2,9 @@
 //!
 //! Data flows one way: socket → slab → frame → consumer. Dependencies point one way too:
 //! `origin`/`source` → `wire`/`framing`/`stream` → `pool` → `sys`; `relay` and `cache` need `wire` alone. `hub` stands
-//! beside `origin`: what is published takes the place of what an origin sends.
+//! beside `origin`: what is published takes the place of what an origin sends. `access` needs `wire` alone.
 
+pub mod access;
 pub mod app;
 #[cfg(not(loom))]
 pub mod cache;

@@ -15,6 +15,7 @@ use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
+use crate::access::Gate;
 use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
@@ -28,9 +29,9 @@ use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
 use crate::settings::{EdgeSettings, RouteLimitSettings};
 
-/// A request that the engine answers alone, and who is called with its end.
+/// A request that the engine answers alone, who is called with its end, and who decides about it.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Route(Arc<EdgeRoute>, Option<Py<PyAny>>);
+pub(crate) struct Route(Arc<EdgeRoute>, Option<Py<PyAny>>, Option<Py<Gate>>);
 
 /// What routes whose ends are told are known by.
 static TICKETS: AtomicU64 = AtomicU64::new(0);
@@ -49,7 +50,7 @@ pub(crate) fn edit((kind, name, value): Change) -> Edit {
 #[pymethods]
 impl Route {
     #[new]
-    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching, events, inspected, on_end))]
+    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching, events, inspected, on_end, gate))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
@@ -68,6 +69,7 @@ impl Route {
         events: Option<&Bound<'_, EventPolicy>>,
         inspected: Option<Inspected<'_>>,
         on_end: Option<Py<PyAny>>,
+        gate: Option<Py<Gate>>,
     ) -> Self {
         let endpoint = endpoint.get();
         let native = Native {
@@ -79,6 +81,7 @@ impl Route {
             request: request.into_iter().map(edit).collect(),
             response: response.into_iter().map(edit).collect(),
             limits: limits.into(),
+            gate: gate.as_ref().map(|gate| gate.get().shared()),
             cache: caching.map(|caching| caching.get().0.clone()),
             leave: leave(drain),
             events: policy(events),
@@ -87,11 +90,12 @@ impl Route {
             ticket: on_end.is_some().then(|| TICKETS.fetch_add(1, Ordering::Relaxed)),
             name,
         };
-        Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)), on_end)
+        Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)), on_end, gate)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.1)
+        visit.call(&self.1)?;
+        visit.call(&self.2)
     }
 }
 
@@ -135,6 +139,8 @@ pub(crate) struct Site {
     lane: Option<Weak<Shared>>,
     /// Where the last to end wakes who waits for that.
     idle: Mutex<Option<Slot>>,
+    /// Those before its routes, which ask for as long as they are here.
+    gates: Mutex<Vec<Py<Gate>>>,
 }
 
 /// What the engine answers alone.
@@ -152,7 +158,7 @@ fn routes(py: Python<'_>, routes: &[Answering<'_>], lane: Option<&Weak<Shared>>)
     let table = Routes::new(routes.iter().map(service).collect()).into_python(py)?;
     let watched = |route: &Answering<'_>| {
         let Answering::Relay(route) = route else { return None };
-        let Route(route, on_end) = route.get();
+        let Route(route, on_end, _) = route.get();
         Some((Arc::clone(route), on_end.as_ref()?.clone_ref(py)))
     };
     let watched: Vec<_> = routes.iter().filter_map(watched).collect();
@@ -165,6 +171,14 @@ fn routes(py: Python<'_>, routes: &[Answering<'_>], lane: Option<&Weak<Shared>>)
         }
     }
     Ok(table)
+}
+
+fn gates(py: Python<'_>, routes: &[Answering<'_>]) -> Vec<Py<Gate>> {
+    let gate = |route: &Answering<'_>| match route {
+        Answering::Relay(route) => route.get().2.as_ref().map(|gate| gate.clone_ref(py)),
+        Answering::Topics(topics) => topics.get().gate().map(|gate| gate.clone_ref(py)),
+    };
+    routes.iter().filter_map(gate).collect()
 }
 
 #[pymethods]
@@ -197,6 +211,7 @@ impl Site {
             options: (&settings).into(),
             lane,
             idle: Mutex::new(None),
+            gates: Mutex::new(gates(py, &natives)),
         })
     }
 
@@ -233,6 +248,8 @@ impl Site {
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn set_routes(&self, py: Python<'_>, natives: Vec<Answering<'_>>) -> PyResult<()> {
         self.shared.set_routes(routes(py, &natives, self.lane.as_ref())?);
+        let previous = std::mem::replace(&mut *lock(&self.gates), gates(py, &natives));
+        drop(previous);
         Ok(())
     }
 
@@ -268,5 +285,15 @@ impl Site {
     fn counts(&self) -> (usize, u64, u64, u64) {
         let counts = self.shared.counts();
         (counts.connections, counts.accepted, counts.requests, counts.refused)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.engine)?;
+        if let Ok(gates) = self.gates.try_lock() {
+            for gate in gates.iter() {
+                visit.call(gate)?;
+            }
+        }
+        Ok(())
     }
 }

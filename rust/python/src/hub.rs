@@ -7,10 +7,13 @@ use std::time::Duration;
 use penstock_engine::Code;
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
 use penstock_engine::hub::{self, Counted, Event, HubStats, Id, Published, Reading, TopicStats};
+use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
+use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
+use crate::access::Gate;
 use crate::edge::{Change, edit};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
@@ -293,18 +296,23 @@ impl Lease {
 
 /// Requests for topics that the engine answers alone.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Topics(Arc<EdgeTopics>);
+pub(crate) struct Topics(Arc<EdgeTopics>, Option<Py<Gate>>);
 
 impl Topics {
     pub(crate) fn shared(&self) -> Arc<EdgeTopics> {
         Arc::clone(&self.0)
+    }
+
+    pub(crate) fn gate(&self) -> Option<&Py<Gate>> {
+        self.1.as_ref()
     }
 }
 
 #[pymethods]
 impl Topics {
     #[new]
-    #[pyo3(signature = (name, host, prefix, hub, terms, limits, response))]
+    #[pyo3(signature = (name, host, prefix, hub, terms, limits, response, gate))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     fn new(
         name: String,
         host: Option<String>,
@@ -313,9 +321,16 @@ impl Topics {
         terms: SubscriptionSettings,
         limits: RouteLimitSettings,
         response: Vec<Change>,
+        gate: Option<Py<Gate>>,
     ) -> Self {
         let (hub, pattern) = (Arc::clone(&hub.get().shared), Pattern { host, prefix });
         let response = response.into_iter().map(edit).collect();
-        Self(Arc::new(EdgeTopics::new(name, pattern, hub, terms.into(), limits.into(), response)))
+        let before = gate.as_ref().map(|gate| gate.get().shared());
+        let topics = EdgeTopics::new(name, pattern, hub, terms.into(), limits.into(), response, before);
+        Self(Arc::new(topics), gate)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.1.as_ref().map_or(Ok(()), |gate| visit.call(gate))
     }
 }

@@ -397,7 +397,7 @@ impl Drop for Lane {
     }
 }
 
-/// Method, target, client, status, bytes, timings, error, report.
+/// Method, target, client, status, bytes, timings, error, report, tenant.
 type EndedRow = (
     String,
     String,
@@ -407,14 +407,15 @@ type EndedRow = (
     Option<TimingRow>,
     Option<Py<PyAny>>,
     Option<ReportRow>,
+    Option<String>,
 );
 
 fn ended_row(py: Python<'_>, ended: Ended) -> EndedRow {
     let timings = ended.stages.map(|stages| timing_row(&stages.timings, Some(stages.body), stages.reused));
     let error = ended.error.as_ref().map(|error| exception(py, error).into_value(py).into_any());
     let report = ended.report.as_ref().map(|report| report_row(py, report));
-    let Ended { method, target, client, status, bytes, .. } = ended;
-    (method, target, client, status, bytes, timings, error, report)
+    let Ended { method, target, client, status, bytes, tenant, .. } = ended;
+    (method, target, client, status, bytes, timings, error, report, tenant)
 }
 
 /// An address as the `socket` module has it.

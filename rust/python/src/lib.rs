@@ -4,6 +4,7 @@
 //! [`std::task::Waker`], and everything Python is made on the event loop's thread. All classes are frozen and keep
 //! their state in locks and atomics, so nothing here relies on the GIL.
 
+mod access;
 mod awaitable;
 mod buffer;
 mod cache;
@@ -33,6 +34,8 @@ mod _native {
     use super::{PyModule, PyModuleMethods, PyResult};
     use pyo3::Bound;
 
+    #[pymodule_export]
+    use super::access::{Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
     #[pymodule_export]
     use super::awaitable::Awaitable;
     #[pymodule_export]

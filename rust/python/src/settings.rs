@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use penstock_engine::Result;
+use penstock_engine::access::AccessConfig;
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
@@ -170,6 +171,25 @@ impl From<RouteLimitSettings> for RouteLimits {
             rate: settings.rate,
             burst: settings.burst,
             body: settings.body,
+        }
+    }
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct AccessSettings {
+    decisions: usize,
+    denials: usize,
+    questions: usize,
+    timeout: f64,
+}
+
+impl From<AccessSettings> for AccessConfig {
+    fn from(settings: AccessSettings) -> Self {
+        Self {
+            allowed: settings.decisions,
+            denied: settings.denials,
+            questions: settings.questions,
+            timeout: Duration::from_secs_f64(settings.timeout),
         }
     }
 }

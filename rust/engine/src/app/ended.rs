@@ -24,6 +24,8 @@ pub struct Ended {
     pub bytes: u64,
     /// How long it took at the origin; none without a head of the origin's.
     pub stages: Option<Stages>,
+    /// On whose account it was let in, if that was decided.
+    pub tenant: Option<String>,
     /// Why it ended before its end.
     pub error: Option<Error>,
     /// What was seen of the response.
@@ -49,6 +51,7 @@ impl Ended {
             + self.method.len()
             + self.target.len()
             + self.client.as_ref().map_or(0, String::len)
+            + self.tenant.as_ref().map_or(0, String::len)
             + self.error.as_ref().map_or(0, |error| error.detail().len())
             + report.map_or(0, Vec::len)
     }

@@ -5,20 +5,29 @@
 use std::io::Write;
 
 use super::date::Date;
+use crate::access::Denial;
 use crate::error::Error;
+use crate::hub::quoted;
 
 /// Long enough for a burst to pass, short enough that nobody gives up. In seconds.
 const RETRY_AFTER: &str = "Retry-After: 1\r\n";
 
-/// The whole answer for `error`, or its head alone for a HEAD request.
-pub(super) fn refusal(error: &Error, date: Date, close: bool, head_only: bool) -> Vec<u8> {
+/// The whole answer for `error`, or its head alone for a HEAD request. `denial` says how, if that was decided.
+pub(super) fn refusal(
+    error: &Error,
+    denial: Option<&Denial>,
+    date: Date,
+    close: bool,
+    head_only: bool,
+) -> Vec<u8> {
     let code = error.code();
-    let status = code.status();
+    let status = denial.map_or(code.status(), |denial| denial.status);
+    let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(code.meaning());
     let body = format!(
-        "{{\"type\": \"about:blank\", \"title\": \"{}\", \"status\": {status}, \"detail\": \"{}\", \
+        "{{\"type\": \"about:blank\", \"title\": \"{}\", \"status\": {status}, \"detail\": {}, \
          \"code\": \"0x{:03X}\", \"name\": \"{}\", \"retryable\": {}}}",
         reason(status),
-        code.meaning(),
+        quoted(detail),
         code.number(),
         code.name(),
         code.retryable()
@@ -26,10 +35,12 @@ pub(super) fn refusal(error: &Error, date: Date, close: bool, head_only: bool) -
     let mut answer = Vec::with_capacity(512);
     let retry = if matches!(status, 429 | 503) { RETRY_AFTER } else { "" };
     let connection = if close { "Connection: close\r\n" } else { "" };
+    let challenge = denial.and_then(|denial| denial.challenge.as_deref());
+    let challenge = challenge.map_or_else(String::new, |challenge| format!("WWW-Authenticate: {challenge}\r\n"));
     write!(
         answer,
         "HTTP/1.1 {status} {}\r\nDate: {date}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n\
-         {retry}{connection}Content-Length: {}\r\n\r\n",
+         {retry}{challenge}{connection}Content-Length: {}\r\n\r\n",
         reason(status),
         body.len()
     )
@@ -40,22 +51,30 @@ pub(super) fn refusal(error: &Error, date: Date, close: bool, head_only: bool) -
     answer
 }
 
-/// The phrases of the statuses that [`crate::Code::status`] knows (RFC 9110, section 15).
+/// The phrases of the statuses that [`crate::Code::status`] knows, and of those that a hook may well choose (RFC 9110, section 15).
 fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",
+        401 => "Unauthorized",
+        402 => "Payment Required",
+        403 => "Forbidden",
         404 => "Not Found",
         408 => "Request Timeout",
+        409 => "Conflict",
+        410 => "Gone",
         413 => "Content Too Large",
         414 => "URI Too Long",
         417 => "Expectation Failed",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
+        451 => "Unavailable For Legal Reasons",
+        500 => "Internal Server Error",
         501 => "Not Implemented",
         502 => "Bad Gateway",
         503 => "Service Unavailable",
         504 => "Gateway Timeout",
         505 => "HTTP Version Not Supported",
-        _ => "Internal Server Error",
+        // The phrase says nothing that the number does not.
+        _ => "Refused",
     }
 }

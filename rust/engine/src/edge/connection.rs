@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::access::{admit, lapsed, look, revoked, until};
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
@@ -17,10 +18,11 @@ use super::inbound::{Inbound, check_size};
 use super::lane::{self, Asked};
 use super::log::Entry;
 use super::native::{self, Begun, Task, fault};
-use super::progress::Progress;
+use super::progress::{Progress, Stopped};
 use super::route::{Route, Service};
 use super::site::{Load, Phase, Site};
 use super::topics::{self, Topics};
+use crate::access::{Denial, Pass};
 use crate::error::{Code, Error, Result};
 use crate::events::Leave;
 use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
@@ -84,7 +86,7 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
                 if let Some(log) = site.log.as_ref().filter(|_| may_answer(&error)) {
                     log.put_unread(client.addresses.host.as_deref(), &error);
                 }
-                Box::pin(refuse(site, client, &error, false)).await
+                Box::pin(refuse(site, client, &error, None, false)).await
             }
         };
         match next {
@@ -145,6 +147,7 @@ async fn exchange(
                 progress: &progress,
                 account: account.as_deref(),
                 is_tunnel: false,
+                stripped: None,
             };
             answer_by_route(task, inbound, route).await
         }
@@ -163,7 +166,7 @@ async fn exchange(
         log.put(&Entry {
             client: client.addresses.host.as_deref(),
             incoming,
-            status: progress.status().unwrap_or_else(|| error.map_or(0, status_of)),
+            status: progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress))),
             bytes: progress.payload(),
             elapsed: started.elapsed(),
             route: route.map(Service::name),
@@ -177,7 +180,8 @@ async fn exchange(
         Ok(()) => Next::Close,
         Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
-            Box::pin(refuse(site, client, &error, incoming.method() == "HEAD")).await
+            let (denial, head_only) = (progress.denial(), incoming.method() == "HEAD");
+            Box::pin(refuse(site, client, &error, denial, head_only)).await
         }
         Err(_) if progress.ends_visibly() => Next::Close,
         Err(_) => Next::Reset,
@@ -185,8 +189,9 @@ async fn exchange(
 }
 
 /// What a request that failed before its head was answered with; 499 is nginx's for a client that left.
-fn status_of(error: &Error) -> u16 {
-    if may_answer(error) { error.code().status() } else { 499 }
+fn status_of(error: &Error, progress: &Progress) -> u16 {
+    let answered = || progress.denial().map_or(error.code().status(), |denial| denial.status);
+    if may_answer(error) { answered() } else { 499 }
 }
 
 fn may_answer(error: &Error) -> bool {
@@ -243,9 +248,18 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
     let _guard = route.enter()?;
     task.is_tunnel = asked.body == Body::Empty && offers_websocket(incoming);
     // What an origin or the cache gives is as long as it says: both have checked it.
+    let mut pass = None;
+    if let Some(gate) = &route.native.gate {
+        let target = incoming.origin_form();
+        pass = look(gate, &task.asked(&target, &route.pattern.prefix), &task)?;
+        if let Some(pass) = &mut pass {
+            task.stripped = pass.target.take();
+        }
+    }
+    let is_let_in = pass.is_some() || route.native.gate.is_none();
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
-    if asked.body == Body::Empty && !task.is_tunnel {
+    if is_let_in && asked.body == Body::Empty && !task.is_tunnel {
         let begin = |context: &mut Context<'_>| native::begin_hit(context, &task, route, &mut outgoing);
         is_hit = native::at_once(begin).await?;
         // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
@@ -254,28 +268,32 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
         }
     }
     // On the heap: a hit needs no room for it.
-    Box::pin(attempt(&task, inbound, asked, most, route, is_hit, &mut outgoing)).await
+    Box::pin(attempt(&task, inbound, asked, most, route, pass, is_hit, &mut outgoing)).await
 }
 
-/// Answers with what comes by and by, and listens to the client meanwhile. `is_hit`: what is sent has been begun.
+/// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
+/// sent has been begun.
+#[expect(clippy::too_many_arguments, reason = "what `answer_by_route` knows, which is not kept for a hit")]
 async fn attempt(
     task: &Task<'_>,
     inbound: &mut Inbound<'_>,
     Asked { body, expects_continue: expects, .. }: Asked<'_>,
     most: Option<u64>,
     route: &Route,
+    pass: Option<Pass>,
     is_hit: bool,
     outgoing: &mut Outgoing,
 ) -> Result<()> {
-    let Task { site, progress, is_tunnel, .. } = *task;
+    let Task { site, progress, is_tunnel, incoming, .. } = *task;
     let life = live(site)?;
     outgoing.begin_life(&life);
     let (feed, upload) = request_body(site, body, is_tunnel);
     let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };
-    if expects && feed.is_some() && !inbound.has_begun() {
-        outgoing.push(Piece::Mark(CONTINUE));
-    }
-    let answer = async {
+    let is_awaited = expects && feed.is_some() && !inbound.has_begun();
+    let go_on = async {
+        if is_awaited {
+            outgoing.push(Piece::Mark(CONTINUE));
+        }
         let (is_events, left) = if is_hit {
             (false, None)
         } else {
@@ -287,7 +305,18 @@ async fn attempt(
         };
         native::send(task, route.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
-    let result = beside(site, progress, &life, inbound.listen(body, most, feed), answer).await;
+    let listen = inbound.listen(body, most, feed);
+    let result = if let Some(gate) = &route.native.gate {
+        let answer = async {
+            let target = incoming.origin_form();
+            let permit = admit(gate, &task.asked(&target, &route.pattern.prefix), pass, task).await?;
+            until(revoked(&permit), progress, site.config.linger, go_on).await
+        };
+        // On the heap: where all are let in there is no room for it.
+        Box::pin(beside(site, progress, &life, listen, answer)).await
+    } else {
+        beside(site, progress, &life, listen, go_on).await
+    };
     if outgoing.is_torn() {
         progress.tear();
     }
@@ -312,12 +341,30 @@ async fn answer_by_topics(
     let life = live(site)?;
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.begin_life(&life);
-    let task = Task { site, thread, client, incoming, progress, account: None, is_tunnel: false };
-    let answer = async {
-        topics::begin(&task, topics, &mut outgoing).await?;
-        native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
+    let task =
+        Task { site, thread, client, incoming, progress, account: None, is_tunnel: false, stripped: None };
+    let listen = inbound.listen(Body::Empty, None, None);
+    let result = if let Some(gate) = &topics.gate {
+        let answer = async {
+            let target = incoming.origin_form();
+            let wanted = task.asked(&target, &topics.pattern.prefix);
+            let mut pass = look(gate, &wanted, &task)?;
+            let stripped = pass.as_mut().and_then(|pass| pass.target.take());
+            let permit = admit(gate, &wanted, pass, &task).await?;
+            let task = Task { stripped, ..task };
+            topics::begin(&task, topics, permit.decision().tenant(), &mut outgoing).await?;
+            let send = native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
+            until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
+        };
+        // On the heap: where all are let in there is no room for it.
+        Box::pin(beside(site, progress, &life, listen, answer)).await
+    } else {
+        let answer = async {
+            topics::begin(&task, topics, None, &mut outgoing).await?;
+            native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
+        };
+        beside(site, progress, &life, listen, answer).await
     };
-    let result = beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await;
     if outgoing.is_torn() {
         progress.tear();
     }
@@ -334,11 +381,13 @@ async fn beside(
 ) -> Result<()> {
     let (mut listen, mut answer) = (pin!(listen), pin!(answer));
     let mut overdue = Watch::default();
+    let mut is_over = false;
     let mut trouble = None;
     let result = {
         let aside = poll_fn(|context| {
-            if !progress.is_stopped() && life.is_stopped(context) {
-                progress.stop();
+            if !is_over && life.is_stopped(context) {
+                is_over = true;
+                progress.stop(Stopped::Draining);
                 overdue.start(Some(site.config.linger));
             }
             if overdue.poll_expired(context).is_ready() {
@@ -393,7 +442,13 @@ fn offers_websocket(incoming: &Incoming) -> bool {
 }
 
 /// Tells the client why there is no answer.
-async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) -> Next {
+async fn refuse(
+    site: &Site,
+    client: &Client,
+    error: &Error,
+    denial: Option<&Denial>,
+    head_only: bool,
+) -> Next {
     if !may_answer(error) {
         // It left between two requests, or within a head. The responses before are whole, and may still be on their way.
         return Next::Close;
@@ -401,7 +456,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool) ->
     // Relaxed: a count.
     site.refused.fetch_add(1, Ordering::Relaxed);
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-    outgoing.push(Piece::Bytes(refusal(error, Date::now(), true, head_only)));
+    outgoing.push(Piece::Bytes(refusal(error, denial, Date::now(), true, head_only)));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
     match timeout(site.config.linger, send).await {
         Ok(Ok(())) => Next::Close,

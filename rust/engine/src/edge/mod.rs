@@ -14,6 +14,7 @@
 //!                └─ answer (refusals), account, log
 //! ```
 
+mod access;
 mod account;
 mod amending;
 mod answer;

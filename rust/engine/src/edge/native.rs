@@ -4,6 +4,7 @@
 //! between the two connections: whoever writes to the client reads the origin's, so that a chunk of the body goes from
 //! one socket to the other within one turn where both are ready.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc as Plain;
@@ -42,6 +43,8 @@ pub(super) struct Task<'a> {
     pub(super) account: Option<&'a Account<'a>>,
     /// The client offers to switch to WebSocket.
     pub(super) is_tunnel: bool,
+    /// What stands for the target that was asked for, if that is not it.
+    pub(super) stripped: Option<String>,
 }
 
 /// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
@@ -56,7 +59,7 @@ pub(super) fn begin_hit(
 ) -> Result<bool> {
     let native = &route.native;
     let Some(caching) = &native.cache else { return Ok(false) };
-    let target = route.target(&task.incoming.origin_form());
+    let target = route.target(&task.target());
     let asked = store::Asked {
         method: task.incoming.method(),
         target: Target {
@@ -65,7 +68,10 @@ pub(super) fn begin_hit(
             path: &target,
         },
         endpoint: &native.endpoint,
-        is_read: route.sets_read || task.incoming.headers().any(|(name, _)| is_read(name)),
+        is_read: route.sets_read
+            || task.incoming.headers().any(|(name, value)| {
+                is_read(name) && !route.replaces(name) && route.forwarded(name, value).is_some()
+            }),
     };
     let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
     match task.begin_stored(context, route, Box::new(delivery), outgoing) {
@@ -287,18 +293,11 @@ pub(super) async fn send(
 
 impl Task<'_> {
     /// Whether to go on.
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.progress.has_left() {
             return Err(gone());
         }
-        self.check_stopped()
-    }
-
-    fn check_stopped(&self) -> Result<()> {
-        if self.progress.is_stopped() {
-            return Err(Code::Draining.error("the time for requests to finish is over"));
-        }
-        Ok(())
+        self.progress.check_stopped()
     }
 
     /// As [`Task::check`] while the head is awaited: if the client has left, whether the route reads on.
@@ -310,7 +309,7 @@ impl Task<'_> {
                 return Err(gone());
             }
         }
-        self.check_stopped()
+        self.progress.check_stopped()
     }
 
     /// The body of a response, with what the route does for events, and seen by `inspector`.
@@ -380,6 +379,14 @@ impl Task<'_> {
         }
     }
 
+    /// Path and query that are asked for.
+    pub(super) fn target(&self) -> Cow<'_, str> {
+        match &self.stripped {
+            Some(target) => Cow::Borrowed(target),
+            None => self.incoming.origin_form(),
+        }
+    }
+
     /// The fields that the origin is sent.
     fn fields(&self, route: &Route) -> Result<Fields> {
         let (native, incoming) = (&route.native, self.incoming);
@@ -398,7 +405,17 @@ impl Task<'_> {
                 Edit::Add(..) => None,
             })
             .collect();
-        let mut headers: Fields = native.forwarding.request_fields(incoming.headers(), &client, &replaced)?;
+        let mut headers: Fields = if native.gate.as_ref().is_some_and(|gate| gate.verifier().is_some()) {
+            let mut received = Fields::with_capacity(24, 1024);
+            for (name, value) in incoming.headers() {
+                if let Some(value) = route.forwarded(name, value) {
+                    received.push(name, &value);
+                }
+            }
+            native.forwarding.request_fields(received.iter(), &client, &replaced)?
+        } else {
+            native.forwarding.request_fields(incoming.headers(), &client, &replaced)?
+        };
         for edit in &native.request {
             if let Edit::Add(name, value) = edit {
                 headers.push(name, value);
@@ -413,7 +430,7 @@ impl Task<'_> {
         Ok(Request {
             endpoint: native.endpoint.clone(),
             method: incoming.method().to_owned(),
-            target: route.target(&incoming.origin_form()),
+            target: route.target(&self.target()),
             authority: native.authority.clone(),
             headers: headers.into(),
             body,

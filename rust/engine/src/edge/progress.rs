@@ -1,7 +1,12 @@
 //! What the parts of one exchange tell each other. One task polls them all, so the order of these flags is the order
 //! of the program; they are atomics because a task may be made on another thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
+
+use crate::access::{Decision, Denial, Refusal, Verdict};
+use crate::error::{Code, Error, Result};
+use crate::sync::Arc;
 
 /// How far an exchange has come.
 #[derive(Debug, Default)]
@@ -9,10 +14,30 @@ pub(super) struct Progress {
     status: AtomicU16,
     payload: AtomicU64,
     left: AtomicBool,
-    stopped: AtomicBool,
+    stopped: AtomicU8,
     close: AtomicBool,
     torn: AtomicBool,
     visible: AtomicBool,
+    refused: OnceLock<Arc<Decision>>,
+}
+
+/// Why an exchange is to end at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Stopped {
+    /// Everything does.
+    Draining = 1,
+    /// The client may no longer have it.
+    Revoked = 2,
+}
+
+impl Stopped {
+    pub(super) fn error(self) -> Error {
+        match self {
+            Self::Draining => Code::Draining.error("the time for requests to finish is over"),
+            Self::Revoked => Code::AccessRevoked.error("the authorisation was revoked, or not renewed"),
+        }
+    }
 }
 
 impl Progress {
@@ -43,13 +68,39 @@ impl Progress {
         self.left.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything is to end at once.
+    /// Whether it is to end at once.
     pub(super) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Relaxed) != 0
     }
 
-    pub(super) fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
+    /// Whether it may go on.
+    pub(super) fn check_stopped(&self) -> Result<()> {
+        match self.stopped.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            why if why == Stopped::Revoked as u8 => Err(Stopped::Revoked.error()),
+            _ => Err(Stopped::Draining.error()),
+        }
+    }
+
+    pub(super) fn stop(&self, why: Stopped) {
+        self.stopped.store(why as u8, Ordering::Relaxed);
+    }
+
+    /// Notes why the request is refused, for whoever answers it.
+    pub(super) fn refuse(&self, refusal: Refusal) -> Error {
+        if let Some(decision) = refusal.decision {
+            // A request is refused once.
+            let _ = self.refused.set(decision);
+        }
+        refusal.error
+    }
+
+    /// How it was decided that the request is refused, if it was.
+    pub(super) fn denial(&self) -> Option<&Denial> {
+        match &self.refused.get()?.verdict {
+            Verdict::Deny(denial) => Some(denial),
+            Verdict::Allow(_) => None,
+        }
     }
 
     /// Whether the client may have half of something, such as an interim response: what is sent behind it would be read as

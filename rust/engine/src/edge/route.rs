@@ -1,9 +1,11 @@
 //! Which requests the engine answers alone, and how.
 
+use std::borrow::Cow;
 use std::sync::Arc as Plain;
 
 use super::limiter::{Entered, Limiter};
 use super::topics::Topics;
+use crate::access::{Gate, without_port};
 use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, Policy};
@@ -65,6 +67,8 @@ pub struct Native {
     pub response: Vec<Edit>,
     /// What it serves at most.
     pub limits: RouteLimits,
+    /// Who decides about its requests, if anybody does.
+    pub gate: Option<Arc<Gate>>,
     /// What becomes of a response when its client leaves.
     pub leave: Leave,
     /// What is done with event streams besides, and when their clients leave.
@@ -116,6 +120,22 @@ impl Route {
     /// `TOO_MANY_REQUESTS`.
     pub(super) fn enter(&self) -> Result<Entered> {
         self.limiter.enter()
+    }
+
+    /// Whether the origin is not sent the client's fields of that name.
+    pub(super) fn replaces(&self, name: &[u8]) -> bool {
+        self.native.request.iter().any(|edit| match edit {
+            Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
+            Edit::Add(..) => false,
+        })
+    }
+
+    /// What the cache and the origin see of a field of a client's: no token that lets in here.
+    pub(super) fn forwarded<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        match self.native.gate.as_ref().and_then(|gate| gate.verifier()) {
+            Some(verifier) => verifier.forwarded(name, value),
+            None => Some(Cow::Borrowed(value)),
+        }
     }
 
     /// What becomes of a response when its client leaves: whether it is one of events is not known before its head.
@@ -213,14 +233,6 @@ impl Routes {
                 && pattern.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
                 && route.takes(method)
         })
-    }
-}
-
-fn without_port(authority: &str) -> &str {
-    match authority.rfind(':') {
-        // A colon within brackets is part of an address.
-        Some(colon) if !authority[colon..].contains(']') => &authority[..colon],
-        _ => authority,
     }
 }
 

@@ -7,6 +7,7 @@ use super::head::{Framing, Persistence, encode};
 use super::limiter::{Entered, Limiter};
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
+use crate::access::Gate;
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
 use crate::net::{Body, Outgoing, Piece, Supply};
@@ -24,6 +25,8 @@ pub struct Topics {
     terms: Terms,
     /// Changes to the head of the response.
     response: Vec<Edit>,
+    /// Who decides about its requests, if anybody does.
+    pub(super) gate: Option<Arc<Gate>>,
     limiter: Arc<Limiter>,
     /// What it is called in logs and counts.
     pub(super) name: String,
@@ -38,9 +41,10 @@ impl Topics {
         terms: Terms,
         limits: RouteLimits,
         response: Vec<Edit>,
+        gate: Option<Arc<Gate>>,
     ) -> Self {
         let limiter = Arc::new(Limiter::new(name.clone(), limits));
-        Self { pattern, hub, terms, response, limiter, name }
+        Self { pattern, hub, terms, response, gate, limiter, name }
     }
 
     /// Counts a request, until what it returns is dropped.
@@ -52,9 +56,8 @@ impl Topics {
     }
 
     /// The topic that is asked for, and what the client had of it.
-    fn asked(&self, incoming: &Incoming) -> Result<(String, Option<String>)> {
-        let target = incoming.origin_form();
-        let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    fn asked(&self, incoming: &Incoming, target: &str) -> Result<(String, Option<String>)> {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let rest = path.strip_prefix(self.pattern.prefix.as_str()).unwrap_or_default();
         let topic = decoded(rest, false).and_then(|name| String::from_utf8(name).ok()).ok_or_else(|| {
             Code::BadTopic.error("what follows the route's prefix is not UTF-8, percent-encoded")
@@ -67,13 +70,18 @@ impl Topics {
     }
 }
 
-/// Puts the head of the answer into `outgoing`, and the subscriber behind it.
+/// Puts the head of the answer into `outgoing`, and the subscriber behind it, which is on the account of `tenant`.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
-pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
+pub(super) async fn begin(
+    task: &Task<'_>,
+    topics: &Topics,
+    tenant: Option<&str>,
+    outgoing: &mut Outgoing,
+) -> Result<()> {
     let incoming = task.incoming;
-    let (topic, after) = topics.asked(incoming)?;
+    let (topic, after) = topics.asked(incoming, &task.target())?;
     let framing = Framing::of(Announced::Chunked, incoming.minor_version);
     let chunked = framing == Framing::Chunked;
     // On the heap: what is sent for hours keeps nothing of it.
@@ -82,7 +90,7 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
         after: after.as_deref(),
         terms: topics.terms,
         chunked,
-        guest: Guest { tenant: None, address: task.client.addresses.host.as_deref() },
+        guest: Guest { tenant, address: task.client.addresses.host.as_deref() },
         express: connection.cloned(),
     };
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;

@@ -207,7 +207,7 @@ pub(super) fn framed(text: String, chunked: bool) -> Vec<u8> {
 }
 
 /// `text` as a string of JSON (RFC 8259, section 7). No line ends are left in it.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {

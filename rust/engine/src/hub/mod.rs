@@ -43,6 +43,7 @@ mod topics;
 
 pub use counts::Counted;
 pub use encode::Event;
+pub(crate) use encode::quoted;
 pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;

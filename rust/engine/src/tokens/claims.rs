@@ -1,8 +1,8 @@
 //! What a JSON Web Token must say, and what it grants (RFC 7519, section 4.1).
 
 use super::END;
-use super::pattern::{Pattern, covers};
-use crate::access::Grant;
+use super::pattern::Pattern;
+use crate::access::{Grant, is_on};
 use crate::error::{Code, Error, Result};
 use crate::inspect::Json;
 
@@ -77,7 +77,7 @@ impl Claims {
             None => None,
         };
         let paths = self.paths(&claims)?;
-        if !paths.is_empty() && !paths.iter().any(|pattern| covers(pattern, path)) {
+        if !paths.is_empty() && !paths.iter().any(|pattern| is_on(pattern, path)) {
             return Err(Code::TokenPathNotCovered.error("the token is not for this path"));
         }
         Ok(Grant { tenant, expires, paths, address: None })

@@ -1,16 +1,17 @@
 //! JSON Web Tokens: three parts in Base64url with dots between them (RFC 7515, section 3.1; RFC 7519, section 3).
 
-use std::sync::{Arc, Mutex};
+use std::borrow::Cow;
 use std::task::Waker;
 
 use super::claims::Claims;
 use super::decode::{base64url, base64url_vec};
 use super::header::{self, Header};
 use super::key::Keys;
+use super::denial;
 use super::place::Places;
-use crate::access::{Asked, Grant, Verifier};
+use crate::access::{Asked, Decision, Grant, Verifier};
 use crate::error::{Code, Error, Result};
-use crate::sync::lock;
+use crate::sync::{Arc, Mutex, lock};
 
 /// Bytes of a signature: those of an RSA key of 8192 bits.
 const LONGEST_SIGNATURE: usize = 1024;
@@ -23,6 +24,8 @@ pub struct Jwt {
     places: Places,
     /// Bytes of a token.
     longest: usize,
+    /// Of a request without a token, and of one with a bad one (RFC 6750, section 3).
+    denials: [Arc<Decision>; 2],
 }
 
 /// The keys of the moment, and when others are wanted. Times are seconds since 1970.
@@ -55,7 +58,8 @@ impl Jwt {
     pub fn new(keys: Keys, claims: Claims, places: Places, longest: usize) -> Self {
         let ring =
             Ring { keys: Arc::new(keys), refresh: u64::MAX, expires: u64::MAX, quiet: 0, pause: 0, fetcher: None };
-        Self { ring: Mutex::new(ring), claims, places, longest }
+        let denials = [denial(401, Some("Bearer")), denial(401, Some("Bearer error=\"invalid_token\""))];
+        Self { ring: Mutex::new(ring), claims, places, longest, denials }
     }
 
     /// Has `fetcher` woken, no more than once in `pause` seconds, when a token names a key that is not known, when keys are
@@ -123,6 +127,16 @@ impl Verifier for Jwt {
 
     fn stripped(&self, asked: &Asked<'_>) -> Option<String> {
         self.places.stripped(asked)
+    }
+
+    fn forwarded<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        self.places.forwarded(name, value)
+    }
+
+    fn denial(&self, error: &Error) -> Option<Arc<Decision>> {
+        let code = error.code();
+        let [missing, bad] = &self.denials;
+        (code.status() == 401).then(|| Arc::clone(if code == Code::TokenMissing { missing } else { bad }))
     }
 }
 

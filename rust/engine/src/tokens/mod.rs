@@ -27,9 +27,20 @@ pub use claims::{Claims, PathRule};
 pub use jwk::{Set, read_key, read_set};
 pub use jwt::Jwt;
 pub use key::{Key, Keys};
-pub use pattern::{Pattern, covers};
+pub use pattern::Pattern;
 pub use place::Places;
 pub use signed::{Secret, SignedUrl};
 
+use std::time::Instant;
+
+use crate::access::{Decision, Denial, Verdict};
+use crate::sync::Arc;
+
 /// The last second of the year 9999: what is said to last longer lasts as long, so that nobody computes with more.
 const END: u64 = 253_402_300_799;
+
+/// How a request without a good token is answered. Made once: a flood of them is to cost nothing.
+fn denial(status: u16, challenge: Option<&str>) -> Arc<Decision> {
+    let denial = Denial { status, detail: None, challenge: challenge.map(Into::into) };
+    Arc::new(Decision { verdict: Verdict::Deny(denial), until: Instant::now() })
+}

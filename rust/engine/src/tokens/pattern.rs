@@ -1,17 +1,4 @@
-//! Which paths a token is for.
-
-/// Whether `pattern` stands for a path, which is given in pieces: one that ends in `*` for all that begin so, any other
-/// for itself alone. Both are compared as they stand on the wire.
-pub fn covers(pattern: &str, path: &[&str]) -> bool {
-    let (mut rest, is_open) = pattern.strip_suffix('*').map_or((pattern, false), |start| (start, true));
-    for piece in path {
-        match rest.strip_prefix(piece) {
-            Some(behind) => rest = behind,
-            None => return is_open && piece.starts_with(rest),
-        }
-    }
-    rest.is_empty()
-}
+//! Patterns of paths that are made of claims.
 
 /// A text with names of claims in braces, such as `/vod/{sub}/*`, of which patterns are made.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -102,17 +102,30 @@ impl Places {
         Some(target)
     }
 
-    /// The value of a Cookie field without the token; none if nothing is left.
-    pub(super) fn cookie_without<'a>(&self, line: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-        let is_token = |pair: &[u8]| {
+    /// What is left of a field without the token.
+    pub(super) fn forwarded<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        if !self.forward {
+            if self.bearer && name.eq_ignore_ascii_case(b"authorization") && bearer(value).is_some() {
+                return None;
+            }
+            if self.cookie && name.eq_ignore_ascii_case(b"cookie") {
+                return self.cookies_without(value);
+            }
+        }
+        Some(Cow::Borrowed(value))
+    }
+
+    fn cookies_without<'a>(&self, line: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let is_token = |pair: &&[u8]| {
             let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
             name.trim_ascii() == self.name.as_bytes()
         };
-        if !self.cookie || !line.split(|byte| *byte == b';').any(is_token) {
+        let pairs = || line.split(|byte| *byte == b';');
+        if !pairs().any(|pair| is_token(&pair)) {
             return Some(Cow::Borrowed(line));
         }
-        let pairs: Vec<_> = line.split(|byte| *byte == b';').filter(|pair| !is_token(pair)).collect();
-        let left = pairs.join(&b';').trim_ascii().to_vec();
+        let left: Vec<_> = pairs().filter(|pair| !is_token(pair)).collect();
+        let left = left.join(&b';').trim_ascii().to_vec();
         (!left.is_empty()).then_some(Cow::Owned(left))
     }
 

@@ -4,6 +4,7 @@
 //! others: the fields, a `~hmac=` and the HMAC-SHA256 of what stands before, in hexadecimal digits. Where a token is
 //! percent-encoded on its way, what is signed is what it stands for.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::from_utf8;
@@ -11,12 +12,12 @@ use std::str::from_utf8;
 use memchr::memmem;
 use ring::hmac;
 
-use super::END;
+use super::{END, denial};
 use super::decode::{hex, percent};
-use super::pattern::covers;
 use super::place::Places;
-use crate::access::{Asked, Grant, Verifier};
+use crate::access::{Asked, Decision, Grant, Verifier, is_on};
 use crate::error::{Code, Error, Result};
+use crate::sync::Arc;
 
 /// Bytes of a token: some patterns, an address, and the fields of others. Arbitrary.
 const LONGEST: usize = 2048;
@@ -50,6 +51,7 @@ impl fmt::Debug for Secret {
 pub struct SignedUrl {
     secrets: Vec<Secret>,
     places: Places,
+    denial: Arc<Decision>,
 }
 
 /// What a token says.
@@ -67,7 +69,8 @@ struct Fields<'a> {
 impl SignedUrl {
     /// Tokens that one of `secrets` has signed.
     pub fn new(secrets: Vec<Secret>, places: Places) -> Self {
-        Self { secrets, places }
+        // Links have no challenge that a client could meet (RFC 9110, section 11.6.1).
+        Self { secrets, places, denial: denial(403, None) }
     }
 
     /// # Errors
@@ -105,6 +108,14 @@ impl Verifier for SignedUrl {
 
     fn stripped(&self, asked: &Asked<'_>) -> Option<String> {
         self.places.stripped(asked)
+    }
+
+    fn forwarded<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        self.places.forwarded(name, value)
+    }
+
+    fn denial(&self, _: &Error) -> Option<Arc<Decision>> {
+        Some(Arc::clone(&self.denial))
     }
 }
 
@@ -148,7 +159,7 @@ impl<'a> Fields<'a> {
         if self.address.is_some_and(|address| !is_within(remote, address)) {
             return Err(Code::TokenWrongAddress.error("the token is for another address"));
         }
-        if !patterns.split('!').any(|pattern| covers(pattern, path)) {
+        if !patterns.split('!').any(|pattern| is_on(pattern, path)) {
             return Err(Code::TokenPathNotCovered.error("the token is not for this path"));
         }
         Ok(Grant { tenant: self.tenant.map(Into::into), expires: Some(expires), ..Grant::default() })

@@ -14,7 +14,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 
 use super::*;
-use crate::access::{Asked, Grant, Verifier};
+use crate::access::{Asked, Grant, Verifier, is_on};
 use crate::error::{Code, Result};
 use crate::wire::Fields;
 

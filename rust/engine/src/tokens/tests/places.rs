@@ -76,11 +76,16 @@ fn what_is_left_of_a_target_is_as_it_was_written() {
 #[test]
 fn what_is_left_of_a_cookie_field_is_all_but_the_token() {
     let left = |line: &str| {
-        places().cookie_without(line.as_bytes()).map(|left| String::from_utf8(left.into_owned()).unwrap())
+        places().forwarded(b"cookie", line.as_bytes()).map(|left| String::from_utf8(left.into_owned()).unwrap())
     };
     assert_eq!(left("a=1; token=c; b=2").as_deref(), Some("a=1; b=2"));
     assert_eq!(left("token=c; b=2").as_deref(), Some("b=2"));
     assert_eq!(left("token=c"), None);
+    assert_eq!(places().forwarded(b"Authorization", b"Bearer abc"), None);
+    assert_eq!(places().forwarded(b"Authorization", b"Basic abc").unwrap(), &b"Basic abc"[..]);
+    let open = Places { forward: true, ..places() };
+    assert_eq!(open.forwarded(b"cookie", b"token=c").unwrap(), &b"token=c"[..]);
+    assert_eq!(open.forwarded(b"authorization", b"Bearer abc").unwrap(), &b"Bearer abc"[..]);
     assert_eq!(left("atoken=c; tokens=1").as_deref(), Some("atoken=c; tokens=1"));
 }
 

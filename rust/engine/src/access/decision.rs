@@ -1,0 +1,65 @@
+//! What is decided about requests.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// What a request may that is let in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// On whose account it is.
+    pub tenant: Option<Box<str>>,
+    /// Unix seconds from which on it is none.
+    pub expires: Option<u64>,
+    /// Patterns of the paths that it is for ([`is_on`](super::is_on)), without what is stripped; empty: all of the route's.
+    pub paths: Vec<Box<str>>,
+    /// The only client that it is for, as the text of an address.
+    pub address: Option<Box<str>>,
+}
+
+/// How a request is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// 400 to 599.
+    pub status: u16,
+    /// What the client is told; none for the sentence of the code.
+    pub detail: Option<Box<str>>,
+    /// What `WWW-Authenticate` says (RFC 9110, section 11.6.1).
+    pub challenge: Option<Box<str>>,
+}
+
+/// What is decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is let in.
+    Allow(Grant),
+    /// It is not.
+    Deny(Denial),
+}
+
+/// What is decided, and for how long.
+#[derive(Debug)]
+pub struct Decision {
+    /// What.
+    pub verdict: Verdict,
+    /// From when on it is asked for again.
+    pub until: Instant,
+}
+
+impl Decision {
+    /// What may be done by it, if anything.
+    pub fn grant(&self) -> Option<&Grant> {
+        match &self.verdict {
+            Verdict::Allow(grant) => Some(grant),
+            Verdict::Deny(_) => None,
+        }
+    }
+
+    /// Whom it is about.
+    pub fn tenant(&self) -> Option<&str> {
+        self.grant()?.tenant.as_deref()
+    }
+}
+
+/// Seconds since 1970.
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

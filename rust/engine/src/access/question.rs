@@ -1,0 +1,130 @@
+//! A question that one asks and many wait for. It is settled once.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use super::decision::Decision;
+use super::table::Key;
+use crate::error::Error;
+use crate::sync::{Arc, Mutex, lock};
+
+/// What became of a question.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// It was answered. With the number of revocations before which that was.
+    Decided(Arc<Decision>, u64),
+    /// It was not, and whoever waits is refused.
+    Failed(Error),
+    /// What is answered to it counts for nobody any more: whoever waits asks anew.
+    Void,
+}
+
+/// A question about requests of one key.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) key: Key,
+    /// Who has no answer by then gets none.
+    pub(super) until: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Seats),
+    Settled(Outcome),
+}
+
+/// Who waits.
+#[derive(Debug, Default)]
+struct Seats {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Question {
+    pub(super) fn new(key: Key, until: Instant) -> Self {
+        Self { key, until, state: Mutex::new(State::Open(Seats::default())) }
+    }
+
+    /// Says what became of it, unless that has been said.
+    pub(super) fn settle(&self, outcome: Outcome) {
+        let seats = {
+            let mut state = lock(&self.state);
+            match &mut *state {
+                State::Settled(_) => return,
+                State::Open(seats) => {
+                    let seats = std::mem::take(seats);
+                    *state = State::Settled(outcome);
+                    seats
+                }
+            }
+        };
+        seats.wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        matches!(&*lock(&self.state), State::Settled(_))
+    }
+
+    fn poll(&self, seat: &mut Option<usize>, waker: &Waker) -> Poll<Outcome> {
+        match &mut *lock(&self.state) {
+            State::Settled(outcome) => Poll::Ready(outcome.clone()),
+            State::Open(Seats { wakers, free }) => {
+                let place = *seat.get_or_insert_with(|| {
+                    free.pop().unwrap_or_else(|| {
+                        wakers.push(None);
+                        wakers.len() - 1
+                    })
+                });
+                match &mut wakers[place] {
+                    Some(known) => known.clone_from(waker),
+                    empty => *empty = Some(waker.clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    fn leave(&self, seat: usize) {
+        if let State::Open(Seats { wakers, free }) = &mut *lock(&self.state) {
+            wakers[seat] = None;
+            free.push(seat);
+        }
+    }
+}
+
+/// One who waits. Ready when the question is settled.
+#[derive(Debug)]
+pub struct Waiting {
+    pub(super) question: Arc<Question>,
+    seat: Option<usize>,
+}
+
+impl Waiting {
+    pub(super) fn new(question: &Arc<Question>) -> Self {
+        Self { question: Arc::clone(question), seat: None }
+    }
+
+    /// When nobody waits any more.
+    pub fn until(&self) -> Instant {
+        self.question.until
+    }
+}
+
+impl Future for Waiting {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let this = &mut *self;
+        this.question.poll(&mut this.seat, context.waker())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.question.leave(seat);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What is remembered, bounded in number: who is asked for again stays, and who came once leaves first (SIEVE).
+//!
+//! Entries are in the order of their coming. A hand goes from the oldest to the newest and on with the oldest again: it passes over
+//! who has been asked for since it was there last, and takes the first who has not, or whose time is over. A crowd that comes once
+//! therefore goes by the hand's next step, while those who come back keep their places without being moved.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::time::Instant;
+
+/// What something is remembered by: a hash that nobody outside can work out, so that it needs no other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key([u8; Key::LENGTH]);
+
+impl Key {
+    /// Bytes of one.
+    pub const LENGTH: usize = 32;
+
+    /// Of such a hash.
+    pub fn new(bytes: [u8; Self::LENGTH]) -> Self {
+        Self(bytes)
+    }
+
+    /// Which of `count` it belongs to. Of other bytes than its place there.
+    pub(super) fn shard(&self, count: usize) -> usize {
+        usize::from(u16::from_le_bytes([self.0[30], self.0[31]])) % count
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+/// Takes the part of a key that it is given.
+#[derive(Debug, Default)]
+pub(super) struct Itself(u64);
+
+impl Hasher for Itself {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, part: u64) {
+        self.0 = part;
+    }
+}
+
+/// By key, without hashing it again.
+pub(super) type ByKey<T> = HashMap<Key, T, BuildHasherDefault<Itself>>;
+
+/// No entry.
+const NONE: usize = usize::MAX;
+
+/// Values by key, each up to a time.
+#[derive(Debug)]
+pub(super) struct Table<T> {
+    places: ByKey<usize>,
+    entries: Vec<Option<Entry<T>>>,
+    free: Vec<usize>,
+    newest: usize,
+    oldest: usize,
+    /// Who is looked at next; none for the oldest.
+    hand: usize,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    key: Key,
+    value: T,
+    until: Instant,
+    /// Somebody has asked for it since the hand was there.
+    asked_for: bool,
+    newer: usize,
+    older: usize,
+}
+
+impl<T> Table<T> {
+    /// An empty one for so many, which must not be none.
+    pub(super) fn new(most: usize) -> Self {
+        let (places, entries, free) = (ByKey::default(), Vec::new(), Vec::new());
+        Self { places, entries, free, newest: NONE, oldest: NONE, hand: NONE, most }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// What is remembered under `key`, if its time is not over.
+    pub(super) fn get(&mut self, key: &Key, now: Instant) -> Option<&T> {
+        let place = *self.places.get(key)?;
+        let entry = self.entries[place].as_mut()?;
+        if entry.until <= now {
+            self.take(place);
+            return None;
+        }
+        entry.asked_for = true;
+        self.entries[place].as_ref().map(|entry| &entry.value)
+    }
+
+    /// Remembers `value` until then, in place of what was. Whether another had to leave for it whose time was not over.
+    pub(super) fn put(&mut self, key: Key, value: T, until: Instant, now: Instant) -> bool {
+        self.remove(&key);
+        let evicted = self.len() >= self.most && self.evict(now);
+        let entry = Entry { key, value, until, asked_for: false, newer: NONE, older: self.newest };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() - 1
+        });
+        self.entries[place] = Some(entry);
+        match self.newest {
+            NONE => self.oldest = place,
+            newest => self.at(newest).newer = place,
+        }
+        self.newest = place;
+        self.places.insert(key, place);
+        evicted
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) -> Option<T> {
+        let place = *self.places.get(key)?;
+        self.take(place)
+    }
+
+    /// Forgets what `matches`, and returns how many that were.
+    pub(super) fn forget(&mut self, mut matches: impl FnMut(&T) -> bool) -> usize {
+        let before = self.len();
+        for place in 0..self.entries.len() {
+            if self.entries[place].as_ref().is_some_and(|entry| matches(&entry.value)) {
+                self.take(place);
+            }
+        }
+        before - self.len()
+    }
+
+    /// Makes room for one; whether its time was not over.
+    fn evict(&mut self, now: Instant) -> bool {
+        loop {
+            let place = if self.hand == NONE { self.oldest } else { self.hand };
+            let entry = self.at(place);
+            let is_over = entry.until <= now;
+            if is_over || !std::mem::take(&mut entry.asked_for) {
+                // Its successor is where the hand goes on.
+                self.hand = place;
+                self.take(place);
+                return !is_over;
+            }
+            self.hand = entry.newer;
+        }
+    }
+
+    /// Takes an entry out of the row.
+    fn take(&mut self, place: usize) -> Option<T> {
+        let Entry { key, value, newer, older, .. } = self.entries[place].take()?;
+        self.places.remove(&key);
+        self.free.push(place);
+        match newer {
+            NONE => self.newest = older,
+            newer => self.at(newer).older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.at(older).newer = newer,
+        }
+        if self.hand == place {
+            self.hand = newer;
+        }
+        Some(value)
+    }
+
+    /// An entry of the row.
+    fn at(&mut self, place: usize) -> &mut Entry<T> {
+        self.entries[place].as_mut().expect("the row leads to entries that are there")
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn key(number: u16) -> Key {
+        let mut bytes = [0; Key::LENGTH];
+        bytes[..2].copy_from_slice(&number.to_le_bytes());
+        Key::new(bytes)
+    }
+
+    fn table(most: usize) -> (Table<u16>, Instant, Instant) {
+        let now = Instant::now();
+        (Table::new(most), now, now + Duration::from_secs(60))
+    }
+
+    #[test]
+    fn those_who_come_back_stay_and_a_crowd_that_comes_once_leaves() {
+        let (mut table, now, until) = table(8);
+        for number in 0..4 {
+            table.put(key(number), number, until, now);
+        }
+        for number in 100..1000 {
+            for regular in 0..4 {
+                assert_eq!(table.get(&key(regular), now), Some(&regular));
+            }
+            table.put(key(number), number, until, now);
+            assert!(table.len() <= 8);
+        }
+    }
+
+    #[test]
+    fn where_all_come_back_there_is_room_for_one_more_all_the_same() {
+        let (mut table, now, until) = table(3);
+        for number in 0..20 {
+            assert_eq!(table.put(key(number), number, until, now), number >= 3);
+            for known in 0..=number {
+                table.get(&key(known), now);
+            }
+            assert_eq!(table.get(&key(number), now), Some(&number));
+            assert_eq!(table.len(), 3.min(usize::from(number) + 1));
+        }
+    }
+
+    #[test]
+    fn whose_time_is_over_is_not_there_and_leaves_before_all() {
+        let (mut table, now, until) = table(2);
+        table.put(key(1), 1, until, now);
+        table.put(key(2), 2, now + Duration::from_secs(1), now);
+        let later = now + Duration::from_secs(1);
+        for known in [1, 2] {
+            table.get(&key(known), now);
+        }
+        assert!(!table.put(key(3), 3, until, later), "nobody had to leave early");
+        assert_eq!((table.get(&key(1), later), table.get(&key(2), later)), (Some(&1), None));
+        assert_eq!(table.get(&key(1), until), None);
+        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_gone_wherever_the_hand_is() {
+        let (mut table, now, until) = table(4);
+        for round in 0..50_u16 {
+            for number in round..round + 6 {
+                table.put(key(number), number, until, now);
+                table.get(&key(number.saturating_sub(2)), now);
+            }
+            let before = table.len();
+            let forgotten = table.forget(|value| value % 2 == round % 2);
+            assert_eq!(table.len(), before - forgotten);
+            for number in 0..round + 6 {
+                let is_there = table.get(&key(number), now).is_some();
+                assert!(!is_there || number % 2 != round % 2);
+                assert_eq!(table.remove(&key(number)).is_some(), is_there);
+            }
+        }
+        assert_eq!(table.forget(|_| true), table.entries.iter().flatten().count());
+        assert_eq!((table.len(), table.newest, table.oldest, table.hand), (0, NONE, NONE, NONE));
+    }
+}

@@ -1,0 +1,229 @@
+//! What is remembered, asked, answered and revoked.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::*;
+use crate::error::Code;
+
+const LIFETIME: Duration = Duration::from_secs(60);
+
+fn poll(waiting: &mut Waiting) -> Poll<Outcome> {
+    Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn wait(decisions: &Decisions, key: Key) -> Waiting {
+    match decisions.join(&key, Instant::now(), request).unwrap() {
+        Joined::Waiting(waiting) => waiting,
+        Joined::Decided(decision, _) => panic!("{decision:?} was decided"),
+    }
+}
+
+fn look(decisions: &Decisions, key: Key) -> Option<Arc<Decision>> {
+    decisions.look(&key, Instant::now()).map(|(decision, _)| decision)
+}
+
+fn decided(poll: Poll<Outcome>) -> Arc<Decision> {
+    match poll {
+        Poll::Ready(Outcome::Decided(decision, _)) => decision,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_first_of_a_key_asks_and_all_get_the_answer() {
+    let (decisions, bell) = listened(CONFIG);
+    let mut all: Vec<_> = (0..1000).map(|_| wait(&decisions, key(1))).collect();
+    for waiting in &mut all {
+        assert!(poll(waiting).is_pending());
+    }
+    let posed = decisions.take().unwrap();
+    assert!(decisions.take().is_none(), "one question");
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+    posed.answer(allow("a"), LIFETIME);
+    for waiting in &mut all {
+        assert_eq!(decided(poll(waiting)).tenant(), Some("a"));
+    }
+    assert_eq!(look(&decisions, key(1)).unwrap().tenant(), Some("a"));
+    assert!(look(&decisions, key(2)).is_none());
+    let stats = decisions.stats();
+    assert_eq!((stats.allowed, stats.open, stats.counted.asked, stats.counted.joined), (1, 0, 1, 999));
+}
+
+#[test]
+fn the_answer_is_remembered_though_all_have_left() {
+    let (decisions, _) = listened(CONFIG);
+    drop(wait(&decisions, key(1)));
+    decisions.take().unwrap().answer(deny(), LIFETIME);
+    assert!(look(&decisions, key(1)).unwrap().grant().is_none());
+}
+
+#[test]
+fn who_is_too_many_is_refused_and_who_joins_is_not() {
+    let (decisions, _) = listened(CONFIG);
+    let first = wait(&decisions, key(1));
+    let all: Vec<_> = (2..=4).map(|number| wait(&decisions, key(number))).collect();
+    let refused = |number| decisions.join(&key(number), Instant::now(), request).unwrap_err().code();
+    assert_eq!(refused(5), Code::AccessBusy);
+    drop(wait(&decisions, key(1)));
+    // Those that are being answered count as well.
+    let posed = decisions.take().unwrap();
+    assert_eq!(refused(5), Code::AccessBusy);
+    posed.answer(allow("a"), LIFETIME);
+    drop(wait(&decisions, key(5)));
+    drop((first, all));
+}
+
+#[test]
+fn nobody_is_asked_where_nobody_listens() {
+    let decisions = Arc::new(Decisions::new(&CONFIG));
+    let refused = || decisions.join(&key(1), Instant::now(), request).unwrap_err().code();
+    assert_eq!(refused(), Code::AccessUnavailable);
+    decisions.listen(Waker::noop());
+    let mut waiting = wait(&decisions, key(1));
+    decisions.close();
+    let Poll::Ready(Outcome::Failed(error)) = poll(&mut waiting) else { panic!("it waits") };
+    assert_eq!((error.code(), refused()), (Code::AccessUnavailable, Code::AccessUnavailable));
+    assert_eq!(decisions.stats().open, 0);
+}
+
+#[test]
+fn a_question_that_fails_is_not_remembered() {
+    let (decisions, _) = listened(CONFIG);
+    let mut waiting = wait(&decisions, key(1));
+    drop(decisions.take().unwrap());
+    let Poll::Ready(Outcome::Failed(error)) = poll(&mut waiting) else { panic!("it waits") };
+    assert_eq!(error.code(), Code::AccessFailed);
+    let mut waiting = wait(&decisions, key(1));
+    decisions.take().unwrap().fail(Code::AccessTimeout.error("late"));
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Outcome::Failed(_))));
+    assert_eq!((decisions.stats().counted.failed, decisions.stats().open), (2, 0));
+}
+
+#[test]
+fn who_has_waited_for_too_long_is_refused_and_the_late_answer_counts_for_nobody() {
+    let (decisions, _) = listened(AccessConfig { timeout: Duration::ZERO, ..CONFIG });
+    let (mut first, mut second) = (wait(&decisions, key(1)), wait(&decisions, key(1)));
+    assert!(matches!(poll(&mut first), Poll::Ready(Outcome::Failed(_))), "the second asks anew");
+    let late = decisions.take().unwrap();
+    assert!(decisions.take().is_none(), "nobody waits for the first");
+    decisions.expire(&second);
+    assert!(matches!(poll(&mut second), Poll::Ready(Outcome::Failed(_))));
+    late.answer(allow("a"), LIFETIME);
+    assert_eq!(decisions.stats().open, 0);
+    let (decisions, _) = listened(CONFIG);
+    let mut waiting = wait(&decisions, key(1));
+    let posed = decisions.take().unwrap();
+    decisions.expire(&waiting);
+    posed.answer(allow("a"), LIFETIME);
+    let Poll::Ready(Outcome::Failed(error)) = poll(&mut waiting) else { panic!("it waits") };
+    assert_eq!(error.code(), Code::AccessTimeout);
+    assert!(look(&decisions, key(1)).is_none());
+}
+
+#[test]
+fn what_is_revoked_is_asked_anew() {
+    let (decisions, _) = listened(CONFIG);
+    for (number, tenant) in [(1, "a"), (2, "b"), (3, "a")] {
+        decisions.remember(key(number), allow(tenant), LIFETIME);
+    }
+    decisions.remember(key(4), deny(), LIFETIME);
+    let known = || (1..=4).filter(|number| look(&decisions, key(*number)).is_some()).collect::<Vec<_>>();
+    assert_eq!(decisions.revoke(Whose::Key(key(1)), true), (1, 0));
+    assert_eq!(known(), [2, 3, 4]);
+    assert_eq!(decisions.revoke(Whose::Tenant("a"), true), (1, 0));
+    assert_eq!(known(), [2, 4]);
+    assert_eq!(decisions.revoke(Whose::Everybody, true), (2, 0));
+    assert!(known().is_empty());
+    assert_eq!(decisions.stats().counted.revoked, 4);
+}
+
+#[test]
+fn an_answer_to_what_was_asked_before_a_revocation_counts_for_nobody() {
+    for whose in [Whose::Key(key(1)), Whose::Tenant("anybody"), Whose::Everybody] {
+        let (decisions, _) = listened(CONFIG);
+        let mut waiting = wait(&decisions, key(1));
+        let before = decisions.take().unwrap();
+        decisions.revoke(whose, true);
+        assert!(matches!(poll(&mut waiting), Poll::Ready(Outcome::Void)), "it asks anew");
+        let mut again = wait(&decisions, key(1));
+        before.answer(allow("a"), LIFETIME);
+        assert!(look(&decisions, key(1)).is_none());
+        assert!(poll(&mut again).is_pending());
+        decisions.take().unwrap().answer(deny(), LIFETIME);
+        assert!(decided(poll(&mut again)).grant().is_none());
+    }
+}
+
+#[test]
+fn a_revocation_of_another_key_disturbs_no_question() {
+    let (decisions, _) = listened(CONFIG);
+    let mut waiting = wait(&decisions, key(1));
+    decisions.revoke(Whose::Key(key(2)), true);
+    decisions.take().unwrap().answer(allow("a"), LIFETIME);
+    decided(poll(&mut waiting));
+}
+
+#[test]
+fn what_runs_is_cut_though_its_decision_has_been_forgotten() {
+    let (decisions, bell) = listened(CONFIG);
+    let waker = Waker::from(std::sync::Arc::clone(&bell));
+    let context = Context::from_waker(&waker);
+    let hold = |number, tenant| {
+        let (decision, revocations) = decisions.remember(key(number), allow(tenant), Duration::ZERO);
+        decisions.hold(key(number), decision, revocations).unwrap()
+    };
+    let (one, other) = (hold(1, "a"), hold(2, "b"));
+    assert!(one.poll_cut(&context).is_pending() && other.poll_cut(&context).is_pending());
+    assert_eq!(decisions.revoke(Whose::Tenant("a"), false), (0, 0), "it may go on");
+    assert!(one.poll_cut(&context).is_pending());
+    assert_eq!(decisions.revoke(Whose::Tenant("a"), true), (0, 1));
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+    assert!(one.poll_cut(&context).is_ready() && other.poll_cut(&context).is_pending());
+    assert_eq!(decisions.stats().running, 2);
+    drop((one, other));
+    assert_eq!(decisions.stats().running, 0);
+}
+
+#[test]
+fn what_was_found_before_a_revocation_begins_to_run_no_more() {
+    let (decisions, _) = listened(CONFIG);
+    let (decision, revocations) = decisions.remember(key(1), allow("a"), LIFETIME);
+    decisions.revoke(Whose::Key(key(1)), false);
+    assert!(decisions.hold(key(1), decision, revocations).is_none());
+}
+
+#[test]
+fn a_flood_of_denials_pushes_out_nobody_who_may() {
+    let (decisions, _) = listened(CONFIG);
+    for number in 0..8 {
+        decisions.remember(key(number), allow("a"), LIFETIME);
+    }
+    for number in 8..=255 {
+        decisions.remember(key(number), deny(), LIFETIME);
+    }
+    let stats = decisions.stats();
+    assert_eq!((stats.allowed, stats.denied, stats.counted.evicted), (8, 4, 244));
+    assert!((0..8).all(|number| look(&decisions, key(number)).is_some()));
+}
+
+#[test]
+fn a_new_answer_takes_the_place_of_the_other_kind() {
+    let (decisions, _) = listened(CONFIG);
+    decisions.remember(key(1), allow("a"), LIFETIME);
+    decisions.remember(key(1), deny(), LIFETIME);
+    assert!(look(&decisions, key(1)).unwrap().grant().is_none());
+    decisions.remember(key(1), allow("a"), LIFETIME);
+    assert!(look(&decisions, key(1)).unwrap().grant().is_some());
+    assert_eq!((decisions.stats().allowed, decisions.stats().denied), (1, 0));
+}
+
+#[test]
+fn what_is_decided_for_no_time_is_given_and_not_remembered() {
+    let (decisions, _) = listened(CONFIG);
+    let mut waiting = wait(&decisions, key(1));
+    decisions.take().unwrap().answer(allow("a"), Duration::ZERO);
+    decided(poll(&mut waiting));
+    assert!(look(&decisions, key(1)).is_none());
+}

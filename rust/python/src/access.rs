@@ -1,0 +1,473 @@
+//! `Decisions` and `Gate`: how the engine asks Python who may, and how Python revokes it.
+//!
+//! Questions wait in the engine. The slot of whoever answers them is woken for the first of a burst, and the loop's callback hands
+//! each to Python as a [`Question`]. One that Python drops has failed, so that nobody waits for it.
+
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use penstock_engine::access::{
+    self, Asked, Begun, Decider, DecisionStats, Denial, Grant, Part, Posed, Refusal, Request, Secret, Verdict,
+    Whose,
+};
+use penstock_engine::wire::Fields;
+use penstock_engine::{Code, Error};
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use pyo3::PyTraverseError;
+
+use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::lock;
+use crate::port::{Receive, Slot};
+use crate::settings::AccessSettings;
+
+/// What was decided, and who is asked.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Decisions {
+    shared: Arc<access::Decisions>,
+    secret: Secret,
+    listening: Mutex<Option<Listening>>,
+}
+
+/// Who is asked, on the loop of a slot.
+struct Listening {
+    _slot: Slot,
+    listener: Arc<Listener>,
+}
+
+struct Listener {
+    decisions: Arc<access::Decisions>,
+    /// Called with each question.
+    pose: Py<PyAny>,
+}
+
+impl Receive for Listener {
+    fn receive(&self, py: Python<'_>) {
+        while let Some(posed) = self.decisions.take() {
+            let question = Question(Mutex::new(Some(posed)));
+            if let Err(error) = self.pose.bind(py).call1((question,)) {
+                error.write_unraisable(py, Some(self.pose.bind(py)));
+            }
+        }
+    }
+}
+
+/// Allowed, denied, open, running; requests that were let in and refused by what is remembered, questions, those who waited with
+/// others, failures, evictions, revocations.
+type StatsRow = (usize, usize, usize, usize, (u64, u64, u64, u64, u64, u64, u64));
+
+#[pymethods]
+impl Decisions {
+    #[new]
+    fn new(py: Python<'_>, settings: AccessSettings) -> PyResult<Self> {
+        let shared = Arc::new(access::Decisions::new(&settings.into()));
+        Ok(Self { shared, secret: Secret::new().into_python(py)?, listening: Mutex::new(None) })
+    }
+
+    /// Has `pose` called with each question from now on, on the running loop, in place of whoever was before.
+    fn listen(&self, py: Python<'_>, engine: &Bound<'_, Engine>, pose: Py<PyAny>) -> PyResult<()> {
+        let listener = Arc::new(Listener { decisions: Arc::clone(&self.shared), pose });
+        let slot = Slot::receiving(engine.get().port(py)?, Arc::clone(&listener) as Arc<dyn Receive>);
+        self.shared.listen(slot.waker());
+        let previous = lock(&self.listening).replace(Listening { _slot: slot, listener });
+        drop(previous);
+        Ok(())
+    }
+
+    /// Forgets what was decided about `tenant`, or about everybody. How many decisions that were, and how many responses were cut.
+    #[pyo3(signature = (tenant, cut))]
+    fn revoke(&self, tenant: Option<&str>, cut: bool) -> (usize, usize) {
+        self.shared.revoke(tenant.map_or(Whose::Everybody, Whose::Tenant), cut)
+    }
+
+    fn stats(&self) -> StatsRow {
+        let DecisionStats { allowed, denied, open, running, counted } = self.shared.stats();
+        let counted = (
+            counted.allowed,
+            counted.denied,
+            counted.asked,
+            counted.joined,
+            counted.failed,
+            counted.evicted,
+            counted.revoked,
+        );
+        (allowed, denied, open, running, counted)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(listening) = self.listening.try_lock() {
+            if let Some(listening) = &*listening {
+                visit.call(&listening.listener.pose)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Decisions {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// What decides by what a request brings along.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Verifier(pub(crate) Arc<dyn access::Verifier>);
+
+#[pymethods]
+impl Verifier {
+    /// What the origin is sent of a client's fields: no token.
+    fn forwarded<'py>(
+        &self,
+        py: Python<'py>,
+        headers: Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+    ) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let left = |(name, value): (Bound<'py, PyBytes>, Bound<'py, PyBytes>)| {
+            let left = self.0.forwarded(name.as_bytes(), value.as_bytes())?;
+            let left = PyBytes::new(py, &left);
+            Some((name, left))
+        };
+        headers.into_iter().filter_map(left).collect()
+    }
+}
+
+/// What stands before a route.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Gate {
+    shared: Arc<access::Gate>,
+    /// They listen for as long as somebody stands here.
+    decisions: Py<Decisions>,
+}
+
+impl Gate {
+    pub(crate) fn shared(&self) -> Arc<access::Gate> {
+        Arc::clone(&self.shared)
+    }
+}
+
+/// `("header" | "cookie" | "query" | "path" | "address" | "host" | "method", name or number)`, validated in Python.
+type PartRow = (String, String);
+
+fn part(py: Python<'_>, (kind, what): PartRow) -> PyResult<Part> {
+    Ok(match kind.as_str() {
+        "header" => Part::Header(what),
+        "cookie" => Part::Cookie(what),
+        "query" => Part::Query(what),
+        "path" => Part::Path(what.parse()?),
+        "address" => Part::Address,
+        "host" => Part::Host,
+        "method" => Part::Method,
+        _ => {
+            let detail = format!("{kind:?} is no part of a request");
+            return Err(exception(py, &Code::BadConfiguration.error(detail)));
+        }
+    })
+}
+
+#[pymethods]
+impl Gate {
+    /// `verifier` None: whoever listens is asked, and `parts` say what the answer is remembered by. `lifetime` is that of what was
+    /// verified.
+    #[new]
+    #[pyo3(signature = (decisions, route, parts, verifier, lifetime))]
+    fn new(
+        py: Python<'_>,
+        decisions: &Bound<'_, Decisions>,
+        route: String,
+        parts: Vec<PartRow>,
+        verifier: Option<&Bound<'_, Verifier>>,
+        lifetime: f64,
+    ) -> PyResult<Self> {
+        let of = decisions.get();
+        let decider =
+            verifier.map_or(Decider::Ask, |verifier| Decider::Verify(Arc::clone(&verifier.get().0)));
+        let parts = parts.into_iter().map(|row| part(py, row)).collect::<PyResult<_>>()?;
+        let lifetime = Duration::from_secs_f64(lifetime);
+        let shared = Arc::clone(&of.shared);
+        let gate = access::Gate::new(route, parts, decider, lifetime, shared, of.secret.clone());
+        Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind() })
+    }
+
+    /// Forgets what was decided about requests that have these values for the parts of the key.
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn revoke(&self, values: Vec<Option<Vec<u8>>>, cut: bool) -> (usize, usize) {
+        self.shared.revoke(&values, cut)
+    }
+
+    /// Begins to let a request in that the event loop's own transports serve: it is, or is not, or has to wait.
+    #[pyo3(signature = (engine, method, target, prefix, authority, remote, headers))]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+    fn enter<'py>(
+        slf: &Bound<'py, Self>,
+        engine: &Bound<'py, Engine>,
+        method: String,
+        target: String,
+        prefix: String,
+        authority: String,
+        remote: Option<String>,
+        headers: Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let mut fields = Fields::default();
+        headers.iter().for_each(|(name, value)| fields.push(name, value));
+        let entering = Entering { method, target, prefix, authority, remote, headers: fields };
+        let gate = &slf.get().shared;
+        let begun = entering.with(|asked| gate.begin(asked));
+        match begun {
+            Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
+            Ok(Begun::Pass(pass)) => match gate.hold(&pass) {
+                Some(permit) => Permit::found(py, engine, permit, pass.target),
+                // It was revoked in between.
+                None => Ok(py.None().into_bound(py)),
+            },
+            Ok(Begun::Waiting(waiting)) => {
+                let slot = Slot::new(engine.get().port(py)?);
+                let waiting = Mutex::new(Some((waiting, slot)));
+                let (gate, engine) = (slf.clone().unbind(), engine.clone().unbind());
+                Ok(Waiting { gate, engine, entering, waiting }.into_pyobject(py)?.into_any())
+            }
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.decisions)
+    }
+}
+
+/// A request that the event loop's own transports serve.
+struct Entering {
+    method: String,
+    target: String,
+    prefix: String,
+    authority: String,
+    remote: Option<String>,
+    headers: Fields,
+}
+
+impl Entering {
+    fn with<T>(&self, work: impl FnOnce(&Asked<'_>) -> T) -> T {
+        work(&Asked {
+            method: &self.method,
+            target: &self.target,
+            prefix: &self.prefix,
+            authority: &self.authority,
+            remote: self.remote.as_deref(),
+            headers: &self.headers,
+        })
+    }
+}
+
+/// One who waits for the answer to a question.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Waiting {
+    gate: Py<Gate>,
+    engine: Py<Engine>,
+    entering: Entering,
+    waiting: Mutex<Option<(access::Waiting, Slot)>>,
+}
+
+#[pymethods]
+impl Waiting {
+    /// A future that is done when there is an answer, and seconds after which there is none.
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, f64)> {
+        let mut waiting = lock(&self.waiting);
+        let Some((waiting, slot)) = &mut *waiting else {
+            return Err(exception(py, &Code::Internal.error("nobody waits any more")));
+        };
+        let future = slot.park(py)?;
+        let mut context = Context::from_waker(slot.waker());
+        if std::pin::Pin::new(&mut *waiting).poll(&mut context).is_ready() {
+            slot.waker().wake_by_ref();
+        }
+        let left = waiting.until().saturating_duration_since(Instant::now());
+        Ok((future, left.as_secs_f64()))
+    }
+
+    /// What became of it, as `Gate.enter` says it; None: it is to be entered anew. Who has waited for too long is refused.
+    fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Some((mut waiting, slot)) = lock(&self.waiting).take() else { return Ok(py.None().into_bound(py)) };
+        let gate = &self.gate.get().shared;
+        let mut context = Context::from_waker(slot.waker());
+        let mut poll = || std::pin::Pin::new(&mut waiting).poll(&mut context);
+        let outcome = match poll() {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => {
+                gate.decisions().expire(&waiting);
+                match std::pin::Pin::new(&mut waiting).poll(&mut Context::from_waker(slot.waker())) {
+                    Poll::Ready(outcome) => outcome,
+                    Poll::Pending => return Ok(py.None().into_bound(py)),
+                }
+            }
+        };
+        match self.entering.with(|asked| gate.end(outcome, asked)) {
+            Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
+            // Whoever is asked looks at the request as it came.
+            Ok(pass) => match pass.and_then(|pass| gate.hold(&pass)) {
+                Some(permit) => Permit::found(py, self.engine.bind(py), permit, None),
+                None => Ok(py.None().into_bound(py)),
+            },
+        }
+    }
+}
+
+/// A request that was let in, until `leave` is called.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Permit {
+    held: Mutex<Option<(access::Permit, Slot)>>,
+    /// Path and query without a token; none: as they came.
+    target: Option<String>,
+}
+
+impl Permit {
+    fn found<'py>(
+        py: Python<'py>,
+        engine: &Bound<'py, Engine>,
+        permit: access::Permit,
+        target: Option<String>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let slot = Slot::new(engine.get().port(py)?);
+        Ok(Self { held: Mutex::new(Some((permit, slot))), target }.into_pyobject(py)?.into_any())
+    }
+}
+
+#[pymethods]
+impl Permit {
+    /// Path and query without a token; None: as they came.
+    #[getter]
+    fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+
+    /// On whose account it is.
+    #[getter]
+    fn tenant(&self) -> Option<String> {
+        lock(&self.held).as_ref()?.0.decision().tenant().map(str::to_owned)
+    }
+
+    /// Seconds for which it was decided, from now on.
+    #[getter]
+    fn left(&self) -> f64 {
+        let until = lock(&self.held).as_ref().map(|(permit, _)| permit.decision().until);
+        until.map_or(0.0, |until| until.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// A future that is done when it is revoked and is to be cut.
+    fn cut<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let held = lock(&self.held);
+        let Some((permit, slot)) = &*held else {
+            return Err(exception(py, &Code::Internal.error("the permit was given back")));
+        };
+        let future = slot.park(py)?;
+        if permit.poll_cut(&Context::from_waker(slot.waker())).is_ready() {
+            slot.waker().wake_by_ref();
+        }
+        Ok(future)
+    }
+
+    /// The response is over. Idempotent.
+    fn leave(&self) {
+        let held = lock(&self.held).take();
+        drop(held);
+    }
+}
+
+/// A request that was not let in.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct Refused {
+    /// As the engine says it.
+    error: Py<PyAny>,
+    /// Of HTTP.
+    status: u16,
+    /// What the client is told, if that was decided.
+    detail: Option<String>,
+    /// What `WWW-Authenticate` says.
+    challenge: Option<String>,
+}
+
+impl Refused {
+    fn new(py: Python<'_>, refusal: &Refusal) -> Self {
+        let denial = refusal.denial();
+        Self {
+            error: exception(py, &refusal.error).into_value(py).into_any(),
+            status: denial.map_or(refusal.error.code().status(), |denial| denial.status),
+            detail: denial.and_then(|denial| denial.detail.as_deref()).map(str::to_owned),
+            challenge: denial.and_then(|denial| denial.challenge.as_deref()).map(str::to_owned),
+        }
+    }
+}
+
+/// Route, method, target, authority, remote, fields, the first value of each part of the key.
+type RequestRow<'py> = (
+    String,
+    String,
+    String,
+    String,
+    Option<String>,
+    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+    Vec<Option<Bound<'py, PyBytes>>>,
+);
+
+/// A question. One that is dropped has failed.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Question(Mutex<Option<Posed>>);
+
+#[pymethods]
+impl Question {
+    /// About what it is; None: it has been answered.
+    fn request<'py>(&self, py: Python<'py>) -> Option<RequestRow<'py>> {
+        let posed = lock(&self.0);
+        let Request { route, method, target, authority, remote, headers, key } = &posed.as_ref()?.request;
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+        Some((
+            route.clone(),
+            method.clone(),
+            target.clone(),
+            authority.clone(),
+            remote.clone(),
+            headers.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            key.iter().map(|value| value.as_deref().map(bytes)).collect(),
+        ))
+    }
+
+    fn allow(&self, lifetime: f64, tenant: Option<String>) {
+        let grant = Grant { tenant: tenant.map(String::into_boxed_str), ..Grant::default() };
+        self.answer(Verdict::Allow(grant), lifetime);
+    }
+
+    #[pyo3(signature = (lifetime, status, detail, challenge))]
+    fn deny(&self, lifetime: f64, status: u16, detail: Option<String>, challenge: Option<String>) {
+        let denial = Denial {
+            status,
+            detail: detail.map(String::into_boxed_str),
+            challenge: challenge.map(String::into_boxed_str),
+        };
+        self.answer(Verdict::Deny(denial), lifetime);
+    }
+
+    /// There is no answer. `late`: the hook has taken too long; else it has failed.
+    fn fail(&self, late: bool) {
+        let posed = lock(&self.0).take();
+        if let Some(posed) = posed {
+            posed.fail(failure(late));
+        }
+    }
+}
+
+impl Question {
+    fn answer(&self, verdict: Verdict, lifetime: f64) {
+        let posed = lock(&self.0).take();
+        if let Some(posed) = posed {
+            posed.answer(verdict, Duration::from_secs_f64(lifetime));
+        }
+    }
+}
+
+fn failure(late: bool) -> Error {
+    if late {
+        return Code::AccessTimeout.error("the hook that authorises requests has taken too long");
+    }
+    Code::AccessFailed.error("the hook that authorises requests has failed")
+}
