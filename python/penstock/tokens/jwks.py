@@ -20,7 +20,7 @@ from penstock.config import Timeouts, _bad, _bytes, _count, _flag, _seconds, _se
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["ALGORITHMS", "Algorithm", "Jwks", "keep_fetched"]
+__all__ = ["ALGORITHMS", "Algorithm", "Jwks", "first_keys", "keep_fetched"]
 
 Algorithm = Literal[
     "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"
@@ -95,6 +95,13 @@ def keep_fetched(handle: _native.Jwt, source: Jwks, engine: Engine) -> None:
     fetcher.fetch()
 
 
+async def first_keys(loop: asyncio.AbstractEventLoop) -> None:
+    """Wait for the keys that are being fetched on `loop`, or for what they fail with, so that a site begins with them."""
+    tasks = [fetcher.task for fetcher in _fetchers.values() if fetcher.task is not None and fetcher.loop is loop]
+    if tasks:
+        await asyncio.wait(tasks)
+
+
 class _Fetcher:
     """Fetches the keys of one verifier. It keeps neither that nor the engine."""
 
@@ -102,21 +109,21 @@ class _Fetcher:
         self._handle = weakref.ref(handle)
         self._source = source
         self._engine = weakref.ref(engine)
-        self._loop = loop
-        self._task: asyncio.Task[None] | None = None
+        self.loop = loop
+        self.task: asyncio.Task[None] | None = None
 
     def serves(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it is `engine` and `loop` that it fetches with."""
-        return self._engine() is engine and self._loop is loop
+        return self._engine() is engine and self.loop is loop
 
     def fetch(self) -> None:
         """Fetch the keys, unless they are being fetched. Called on the loop."""
-        if self._task is None:
-            self._task = self._loop.create_task(self._fetch())
-            self._task.add_done_callback(self._done)
+        if self.task is None:
+            self.task = self.loop.create_task(self._fetch())
+            self.task.add_done_callback(self._done)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        self.task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("the keys at %s could not be fetched", self._source.url, exc_info=error)
 

@@ -20,6 +20,7 @@ from penstock import _native
 from penstock.config import Edge, parse_size
 from penstock.engine import Engine, default_engine
 from penstock.exceptions import make_error
+from penstock.tokens.jwks import first_keys
 
 from .client_socket import ClientSocket
 from .handler import make_handler
@@ -118,6 +119,7 @@ class Site(web.BaseSite):
         )
         app = getattr(self._runner, "app", None)
         routes = [] if app is None else native_routes(app, engine)
+        await first_keys(loop)
         site = _native.Site(engine.native, edge, routes, self._access_log, lane)
         try:
             addresses = self._listen(site, hosts)
