@@ -9,28 +9,22 @@ import pytest
 from conftest import DEADLINE, until
 from edge.origins import Recorder
 from edge.serving import Edges
-from gateway.client import RawClient, answer
+from gateway.client import answer
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt
 
+from .asking import Way, bearer, protect
 from .issuer import SECRET, Publisher, Signer
-from .test_jwt import bearer
-from .test_signed_urls import ask
 
 
 def jwks_of(issuer: ScriptedOrigin, **options: Any) -> Jwt:
     return Jwt(jwks=Jwks(f"{issuer.url}/jwks.json", **{"pause": 1, "least": 1, **options}))
 
 
-async def serve(edges: Edges, origin: str, jwt: Jwt) -> RawClient:
-    routes = [edges.gateway(origin).native("/vod/", authorise=jwt)]
-    return await edges.connect(await edges.serve(routes))
-
-
-async def come_again(client: RawClient, signer: Signer, status: int = 200) -> None:
+async def come_again(way: Way, signer: Signer, status: int = 200) -> None:
     """Asks until the engine knows better."""
     end = time.monotonic() + DEADLINE
-    while (found := (await ask(client, "/vod/a", bearer(signer.token())))[0]) != status:
+    while (found := (await way.ask("/vod/a", bearer(signer.token())))[0]) != status:
         if time.monotonic() > end:
             pytest.fail(f"not {status} within {DEADLINE} s, but {found}")
         await asyncio.sleep(0.002)
@@ -40,10 +34,10 @@ async def test_published_keys_are_fetched_and_used(anywhere: Edges) -> None:
     signers = [Signer.make("ES256", "a"), Signer.make("RS256", "b"), Signer.make("EdDSA", "c")]
     publisher = Publisher([signer.jwk(use="sig") for signer in signers])
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        client = await serve(anywhere, origin.url, jwks_of(issuer))
-        await come_again(client, signers[0])
+        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        await come_again(way, signers[0])
         for signer in signers:
-            assert (await ask(client, "/vod/a", bearer(signer.token())))[0] == 200
+            assert (await way.ask("/vod/a", bearer(signer.token())))[0] == 200
         assert publisher.asked == 1
 
 
@@ -51,14 +45,12 @@ async def test_a_token_before_the_first_keys_may_come_again(anywhere: Edges) -> 
     publisher = Publisher(response=answer("Content-Length: 0", status="500 Internal Server Error"))
     signer = Signer.make("ES256", "a")
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        client = await serve(anywhere, origin.url, jwks_of(issuer))
-        await client.get("/vod/a", bearer(signer.token()))
-        head = await client.head()
-        body = await client.body(head)
+        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        head, body = await way.answer("/vod/a", bearer(signer.token()))
         assert (head.status, head.one("Retry-After") is not None) == (503, True)
         assert b"KEYS_UNAVAILABLE" in body
         publisher.keys, publisher.response = [signer.jwk()], None
-        await come_again(client, signer)
+        await come_again(way, signer)
         assert publisher.asked >= 2
 
 
@@ -66,24 +58,24 @@ async def test_a_new_key_is_fetched_when_a_token_names_it(anywhere: Edges) -> No
     old, new = Signer.make("ES256", "old"), Signer.make("ES256", "new")
     publisher = Publisher([old.jwk()])
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        client = await serve(anywhere, origin.url, jwks_of(issuer))
-        await come_again(client, old)
+        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        await come_again(way, old)
         publisher.keys = [old.jwk(), new.jwk()]
-        await come_again(client, new)
-        assert (await ask(client, "/vod/a", bearer(old.token())))[0] == 200
+        await come_again(way, new)
+        assert (await way.ask("/vod/a", bearer(old.token())))[0] == 200
 
 
 async def test_made_up_keys_do_not_have_it_fetch_without_end(anywhere: Edges) -> None:
     known = Signer.make("ES256", "a")
     publisher = Publisher([known.jwk()])
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        client = await serve(anywhere, origin.url, jwks_of(issuer, pause=3600))
-        await come_again(client, known)
+        way = await protect(anywhere, origin.url, jwks_of(issuer, pause=3600))
+        await come_again(way, known)
         for number in range(50):
             stranger = Signer("ES256", known.private, str(number))
-            status, body = await ask(client, "/vod/a", bearer(stranger.token()))
+            status, body = await way.ask("/vod/a", bearer(stranger.token()))
             assert (status, b"TOKEN_UNKNOWN_KEY" in body) == (401, True)
-        assert (await ask(client, "/vod/a", bearer(known.token())))[0] == 200
+        assert (await way.ask("/vod/a", bearer(known.token())))[0] == 200
         assert publisher.asked <= 2
 
 
@@ -107,8 +99,8 @@ async def test_keys_stay_while_nothing_better_is_published(
     signer, unknown = Signer.make("ES256", "a"), Signer.make("ES256", "b")
     publisher = Publisher([signer.jwk()])
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        client = await serve(anywhere, origin.url, jwks_of(issuer))
-        await come_again(client, signer)
+        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        await come_again(way, signer)
         publisher.response = response
         asked = publisher.asked
 
@@ -116,9 +108,9 @@ async def test_keys_stay_while_nothing_better_is_published(
             return any("could not be fetched" in record.getMessage() for record in caplog.records)
 
         while publisher.asked == asked or not told():
-            assert (await ask(client, "/vod/a", bearer(unknown.token())))[0] == 401
+            assert (await way.ask("/vod/a", bearer(unknown.token())))[0] == 401
             await asyncio.sleep(0.002)
-        assert (await ask(client, "/vod/a", bearer(signer.token())))[0] == 200
+        assert (await way.ask("/vod/a", bearer(signer.token())))[0] == 200
 
 
 async def test_a_secret_that_is_published_is_none(anywhere: Edges) -> None:
@@ -128,10 +120,10 @@ async def test_a_secret_that_is_published_is_none(anywhere: Edges) -> None:
         ScriptedOrigin(Publisher([secret, signer.jwk()])) as issuer,
         ScriptedOrigin(Recorder()) as origin,
     ):
-        client = await serve(anywhere, origin.url, jwks_of(issuer))
-        await come_again(client, signer)
+        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        await come_again(way, signer)
         forged = Signer("HS256", SECRET, "s")
-        assert (await ask(client, "/vod/a", bearer(forged.token())))[0] == 401
+        assert (await way.ask("/vod/a", bearer(forged.token())))[0] == 401
 
 
 async def test_keys_are_fetched_anew_when_they_are_old(anywhere: Edges) -> None:
@@ -139,11 +131,11 @@ async def test_keys_are_fetched_anew_when_they_are_old(anywhere: Edges) -> None:
     gone, left = Signer.make("ES256", "gone"), Signer.make("ES256", "left")
     publisher = Publisher([gone.jwk(), left.jwk()], fields=("Cache-Control: public, max-age=1",))
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        client = await serve(anywhere, origin.url, jwks_of(issuer))
-        await come_again(client, left)
+        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        await come_again(way, left)
         publisher.keys = [left.jwk()]
-        await come_again(client, gone, status=401)
-        assert (await ask(client, "/vod/a", bearer(left.token())))[0] == 200
+        await come_again(way, gone, status=401)
+        assert (await way.ask("/vod/a", bearer(left.token())))[0] == 200
 
 
 async def test_many_routes_of_one_rule_fetch_once(anywhere: Edges) -> None:
@@ -153,10 +145,10 @@ async def test_many_routes_of_one_rule_fetch_once(anywhere: Edges) -> None:
         jwt = jwks_of(issuer)
         gateway = anywhere.gateway(origin.url)
         routes = [gateway.native(f"/{name}/", authorise=jwt) for name in ("vod", "live", "dvr")]
-        client = await anywhere.connect(await anywhere.serve(routes))
-        await come_again(client, signer)
+        way = Way(anywhere, await anywhere.serve(routes))
+        await come_again(way, signer)
         for name in ("vod", "live", "dvr"):
-            assert (await ask(client, f"/{name}/a", bearer(signer.token())))[0] == 200
+            assert (await way.ask(f"/{name}/a", bearer(signer.token())))[0] == 200
         assert publisher.asked == 1
 
 
@@ -168,7 +160,6 @@ async def test_a_set_that_has_more_keys_than_it_may_is_refused(
         ScriptedOrigin(Publisher([signer.jwk()] * 3)) as issuer,
         ScriptedOrigin(Recorder()) as origin,
     ):
-        client = await serve(anywhere, origin.url, jwks_of(issuer, max_keys=2))
+        way = await protect(anywhere, origin.url, jwks_of(issuer, max_keys=2))
         await until(lambda: "more than 2" in caplog.text, "it is told")
-        assert (await ask(client, "/vod/a", bearer(signer.token())))[0] == 503
-
+        assert (await way.ask("/vod/a", bearer(signer.token())))[0] == 503

@@ -20,7 +20,9 @@ NOW = 1_764_000_000
 
 SIGNERS = {algorithm: Signer.make(algorithm) for algorithm in ALGORITHMS}
 
-TIMES = st.one_of(st.integers(NOW - 3, NOW + 3), st.floats(NOW - 3, NOW + 3), st.integers(), st.text(max_size=2))
+TIMES = st.one_of(
+    st.integers(NOW - 3, NOW + 3), st.floats(NOW - 3, NOW + 3), st.integers(), st.text(max_size=2)
+)
 
 CLAIMS = st.fixed_dictionaries(
     {},

@@ -21,9 +21,7 @@ def test_a_token_is_the_one_line_of_the_guide() -> None:
 
 def test_a_token_says_all_that_it_is_given() -> None:
     urls = SignedUrl({"new": SECRET, "old": SECRET * 2})
-    token = urls.token(
-        "/a", "/b/*", expires=2e9, begins=1e9, address="203.0.113.0/24", tenant="acme"
-    )
+    token = urls.token("/a", "/b/*", expires=2e9, begins=1e9, address="203.0.113.0/24", tenant="acme")
     fields, _, _ = token.rpartition("~hmac=")
     assert fields == "exp=2000000000~st=1000000000~ip=203.0.113.0/24~acl=/a!/b/*~id=acme~kid=new"
 

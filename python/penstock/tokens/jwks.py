@@ -73,7 +73,11 @@ class Jwks:
             raise _bad(self, "url", "must be an absolute https URL")
         if target.scheme != "https" and not self.insecure and not _is_loopback(target.raw_host or ""):
             raise _bad(self, "url", "must be https; keys that come in the clear can be anybody's")
-        if isinstance(self.algorithms, str) or not set(self.algorithms) <= set(ALGORITHMS[3:]) or not self.algorithms:
+        if (
+            isinstance(self.algorithms, str)
+            or not set(self.algorithms) <= set(ALGORITHMS[3:])
+            or not self.algorithms
+        ):
             raise _bad(self, "algorithms", f"must be some of {', '.join(ALGORITHMS[3:])}")
         _set(self, "algorithms", tuple(self.algorithms))
         for name in ("least", "usual", "most", "pause", "keep", "timeout"):
@@ -97,7 +101,9 @@ def keep_fetched(handle: _native.Jwt, source: Jwks, engine: Engine) -> None:
 
 async def first_keys(loop: asyncio.AbstractEventLoop) -> None:
     """Wait for the keys that are being fetched on `loop`, or for what they fail with, so that a site begins with them."""
-    tasks = [fetcher.task for fetcher in _fetchers.values() if fetcher.task is not None and fetcher.loop is loop]
+    tasks = [
+        fetcher.task for fetcher in _fetchers.values() if fetcher.task is not None and fetcher.loop is loop
+    ]
     if tasks:
         await asyncio.wait(tasks)
 
@@ -105,7 +111,9 @@ async def first_keys(loop: asyncio.AbstractEventLoop) -> None:
 class _Fetcher:
     """Fetches the keys of one verifier. It keeps neither that nor the engine."""
 
-    def __init__(self, handle: _native.Jwt, source: Jwks, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, handle: _native.Jwt, source: Jwks, engine: Engine, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._handle = weakref.ref(handle)
         self._source = source
         self._engine = weakref.ref(engine)

@@ -135,7 +135,9 @@ def _rows(settings: Jwt) -> list[tuple[str, str | None, str, bytes]]:
         elif isinstance(key, Mapping) and key.get("kty") in _KINDS:
             algorithm = key.get("alg")
             if algorithm not in ALGORITHMS:
-                raise make_error("BAD_CONFIGURATION", "Jwt.keys: a JSON Web Key must have an alg that is known")
+                raise make_error(
+                    "BAD_CONFIGURATION", "Jwt.keys: a JSON Web Key must have an alg that is known"
+                )
             text = json.dumps(dict(key))
             made.append(text)
             rows.append(("jwk", None, algorithm, text.encode()))

@@ -89,7 +89,9 @@ class SignedUrl:
                     "BAD_CONFIGURATION", f"{path!r} is no pattern of paths; it must be like '/vod/7/*'"
                 )
         if (lifetime is None) == (expires is None):
-            raise make_error("BAD_CONFIGURATION", "a token has either a lifetime or a time at which it expires")
+            raise make_error(
+                "BAD_CONFIGURATION", "a token has either a lifetime or a time at which it expires"
+            )
         end = time.time() + lifetime if expires is None else expires  # type: ignore[operator] # (one of them is given)
         fields = [f"exp={int(end)}"]
         if begins is not None:
@@ -99,7 +101,9 @@ class SignedUrl:
         fields.append(f"acl={'!'.join(paths)}")
         if tenant is not None:
             if not tenant or "~" in tenant or not tenant.isascii() or not tenant.isprintable():
-                raise make_error("BAD_CONFIGURATION", f"the tenant is {tenant!r}; it must be ASCII without a ~")
+                raise make_error(
+                    "BAD_CONFIGURATION", f"the tenant is {tenant!r}; it must be ASCII without a ~"
+                )
             fields.append(f"id={tenant}")
         name, secret = self.keys[0]  # type: ignore[index] # (pairs, once it is made)
         if name is not None:

@@ -68,7 +68,7 @@ fn take<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
 fn element(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = bytes.strip_prefix(&[tag])?.split_first()?;
     let (length, rest) = match first {
-        0..0x80 => (usize::from(first), rest),
+        0..=0x7f => (usize::from(first), rest),
         0x81 | 0x82 => {
             let (length, rest) = rest.split_at_checked(usize::from(first - 0x80))?;
             (length.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)

@@ -95,7 +95,8 @@ proptest! {
             let mut token = format!("{signed}.{}", encode((signer.sign)(signed.as_bytes()))).into_bytes();
             let keys = Keys::new(vec![signer.key.clone()]);
             if signed.len() < 1024 {
-                prop_assert_eq!(authentic(&keys, &claims(), &token).unwrap(), encode(&payload).as_bytes());
+                let found = authentic(&keys, &claims(), &token).unwrap().to_vec();
+                prop_assert_eq!(found, encode(&payload).into_bytes());
             }
             let at = at.index(token.len());
             token[at] ^= 1 << bit;
