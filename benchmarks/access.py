@@ -41,7 +41,10 @@ GATEWAYS = [
         kinds=HITS,
         own=True,
     )
-    for name, title, options in ((OPEN, "open to all", ()), (PROTECTED, "asks a hook", ("--authorise",)))
+    for name, title, options in (
+        (OPEN, "open to all", ("--bearer",)),
+        (PROTECTED, "asks a hook", ("--bearer", "--authorise")),
+    )
 ]
 WORKLOADS = [
     hits.BY_NAME[f"{kind}-{size}"] for kind, size in (("hot", "16k"), ("hot", "64k"), ("set", "64k"))

@@ -2,8 +2,8 @@
 
 `--lane stock` serves it on aiohttp's own transports, with the same server, loop and settings as aiohttp_proxy.py.
 `app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone, and
-`cached` the same with a cache. With `--inspect` event streams are inspected, with `--authorise` a hook lets in who has a
-bearer's token. Nothing is logged.
+`cached` the same with a cache. With `--inspect` event streams are inspected. With `--bearer` tokens end here, and with
+`--authorise` besides a hook lets in who has one. Nothing is logged.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def main() -> None:
     parser.add_argument("--origin", required=True, metavar="URL")
     parser.add_argument("--lane", choices=("stock", "app", "native", "cached"), required=True)
     parser.add_argument("--inspect", action="store_true")
+    parser.add_argument("--bearer", action="store_true")
     parser.add_argument("--authorise", action="store_true")
     arguments = parser.parse_args()
 
@@ -58,8 +59,8 @@ def main() -> None:
     if arguments.lane == "native":
         app.add_routes([gateway.native("/")])
     elif arguments.lane == "cached":
-        # The origin has no use for a token, and what it answers to one is not stored.
-        headers = {"Authorization": None}
+        # What the origin answers to a token is not stored.
+        headers = {"Authorization": None} if arguments.bearer else None
         asked = {"authorise": authorise, "decision_key": "header:Authorization"} if arguments.authorise else {}
         app.add_routes([gateway.native("/", caching=Caching(), headers=headers, **asked)])
     else:

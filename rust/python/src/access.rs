@@ -8,15 +8,15 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use penstock_engine::access::{
-    self, Asked, Begun, Decider, DecisionStats, Denial, Grant, Part, Posed, Refusal, Request, Secret, Verdict,
-    Whose,
+    self, Asked, Begun, Decider, DecisionStats, Denial, Grant, Part, Posed, Refusal, Request, Secret,
+    Verdict, Whose,
 };
 use penstock_engine::wire::Fields;
 use penstock_engine::{Code, Error};
+use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use pyo3::PyTraverseError;
 
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
@@ -288,7 +288,9 @@ impl Waiting {
 
     /// What became of it, as `Gate.enter` says it; None: it is to be entered anew. Who has waited for too long is refused.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Some((mut waiting, slot)) = lock(&self.waiting).take() else { return Ok(py.None().into_bound(py)) };
+        let Some((mut waiting, slot)) = lock(&self.waiting).take() else {
+            return Ok(py.None().into_bound(py));
+        };
         let gate = &self.gate.get().shared;
         let mut context = Context::from_waker(slot.waker());
         let mut poll = || std::pin::Pin::new(&mut waiting).poll(&mut context);

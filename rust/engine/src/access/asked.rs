@@ -5,7 +5,7 @@ use std::fmt;
 use crate::wire::{Fields, Incoming};
 
 /// The header fields of a request.
-pub trait Headers {
+pub trait Headers: Sync {
     /// Calls `see` with the value of each field of that name, in whatever case, in their order.
     fn each<'a>(&'a self, name: &str, see: &mut dyn FnMut(&'a [u8]));
 
@@ -77,7 +77,10 @@ impl<'a> Asked<'a> {
 impl fmt::Debug for Asked<'_> {
     /// Leaves out what may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asked").field("method", &self.method).field("path", &self.path()).finish_non_exhaustive()
+        f.debug_struct("Asked")
+            .field("method", &self.method)
+            .field("path", &self.path())
+            .finish_non_exhaustive()
     }
 }
 

@@ -194,7 +194,10 @@ impl Gate {
                     }
                     None => {
                         let until = Instant::now() + left.unwrap_or(self.lifetime);
-                        (Arc::new(Decision { verdict: Verdict::Allow(grant), until }), self.decisions.revocations(&key))
+                        (
+                            Arc::new(Decision { verdict: Verdict::Allow(grant), until }),
+                            self.decisions.revocations(&key),
+                        )
                     }
                 }
             }

@@ -31,9 +31,9 @@ pub mod reading;
 mod verifier;
 
 #[cfg(not(loom))]
-pub use asked::{Asked, Headers};
-#[cfg(not(loom))]
 pub(crate) use asked::without_port;
+#[cfg(not(loom))]
+pub use asked::{Asked, Headers};
 pub use decision::{Decision, Denial, Grant, Verdict, unix_seconds};
 pub use decisions::{AccessConfig, Counted, DecisionStats, Decisions, Joined, Posed, Whose};
 #[cfg(not(loom))]

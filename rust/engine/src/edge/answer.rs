@@ -36,7 +36,8 @@ pub(super) fn refusal(
     let retry = if matches!(status, 429 | 503) { RETRY_AFTER } else { "" };
     let connection = if close { "Connection: close\r\n" } else { "" };
     let challenge = denial.and_then(|denial| denial.challenge.as_deref());
-    let challenge = challenge.map_or_else(String::new, |challenge| format!("WWW-Authenticate: {challenge}\r\n"));
+    let challenge =
+        challenge.map_or_else(String::new, |challenge| format!("WWW-Authenticate: {challenge}\r\n"));
     write!(
         answer,
         "HTTP/1.1 {status} {}\r\nDate: {date}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n\

@@ -6,7 +6,14 @@ use super::super::reading::{cookies, parameters};
 use super::*;
 
 fn asked<'a>(target: &'a str, headers: &'a Fields) -> Asked<'a> {
-    Asked { method: "GET", target, prefix: "/vod/", authority: "Host:8080", remote: Some("10.0.0.1"), headers }
+    Asked {
+        method: "GET",
+        target,
+        prefix: "/vod/",
+        authority: "Host:8080",
+        remote: Some("10.0.0.1"),
+        headers,
+    }
 }
 
 fn fields(pairs: &[(&str, &str)]) -> Fields {
@@ -105,8 +112,9 @@ proptest! {
                 if *hide || !byte.is_ascii_alphanumeric() { format!("%{byte:02x}") } else { char::from(byte).to_string() }
             }).collect()
         };
-        let query = format!("x=1&{}={}&y", encode(&name), encode(&value));
-        prop_assert_eq!(parameter(&query, &name).last(), Some(&value));
+        let query = format!("1=1&{}={}&2", encode(&name), encode(&value));
+        let found = parameter(&query, &name);
+        prop_assert_eq!(found.last(), Some(&value));
     }
 
     /// Whatever a client sends as cookies, what stands between semicolons under the name is found, and nothing else.
