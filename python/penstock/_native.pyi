@@ -600,7 +600,7 @@ class Inspector:
     def report(self) -> _ReportRow:
         """End it, and say what was seen."""
 
-_Places = tuple[str, list[str], bool]
+_Places: TypeAlias = tuple[str, list[str], bool]
 
 def signed_url(secrets: list[tuple[str | None, bytes]], at: _Places) -> Verifier:
     """What verifies signed URLs: ids and secrets; the token's name, its places, and whether the origin gets it too."""

@@ -28,18 +28,18 @@ class Signer:
     id: str | None = None
 
     @classmethod
-    def make(cls, algorithm: str, id: str | None = None) -> "Signer":
+    def make(cls, algorithm: str, name: str | None = None) -> "Signer":
         match algorithm:
             case "ES256":
-                return cls(algorithm, ec.generate_private_key(ec.SECP256R1()), id)
+                return cls(algorithm, ec.generate_private_key(ec.SECP256R1()), name)
             case "ES384":
-                return cls(algorithm, ec.generate_private_key(ec.SECP384R1()), id)
+                return cls(algorithm, ec.generate_private_key(ec.SECP384R1()), name)
             case "EdDSA":
-                return cls(algorithm, ed25519.Ed25519PrivateKey.generate(), id)
+                return cls(algorithm, ed25519.Ed25519PrivateKey.generate(), name)
             case _ if algorithm.startswith("HS"):
-                return cls(algorithm, SECRET * 2, id)
+                return cls(algorithm, SECRET * 2, name)
             case _:
-                return cls(algorithm, _RSA, id)
+                return cls(algorithm, _RSA, name)
 
     def token(self, claims: dict[str, Any] | None = None, **header: Any) -> str:
         claims = {"exp": int(time.time()) + 600, **(claims or {})}

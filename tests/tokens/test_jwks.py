@@ -49,6 +49,7 @@ async def test_a_token_before_the_first_keys_may_come_again(anywhere: Edges) -> 
         head, body = await way.answer("/vod/a", bearer(signer.token()))
         assert (head.status, head.one("Retry-After") is not None) == (503, True)
         assert b"KEYS_UNAVAILABLE" in body
+        await until(lambda: publisher.asked, "they were asked for")
         publisher.keys, publisher.response = [signer.jwk()], None
         await come_again(way, signer)
         assert publisher.asked >= 2
@@ -99,7 +100,7 @@ async def test_keys_stay_while_nothing_better_is_published(
     signer, unknown = Signer.make("ES256", "a"), Signer.make("ES256", "b")
     publisher = Publisher([signer.jwk()])
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:
-        way = await protect(anywhere, origin.url, jwks_of(issuer))
+        way = await protect(anywhere, origin.url, jwks_of(issuer, timeout=2))
         await come_again(way, signer)
         publisher.response = response
         asked = publisher.asked
@@ -161,5 +162,6 @@ async def test_a_set_that_has_more_keys_than_it_may_is_refused(
         ScriptedOrigin(Recorder()) as origin,
     ):
         way = await protect(anywhere, origin.url, jwks_of(issuer, max_keys=2))
+        assert (await way.ask("/vod/a", bearer(signer.token())))[0] == 503
         await until(lambda: "more than 2" in caplog.text, "it is told")
         assert (await way.ask("/vod/a", bearer(signer.token())))[0] == 503

@@ -1,9 +1,9 @@
 """Routes that want a signed URL: who is let in, and what the origin and the cache see of it."""
 
 import time
+from urllib.parse import urljoin
 
 import pytest
-from yarl import URL
 
 from edge.origins import Recorder
 from edge.serving import Edges
@@ -58,18 +58,15 @@ async def test_a_playlists_address_is_good_for_its_segments(anywhere: Edges) -> 
     recorder = Recorder()
     async with ScriptedOrigin(recorder) as origin:
         way = await protect(anywhere, origin.url, URLS)
-        playlist = URL(
-            URLS.sign("http://media.test/vod/7/main.m3u8", prefix="/vod/", lifetime=60), encoded=True
-        )
+        playlist = URLS.sign("/vod/7/main.m3u8", prefix="/vod/", lifetime=60)
         for relative in ("720p/index.m3u8", "720p/1.m4s?x=1", "init.mp4"):
-            segment = playlist.join(URL(relative))
-            assert (await way.ask(segment.raw_path_qs))[0] == 200
+            assert (await way.ask(urljoin(playlist, relative)))[0] == 200
         assert [arrival.head.target for arrival in recorder.arrivals] == [
             "/vod/7/720p/index.m3u8",
             "/vod/7/720p/1.m4s?x=1",
             "/vod/7/init.mp4",
         ]
-        assert (await way.ask(playlist.join(URL("../8/1.m4s")).raw_path_qs))[0] == 403
+        assert (await way.ask(urljoin(playlist, "../8/1.m4s")))[0] == 403
 
 
 @pytest.mark.parametrize("forward", [False, True])

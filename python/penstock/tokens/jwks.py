@@ -64,7 +64,7 @@ class Jwks:
     max_keys: int = 64
     """Keys of the set; larger ones are refused."""
     insecure: bool = False
-    """Whether the URL may be `http` to other than this machine: whoever is on the way could then let in whom they like."""
+    """Whether the URL may be `http` to other than this machine: whoever is on the way could let in whom they like."""
 
     def __post_init__(self) -> None:
         _flag(self, "insecure")
@@ -100,7 +100,7 @@ def keep_fetched(handle: _native.Jwt, source: Jwks, engine: Engine) -> None:
 
 
 async def first_keys(loop: asyncio.AbstractEventLoop) -> None:
-    """Wait for the keys that are being fetched on `loop`, or for what they fail with, so that a site begins with them."""
+    """Wait for the keys that are being fetched on `loop`, or for their failure, so that a site begins with them."""
     tasks = [
         fetcher.task for fetcher in _fetchers.values() if fetcher.task is not None and fetcher.loop is loop
     ]
@@ -153,7 +153,8 @@ class _Fetcher:
                 text, names, source.max_keys, now + round(lasts), now + round(source.keep)
             )
         except (PenstockError, TimeoutError) as error:
-            reason = "it took too long" if isinstance(error, TimeoutError) else error
+            # As text: a handler that keeps the record would keep the engine with it.
+            reason = str(error) or "it took too long"
             _log.warning("the keys at %s could not be fetched: %s", source.url, reason)
         else:
             _log.info("%d keys from %s, and %d that cannot be used", used, source.url, skipped)

@@ -50,13 +50,13 @@ class Key:
 class Jwt:
     """Lets in whoever has a JSON Web Token that is right. Give either `keys` or `jwks`.
 
-    A token is refused that is signed by another algorithm than that of its key (`none` among them), has expired or is not
-    valid yet, has members twice, or extensions that it says must be understood (`crit`). Keys and addresses of keys that
-    a token brings along (`jwk`, `jku`, `x5c`, `x5u`) are not looked at.
+    A token is refused that is signed by another algorithm than that of its key (`none` among them), has expired or is
+    not valid yet, has members twice, or extensions that it says must be understood (`crit`). Keys and addresses of keys
+    that a token brings along (`jwk`, `jku`, `x5c`, `x5u`) are not looked at.
     """
 
     keys: tuple[Key | Mapping[str, Any], ...] = field(default=(), repr=False)
-    """The keys; a mapping is a JSON Web Key (RFC 7517) with its `alg`. After construction a tuple of `Key` and JSON text."""
+    """The keys; a mapping is a JSON Web Key (RFC 7517) with its `alg`. After construction `Key` and JSON text."""
     jwks: Jwks | str | None = None
     """Where the keys are published: short for `Jwks(url)`."""
     issuers: tuple[str, ...] | str = ()
@@ -64,8 +64,8 @@ class Jwt:
     audiences: tuple[str, ...] | str = ()
     """Whom it must be for: one of these must be in its `aud`. Empty: it must not have one (RFC 7519 §4.1.3)."""
     type: str | None = None
-    """What it must say that it is (`typ`), such as `at+jwt` (RFC 9068), so that no token that was made for something else
-    is taken for one. None: anything."""
+    """What it must say that it is (`typ`), such as `at+jwt` (RFC 9068), so that no token that was made for something
+    else is taken for one. None: anything."""
     leeway: float = 60.0
     """Seconds by which the clock of whoever issues tokens may be wrong, for `exp`, `nbf` and `iat`; as in Envoy."""
     required: tuple[str, ...] = ("exp",)
@@ -82,8 +82,8 @@ class Jwt:
     places: tuple[Place, ...] = ("bearer",)
     """Where tokens are looked for, in the order path, query, bearer, cookie; the first that is there counts."""
     forward: bool = False
-    """Whether the origin is sent the field with the token as well. What is fetched with an `Authorization` may mostly not be
-    stored by a shared cache (RFC 9111 §3.5). A token in a path or a query is never sent on."""
+    """Whether the origin is sent the field with the token as well. What is fetched with an `Authorization` may mostly
+    not be stored by a shared cache (RFC 9111 §3.5). A token in a path or a query is never sent on."""
     max_bytes: int = 8192
     """Bytes of the longest token. A request head of 64 KiB has room for some."""
     _handle: _native.Jwt = field(init=False, repr=False, compare=False)

@@ -30,10 +30,10 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 class SignedUrl:
     """Lets in whoever has a URL that was signed with one of these keys, and signs such URLs.
 
-    A token is `exp=1764000000~acl=/vod/7/*~hmac=...`: fields with `~` between them, and the HMAC-SHA256 of all that stands
-    before `~hmac=`, in hexadecimal digits. That is the form of Akamai's token 2.0, for which there are signers in most
-    languages. Fields are `exp` (until when, in seconds since 1970), `acl` (patterns of paths with `!` between them; one
-    that ends in `*` stands for all that begin so), and where they are wanted `st` (from when on), `ip` (an address or a
+    A token is `exp=1764000000~acl=/vod/7/*~hmac=...`: fields with `~` between them, and the HMAC-SHA256 of all that
+    stands before `~hmac=`, in hexadecimal digits. That is the form of Akamai's token 2.0, for which there are signers in
+    most languages. Fields are `exp` (until when, in seconds since 1970), `acl` (patterns of paths with `!` between
+    them; one that ends in `*` stands for all that begin so), and where they are wanted `st` (from when on), `ip` (an address or a
     network), `id` (on whose account it is, the tenant), `kid` (which key) and `data` (whatever the signer likes). A
     token with other fields is refused.
     """
@@ -48,8 +48,8 @@ class SignedUrl:
     places: tuple[Place, ...] = ("path", "query", "cookie")
     """Where tokens are looked for, in the order path, query, cookie; the first that is there counts."""
     forward: bool = False
-    """Whether the origin is sent the cookie with the token as well. A token in a path or a query is never sent on, and is
-    in no key of the cache."""
+    """Whether the origin is sent the cookie with the token as well. A token in a path or a query is never sent on, and
+    is in no key of the cache."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", _secrets(self.keys))
@@ -129,9 +129,9 @@ class SignedUrl:
             url: an address, or a path.
             paths: patterns of paths that the token is for. By default the path of `url` alone, or with `prefix` all that
                 lies beside it and below, so that a playlist's address is good for its segments.
-            prefix: the route's prefix, such as `/vod/`. With it the token becomes the first segment behind the prefix, and
-                players keep it when they resolve the addresses in a playlist. Without it the token becomes a parameter
-                of the query, which they drop.
+            prefix: the route's prefix, such as `/vod/`. With it the token becomes the first segment behind the prefix,
+                and players keep it when they resolve the addresses in a playlist. Without it the token becomes a
+                parameter of the query, which they drop.
             lifetime: as for `token`, and so are the others.
             expires: see there.
             begins: see there.

@@ -3,7 +3,9 @@
 //! Beside the unit tests because it counts what the whole program allocates.
 
 use penstock_engine::access::{Asked, Grant, Verifier};
-use penstock_engine::tokens::{Algorithm, Claims, Jwt, Key, Keys, PathRule, Places, Secret, SignedUrl, read_key};
+use penstock_engine::tokens::{
+    Algorithm, Claims, Jwt, Key, Keys, PathRule, Places, Secret, SignedUrl, read_key,
+};
 use penstock_engine::wire::Fields;
 use penstock_engine::{Code, Result};
 
@@ -51,7 +53,11 @@ fn ask(verifier: &dyn Verifier, token: &str, place: usize) -> (Vec<u8>, Fields) 
 }
 
 /// What a request with `token` costs, and what becomes of it.
-fn cost(verifier: &dyn Verifier, token: &str, place: usize) -> (allocation_counter::AllocationInfo, Result<Grant>) {
+fn cost(
+    verifier: &dyn Verifier,
+    token: &str,
+    place: usize,
+) -> (allocation_counter::AllocationInfo, Result<Grant>) {
     let (target, headers) = ask(verifier, token, place);
     let asked = Asked {
         method: "GET",
@@ -98,7 +104,11 @@ fn a_bad_web_token_allocates_nothing() {
     check(&secret, "", Code::TokenMalformed);
     check(&secret, "a.b", Code::TokenMalformed);
     check(&secret, &"a".repeat(9000), Code::TokenMalformed);
-    check(&secret, &format!("{}.{}.{}", "a".repeat(2000), "a".repeat(2000), "a".repeat(2000)), Code::TokenMalformed);
+    check(
+        &secret,
+        &format!("{}.{}.{}", "a".repeat(2000), "a".repeat(2000), "a".repeat(2000)),
+        Code::TokenMalformed,
+    );
     check(&secret, &token(NONE, 0), Code::TokenWrongAlgorithm);
     check(&secret, &token(RS256, 342), Code::TokenWrongAlgorithm);
     check(&secret, &token(HS256, 43), Code::TokenWrongSignature);
@@ -123,13 +133,20 @@ fn an_rsa_signature_allocates_where_ring_computes_and_keeps_nothing() {
 
 #[test]
 fn a_bad_signed_url_allocates_nothing() {
-    let verifier = SignedUrl::new(vec![Secret::new(Some("a".to_owned()), &[7; 32]), Secret::new(None, &[8; 32])], places());
+    let verifier = SignedUrl::new(
+        vec![Secret::new(Some("a".to_owned()), &[7; 32]), Secret::new(None, &[8; 32])],
+        places(),
+    );
     let digits = "0".repeat(64);
     check(&verifier, "", Code::TokenMalformed);
     check(&verifier, &"a".repeat(9000), Code::TokenMalformed);
     check(&verifier, &"%61".repeat(3000), Code::TokenMalformed);
     check(&verifier, &format!("exp=1764000100~acl=%2Fvod%2F*~hmac={digits}"), Code::TokenWrongSignature);
-    check(&verifier, &format!("exp=1764000100~acl=%2Fvod%2F*~ip=1.2.3.4~id=x~kid=b~hmac={digits}"), Code::TokenUnknownKey);
+    check(
+        &verifier,
+        &format!("exp=1764000100~acl=%2Fvod%2F*~ip=1.2.3.4~id=x~kid=b~hmac={digits}"),
+        Code::TokenUnknownKey,
+    );
 }
 
 #[test]

@@ -115,10 +115,18 @@ impl Drop for Decisions {
 
 /// What decides by what a request brings along.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Verifier(pub(crate) Arc<dyn access::Verifier>);
+pub(crate) struct Verifier {
+    pub(crate) shared: Arc<dyn access::Verifier>,
+    /// What looks after it for as long as somebody has it.
+    pub(crate) keeper: Option<Py<PyAny>>,
+}
 
 #[pymethods]
 impl Verifier {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.keeper)
+    }
+
     /// What the origin is sent of a client's fields: no token.
     fn forwarded<'py>(
         &self,
@@ -126,7 +134,7 @@ impl Verifier {
         headers: Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
     ) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         let left = |(name, value): (Bound<'py, PyBytes>, Bound<'py, PyBytes>)| {
-            let left = self.0.forwarded(name.as_bytes(), value.as_bytes())?;
+            let left = self.shared.forwarded(name.as_bytes(), value.as_bytes())?;
             let left = PyBytes::new(py, &left);
             Some((name, left))
         };
@@ -140,6 +148,7 @@ pub(crate) struct Gate {
     shared: Arc<access::Gate>,
     /// They listen for as long as somebody stands here.
     decisions: Py<Decisions>,
+    verifier: Option<Py<Verifier>>,
 }
 
 impl Gate {
@@ -183,12 +192,13 @@ impl Gate {
     ) -> PyResult<Self> {
         let of = decisions.get();
         let decider =
-            verifier.map_or(Decider::Ask, |verifier| Decider::Verify(Arc::clone(&verifier.get().0)));
+            verifier.map_or(Decider::Ask, |verifier| Decider::Verify(Arc::clone(&verifier.get().shared)));
         let parts = parts.into_iter().map(|row| part(py, row)).collect::<PyResult<_>>()?;
         let lifetime = Duration::from_secs_f64(lifetime);
         let shared = Arc::clone(&of.shared);
         let gate = access::Gate::new(route, parts, decider, lifetime, shared, of.secret.clone());
-        Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind() })
+        let verifier = verifier.map(|verifier| verifier.clone().unbind());
+        Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind(), verifier })
     }
 
     /// Forgets what was decided about requests that have these values for the parts of the key.
@@ -233,7 +243,8 @@ impl Gate {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.decisions)
+        visit.call(&self.decisions)?;
+        visit.call(&self.verifier)
     }
 }
 

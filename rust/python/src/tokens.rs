@@ -22,14 +22,21 @@ type PlacesRow = (String, Vec<String>, bool);
 
 fn places((name, places, forward): PlacesRow) -> Places {
     let has = |place: &str| places.iter().any(|other| other == place);
-    Places { path: has("path"), query: has("query"), bearer: has("bearer"), cookie: has("cookie"), name, forward }
+    Places {
+        path: has("path"),
+        query: has("query"),
+        bearer: has("bearer"),
+        cookie: has("cookie"),
+        name,
+        forward,
+    }
 }
 
 /// What verifies signed URLs: ids and secrets, validated in Python.
 #[pyfunction]
 pub(crate) fn signed_url(secrets: Vec<(Option<String>, Vec<u8>)>, at: PlacesRow) -> Verifier {
     let secrets = secrets.into_iter().map(|(id, secret)| Secret::new(id, &secret)).collect();
-    Verifier(Arc::new(SignedUrl::new(secrets, places(at))))
+    Verifier { shared: Arc::new(SignedUrl::new(secrets, places(at))), keeper: None }
 }
 
 /// `("secret" | "pem" | "jwk", id, algorithm, bytes)`. The algorithm of a JWK may be its own.
@@ -55,12 +62,17 @@ impl TryFrom<ClaimsSettings> for Claims {
             None => PathRule::All,
             Some(template) if template.starts_with('/') => {
                 let detail = "a template of paths has a brace without another, or nothing between two";
-                let pattern = Pattern::parse(&template).ok_or_else(|| Code::BadConfiguration.error(detail))?;
+                let pattern =
+                    Pattern::parse(&template).ok_or_else(|| Code::BadConfiguration.error(detail))?;
                 PathRule::Template(pattern)
             }
             Some(claim) => PathRule::Claim(claim),
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a year, checked in Python")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most a year, checked in Python"
+        )]
         let leeway = settings.leeway.ceil() as u64;
         Ok(Self {
             issuers: settings.issuers,
@@ -75,7 +87,8 @@ impl TryFrom<ClaimsSettings> for Claims {
 }
 
 fn algorithm(name: &str) -> Result<Algorithm, Error> {
-    Algorithm::named(name).ok_or_else(|| Code::BadConfiguration.error(format!("{name:?} is no algorithm of tokens")))
+    Algorithm::named(name)
+        .ok_or_else(|| Code::BadConfiguration.error(format!("{name:?} is no algorithm of tokens")))
 }
 
 fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, Error> {
@@ -122,22 +135,34 @@ type GrantRow = (Option<String>, Option<u64>, Vec<String>);
 impl Jwt {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
-    fn new(py: Python<'_>, keys: Vec<KeyRow>, claims: ClaimsSettings, at: PlacesRow, longest: usize) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        keys: Vec<KeyRow>,
+        claims: ClaimsSettings,
+        at: PlacesRow,
+        longest: usize,
+    ) -> PyResult<Self> {
         let keys = keys.iter().map(key).collect::<Result<_, _>>().into_python(py)?;
         let claims = claims.try_into().into_python(py)?;
         let shared = Arc::new(tokens::Jwt::new(Keys::new(keys), claims, places(at), longest));
         Ok(Self { shared, fetching: Mutex::new(None) })
     }
 
-    /// What stands before a route.
-    fn verifier(&self) -> Verifier {
-        let shared: Arc<tokens::Jwt> = Arc::clone(&self.shared);
-        Verifier(shared)
+    /// What stands before a route. It keeps this, and with it whoever fetches keys.
+    fn verifier(slf: &Bound<'_, Self>) -> Verifier {
+        let shared: Arc<tokens::Jwt> = Arc::clone(&slf.get().shared);
+        Verifier { shared, keeper: Some(slf.clone().into_any().unbind()) }
     }
 
     /// Has `fetch` called on the running loop when keys are wanted, no more than once in `pause` seconds, in place of whoever was
     /// called before.
-    fn fetched_by(&self, py: Python<'_>, engine: &Bound<'_, Engine>, fetch: Py<PyAny>, pause: u64) -> PyResult<()> {
+    fn fetched_by(
+        &self,
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        fetch: Py<PyAny>,
+        pause: u64,
+    ) -> PyResult<()> {
         let fetcher = Arc::new(Fetcher(fetch));
         let slot = Slot::receiving(engine.get().port(py)?, Arc::clone(&fetcher) as Arc<dyn Receive>);
         self.shared.fetched_by(slot.waker().clone(), pause);
@@ -158,7 +183,8 @@ impl Jwt {
         refresh: u64,
         expires: u64,
     ) -> PyResult<(usize, usize)> {
-        let set = algorithms(&names).and_then(|algorithms| read_set(text, &algorithms, most)).into_python(py)?;
+        let set =
+            algorithms(&names).and_then(|algorithms| read_set(text, &algorithms, most)).into_python(py)?;
         let counts = (set.keys.len(), set.skipped);
         if set.keys.is_empty() {
             let detail = "the set has no key that verifies with one of the algorithms";
@@ -171,7 +197,8 @@ impl Jwt {
     /// What a token grants on a path, at a time in unix seconds, or now.
     #[pyo3(signature = (token, path, now))]
     fn verify(&self, py: Python<'_>, token: &[u8], path: &str, now: Option<u64>) -> PyResult<GrantRow> {
-        let grant = self.shared.verify_token(token, &[path], now.unwrap_or_else(unix_seconds)).into_python(py)?;
+        let grant =
+            self.shared.verify_token(token, &[path], now.unwrap_or_else(unix_seconds)).into_python(py)?;
         let paths = grant.paths.iter().map(ToString::to_string).collect();
         Ok((grant.tenant.map(Into::into), grant.expires, paths))
     }

@@ -111,7 +111,8 @@ impl<'a> Json<'a> {
     /// their number.
     pub(crate) fn has_duplicates(&self) -> bool {
         let mut members = self.members().enumerate();
-        members.any(|(index, member)| self.members().take(index).any(|other| is_same(other.name, member.name)))
+        members
+            .any(|(index, member)| self.members().take(index).any(|other| is_same(other.name, member.name)))
     }
 
     /// The member of that name: the last one, as parsers that make a table of them have it.

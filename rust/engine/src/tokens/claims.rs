@@ -91,7 +91,8 @@ impl Claims {
         if expires.is_some_and(|expires| now >= expires) {
             return Err(Code::TokenExpired.error("the token has expired"));
         }
-        let is_future = |time: Option<(u64, u64)>| time.is_some_and(|(_, time)| time > now.saturating_add(self.leeway));
+        let is_future =
+            |time: Option<(u64, u64)>| time.is_some_and(|(_, time)| time > now.saturating_add(self.leeway));
         if is_future(begins) || is_future(issued) {
             return Err(Code::TokenNotYetValid.error("the token is not valid yet"));
         }
@@ -121,8 +122,13 @@ impl Claims {
             PathRule::All => Ok(Vec::new()),
             PathRule::Claim(name) => {
                 let claim = claims.get(name).ok_or_else(missing)?;
-                let several = if claim.is_string() { vec![claim] } else { claim.elements().take(PATTERNS + 1).collect() };
-                let pattern = |value: &Json<'_>| value.text().filter(|text| text.starts_with('/')).map(Into::into);
+                let several = if claim.is_string() {
+                    vec![claim]
+                } else {
+                    claim.elements().take(PATTERNS + 1).collect()
+                };
+                let pattern =
+                    |value: &Json<'_>| value.text().filter(|text| text.starts_with('/')).map(Into::into);
                 let patterns: Option<Vec<_>> = several.iter().map(pattern).collect();
                 match patterns {
                     Some(patterns) if patterns.len() > PATTERNS => Err(malformed()),

@@ -52,7 +52,9 @@ impl<'a> Header<'a> {
             return Err(malformed());
         }
         let Some(algorithm) = Algorithm::of(&algorithm) else {
-            return Err(Code::TokenWrongAlgorithm.error("the token is signed by no algorithm that is known here"));
+            return Err(
+                Code::TokenWrongAlgorithm.error("the token is signed by no algorithm that is known here")
+            );
         };
         Ok(Self { key: Named { algorithm, id }, kind })
     }

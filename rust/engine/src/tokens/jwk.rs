@@ -21,9 +21,11 @@ pub struct Set {
 /// `BAD_CONFIGURATION`: it is no set, or has too many.
 pub fn read_set(text: &[u8], algorithms: &[Algorithm], most: usize) -> Result<Set> {
     let bad = |detail: &'static str| Code::BadConfiguration.error(detail);
-    let set = Json::read(text).filter(Json::is_object).ok_or_else(|| bad("a set of keys is an object of JSON"))?;
+    let set =
+        Json::read(text).filter(Json::is_object).ok_or_else(|| bad("a set of keys is an object of JSON"))?;
     let keys = set.get("keys").filter(|_| !set.has_duplicates());
-    let keys = keys.filter(Json::is_array).ok_or_else(|| bad("a set of keys has one member keys, an array"))?;
+    let keys =
+        keys.filter(Json::is_array).ok_or_else(|| bad("a set of keys has one member keys, an array"))?;
     let mut read = Vec::new();
     let mut skipped = 0;
     for (index, key) in keys.elements().enumerate() {
@@ -59,7 +61,8 @@ fn one(key: &Json<'_>, algorithms: &[Algorithm]) -> Option<Key> {
     let material = material(key)?;
     // A key is for one algorithm (RFC 8725, section 3.1): for its own, or for the first that it can be for.
     let may = |algorithm: &&Algorithm| {
-        algorithm.kind() == material.kind() && key.get("alg").is_none_or(|name| name.is_text(algorithm.name()))
+        algorithm.kind() == material.kind()
+            && key.get("alg").is_none_or(|name| name.is_text(algorithm.name()))
     };
     let algorithm = *algorithms.iter().find(may)?;
     let id = match key.get("kid") {

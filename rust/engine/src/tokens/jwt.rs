@@ -5,9 +5,9 @@ use std::task::Waker;
 
 use super::claims::Claims;
 use super::decode::{base64url, base64url_vec};
+use super::denial;
 use super::header::{self, Header};
 use super::key::Keys;
-use super::denial;
 use super::place::Places;
 use crate::access::{Asked, Decision, Grant, Verifier};
 use crate::error::{Code, Error, Result};
@@ -56,8 +56,14 @@ impl Ring {
 impl Jwt {
     /// Tokens of at most `longest` bytes, signed by one of `keys`, which are right for ever.
     pub fn new(keys: Keys, claims: Claims, places: Places, longest: usize) -> Self {
-        let ring =
-            Ring { keys: Arc::new(keys), refresh: u64::MAX, expires: u64::MAX, quiet: 0, pause: 0, fetcher: None };
+        let ring = Ring {
+            keys: Arc::new(keys),
+            refresh: u64::MAX,
+            expires: u64::MAX,
+            quiet: 0,
+            pause: 0,
+            fetcher: None,
+        };
         let denials = [denial(401, Some("Bearer")), denial(401, Some("Bearer error=\"invalid_token\""))];
         Self { ring: Mutex::new(ring), claims, places, longest, denials }
     }
@@ -90,7 +96,9 @@ impl Jwt {
         let fetcher = if keys.is_none() || now >= ring.refresh { ring.ask(now) } else { None };
         drop(ring);
         wake(fetcher);
-        keys.ok_or_else(|| Code::KeysUnavailable.error("there are no keys that tokens could be verified with"))
+        keys.ok_or_else(|| {
+            Code::KeysUnavailable.error("there are no keys that tokens could be verified with")
+        })
     }
 
     fn miss(&self, now: u64) {

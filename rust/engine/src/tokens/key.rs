@@ -94,7 +94,8 @@ impl Key {
                 Verifier::Secret(hmac::Key::new(hmac, &secret))
             }
             (Material::Rsa { modulus, exponent }, _) => {
-                let bits = modulus.len() * 8 - modulus.first().map_or(0, |byte| byte.leading_zeros() as usize);
+                let bits =
+                    modulus.len() * 8 - modulus.first().map_or(0, |byte| byte.leading_zeros() as usize);
                 if !(2048..=8192).contains(&bits) {
                     return bad(format!("an RSA key has {bits} bits; it must have 2048 to 8192"));
                 }
@@ -172,7 +173,9 @@ impl Keys {
             if of_algorithm.any(|key| key.verifies(message, signature)) {
                 return Ok(());
             }
-            return Err(Code::TokenWrongSignature.error("the token's signature is of no key that it could mean"));
+            return Err(
+                Code::TokenWrongSignature.error("the token's signature is of no key that it could mean")
+            );
         }
         if meant().next().is_some() {
             return Err(Code::TokenWrongAlgorithm.error("the token's algorithm is not the one of its key"));

@@ -62,14 +62,22 @@ impl Places {
             self.in_query(asked.query()).for_each(|token| found.note(token.as_bytes()));
         }
         if self.bearer && found.first.is_none() {
-            asked.headers.each("authorization", &mut |value| bearer(value).into_iter().for_each(|token| found.note(token)));
+            asked.headers.each("authorization", &mut |value| {
+                bearer(value).into_iter().for_each(|token| found.note(token))
+            });
         }
         if self.cookie && found.first.is_none() {
-            asked.headers.each("cookie", &mut |line| cookies(line, self.name.as_bytes(), &mut |token| found.note(token)));
+            asked.headers.each("cookie", &mut |line| {
+                cookies(line, self.name.as_bytes(), &mut |token| found.note(token))
+            });
         }
         match found {
-            Candidates { several: true, .. } => Err(Code::TokenMalformed.error("the request has more than one token")),
-            Candidates { first, .. } => first.ok_or_else(|| Code::TokenMissing.error("the request has no token")),
+            Candidates { several: true, .. } => {
+                Err(Code::TokenMalformed.error("the request has more than one token"))
+            }
+            Candidates { first, .. } => {
+                first.ok_or_else(|| Code::TokenMissing.error("the request has no token"))
+            }
         }
     }
 

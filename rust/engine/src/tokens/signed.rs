@@ -12,9 +12,9 @@ use std::str::from_utf8;
 use memchr::memmem;
 use ring::hmac;
 
-use super::{END, denial};
 use super::decode::{hex, percent};
 use super::place::Places;
+use super::{END, denial};
 use crate::access::{Asked, Decision, Grant, Verifier, is_on};
 use crate::error::{Code, Error, Result};
 use crate::sync::Arc;
@@ -174,14 +174,17 @@ fn seconds(text: &str) -> Option<u64> {
 
 /// Whether an address is the one that a token is for, or in its network: `203.0.113.7`, `2001:db8::/32`.
 fn is_within(remote: Option<&str>, network: &str) -> bool {
-    let (network, length) = network.split_once('/').map_or((network, None), |(network, length)| (network, Some(length)));
+    let (network, length) =
+        network.split_once('/').map_or((network, None), |(network, length)| (network, Some(length)));
     let (Some(remote), Some(network)) = (remote.and_then(address), address(network)) else { return false };
     let (remote, network, bits) = match (remote, network) {
         (IpAddr::V4(remote), IpAddr::V4(network)) => (remote.to_bits().into(), network.to_bits().into(), 32),
         (IpAddr::V6(remote), IpAddr::V6(network)) => (remote.to_bits(), network.to_bits(), 128),
         _ => return false,
     };
-    let Some(length) = length.map_or(Some(bits), |length| length.parse().ok().filter(|length| *length <= bits)) else {
+    let Some(length) =
+        length.map_or(Some(bits), |length| length.parse().ok().filter(|length| *length <= bits))
+    else {
         return false;
     };
     // A shift by all bits is none.

@@ -127,7 +127,11 @@ fn what_is_no_public_key_in_pem_is_refused() {
         &format!("{text}{text}"),
         &format!("# a comment\n{text}"),
     ] {
-        assert_eq!(Key::pem(None, Algorithm::Es256, wrong).unwrap_err().code(), Code::BadConfiguration, "{wrong}");
+        assert_eq!(
+            Key::pem(None, Algorithm::Es256, wrong).unwrap_err().code(),
+            Code::BadConfiguration,
+            "{wrong}"
+        );
     }
 }
 

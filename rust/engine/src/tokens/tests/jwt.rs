@@ -114,7 +114,10 @@ fn a_header_that_is_none_is_refused() {
         assert_eq!(code(check(claims(), &token_of(header, payload))), expected, "{header}");
     }
     let many: String = (0..16).map(|index| format!(r#","m{index}":0"#)).collect();
-    assert_eq!(code(check(claims(), &token_of(&format!(r#"{{"alg":"HS256"{many}}}"#), "{}"))), Code::TokenMalformed);
+    assert_eq!(
+        code(check(claims(), &token_of(&format!(r#"{{"alg":"HS256"{many}}}"#), "{}"))),
+        Code::TokenMalformed
+    );
     let long = format!(r#"{{"alg":"HS256","a":"{}"}}"#, "a".repeat(1024));
     assert_eq!(code(check(claims(), &token_of(&long, "{}"))), Code::TokenMalformed);
 }
@@ -131,7 +134,10 @@ fn a_payload_that_is_none_is_refused() {
     ] {
         assert_eq!(refused(&payload), Code::TokenMalformed, "{payload}");
     }
-    assert_eq!(code(check(claims(), &token_of(r#"{"alg":"HS256"}"#, b"{\"exp\":9999999999,\"a\":\"\xff\"}"))), Code::TokenMalformed);
+    assert_eq!(
+        code(check(claims(), &token_of(r#"{"alg":"HS256"}"#, b"{\"exp\":9999999999,\"a\":\"\xff\"}"))),
+        Code::TokenMalformed
+    );
 }
 
 #[test]
@@ -145,7 +151,9 @@ fn a_token_that_is_too_long_is_not_looked_at() {
 
 #[test]
 fn a_key_that_a_token_names_is_the_only_one_that_it_is_tried_with() {
-    let key = |id: Option<&str>, secret: &[u8]| Key::secret(id.map(str::to_owned), Algorithm::Hs256, secret).unwrap();
+    let key = |id: Option<&str>, secret: &[u8]| {
+        Key::secret(id.map(str::to_owned), Algorithm::Hs256, secret).unwrap()
+    };
     let other = [7; 32];
     let payload = format!(r#"{{"exp":{}}}"#, NOW + 1);
     let verify = |keys, header: &str| {
@@ -156,7 +164,10 @@ fn a_key_that_a_token_names_is_the_only_one_that_it_is_tried_with() {
     };
     let named = r#"{"alg":"HS256","kid":"a"}"#;
     assert_eq!(verify(vec![key(Some("b"), &other), key(Some("a"), SECRET)], named), Ok(()));
-    assert_eq!(verify(vec![key(Some("a"), &other), key(Some("b"), SECRET)], named), Err(Code::TokenWrongSignature));
+    assert_eq!(
+        verify(vec![key(Some("a"), &other), key(Some("b"), SECRET)], named),
+        Err(Code::TokenWrongSignature)
+    );
     assert_eq!(verify(vec![key(Some("b"), SECRET)], named), Err(Code::TokenUnknownKey));
     // A key without an id is for all tokens, and a token that names none is tried with each.
     assert_eq!(verify(vec![key(None, SECRET)], named), Ok(()));
@@ -184,13 +195,21 @@ fn a_public_key_is_no_secret_of_hmac() {
 #[test]
 fn a_claim_names_the_tenant() {
     let named = |payload: &str| {
-        let rules = Claims { tenant: Some("https://a.example/org".to_owned()), required: Vec::new(), ..claims() };
-        check(rules, &token(payload)).map_err(|error| error.code()).map(|grant| grant.tenant.unwrap().into_string())
+        let rules =
+            Claims { tenant: Some("https://a.example/org".to_owned()), required: Vec::new(), ..claims() };
+        check(rules, &token(payload))
+            .map_err(|error| error.code())
+            .map(|grant| grant.tenant.unwrap().into_string())
     };
     assert_eq!(named(r#"{"https://a.example/org":"acme"}"#), Ok("acme".to_owned()));
     assert_eq!(named(r#"{"https:\/\/a.example\/org":"\u0061cme"}"#), Ok("acme".to_owned()));
     assert_eq!(named(r#"{"https://a.example/org":42}"#), Ok("42".to_owned()));
-    for missing in ["{}", r#"{"https://a.example/org":null}"#, r#"{"https://a.example/org":""}"#, r#"{"https://a.example/org":"a\nb"}"#] {
+    for missing in [
+        "{}",
+        r#"{"https://a.example/org":null}"#,
+        r#"{"https://a.example/org":""}"#,
+        r#"{"https://a.example/org":"a\nb"}"#,
+    ] {
         assert_eq!(named(missing), Err(Code::TokenClaimMissing), "{missing}");
     }
 }
@@ -208,7 +227,14 @@ fn a_claim_or_a_template_names_the_paths() {
     for other in [r#"{"paths":"/vod/8/*"}"#, r#"{"paths":["/vod/7/"]}"#, r#"{"paths":"/vod/7/b*"}"#] {
         assert_eq!(on(claim(), other), Err(Code::TokenPathNotCovered), "{other}");
     }
-    for none in ["{}", r#"{"paths":[]}"#, r#"{"paths":"*"}"#, r#"{"paths":["vod"]}"#, r#"{"paths":["/vod/*",7]}"#, r#"{"paths":{}}"#] {
+    for none in [
+        "{}",
+        r#"{"paths":[]}"#,
+        r#"{"paths":"*"}"#,
+        r#"{"paths":["vod"]}"#,
+        r#"{"paths":["/vod/*",7]}"#,
+        r#"{"paths":{}}"#,
+    ] {
         assert_eq!(on(claim(), none), Err(Code::TokenClaimMissing), "{none}");
     }
     let many = format!(r#"{{"paths":[{}"/vod/*"]}}"#, r#""/a","#.repeat(64));

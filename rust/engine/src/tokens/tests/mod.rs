@@ -65,9 +65,15 @@ fn check(rules: Claims, token: &str) -> Result<Grant> {
 }
 
 /// What a verifier makes of a request for `target` on a route below `/vod/`.
-fn ask(verifier: &dyn Verifier, target: &str, fields: &[(&str, &str)], remote: Option<&str>) -> Result<Grant> {
+fn ask(
+    verifier: &dyn Verifier,
+    target: &str,
+    fields: &[(&str, &str)],
+    remote: Option<&str>,
+) -> Result<Grant> {
     let headers: Fields = fields.iter().copied().collect();
-    let asked = Asked { method: "GET", target, prefix: "/vod/", authority: "a.example", remote, headers: &headers };
+    let asked =
+        Asked { method: "GET", target, prefix: "/vod/", authority: "a.example", remote, headers: &headers };
     verifier.verify(&asked, NOW)
 }
 

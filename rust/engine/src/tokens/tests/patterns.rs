@@ -11,7 +11,9 @@ fn a_pattern_is_a_path_or_the_beginning_of_some() {
     assert!(is_on("/vod/7/*", &["/vod/7/", ""]));
     assert!(is_on("/v*", &["/vod/", "7/a"]));
     assert!(is_on("*", &["/vod/", "7/a"]));
-    for other in ["/vod/7", "/vod/7/", "/vod/7/a/", "/vod/8/*", "/vod/7/b*", "/vod/*/a", "", "/vod/7/a/*", "/vod/7/A"] {
+    for other in
+        ["/vod/7", "/vod/7/", "/vod/7/a/", "/vod/8/*", "/vod/7/b*", "/vod/*/a", "", "/vod/7/a/*", "/vod/7/A"]
+    {
         assert!(!is_on(other, &["/vod/", "7/a"]), "{other}");
     }
 }

@@ -10,7 +10,8 @@ fn asked<'a>(target: &'a str, headers: &'a Fields) -> Asked<'a> {
 
 fn found(target: &str, fields: &[(&str, &str)]) -> std::result::Result<String, Code> {
     let headers: Fields = fields.iter().copied().collect();
-    let token = places().token(&asked(target, &headers)).map(|token| String::from_utf8(token.to_vec()).unwrap());
+    let token =
+        places().token(&asked(target, &headers)).map(|token| String::from_utf8(token.to_vec()).unwrap());
     token.map_err(|error| error.code())
 }
 
@@ -76,7 +77,9 @@ fn what_is_left_of_a_target_is_as_it_was_written() {
 #[test]
 fn what_is_left_of_a_cookie_field_is_all_but_the_token() {
     let left = |line: &str| {
-        places().forwarded(b"cookie", line.as_bytes()).map(|left| String::from_utf8(left.into_owned()).unwrap())
+        places()
+            .forwarded(b"cookie", line.as_bytes())
+            .map(|left| String::from_utf8(left.into_owned()).unwrap())
     };
     assert_eq!(left("a=1; token=c; b=2").as_deref(), Some("a=1; b=2"));
     assert_eq!(left("token=c; b=2").as_deref(), Some("b=2"));

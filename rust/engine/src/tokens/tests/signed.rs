@@ -23,13 +23,15 @@ fn verify(fields: &str) -> std::result::Result<Grant, Code> {
 }
 
 fn verify_from(fields: &str, remote: Option<&str>) -> std::result::Result<Grant, Code> {
-    ask(&verifier(), &format!("/vod/7/a.m4s?token={}", sign(fields)), &[], remote).map_err(|error| error.code())
+    ask(&verifier(), &format!("/vod/7/a.m4s?token={}", sign(fields)), &[], remote)
+        .map_err(|error| error.code())
 }
 
 #[test]
 fn the_signature_is_that_of_the_one_line_of_the_guide() {
     // python: hmac.new(b"a secret of two and thirty bytes", b"exp=1764000100~acl=/vod/7/*", "sha256").hexdigest()
-    let token = "exp=1764000100~acl=/vod/7/*~hmac=a2f0f93d3292dbbc24aca7b1b53bf842031046622741f6892137199dbe41cbed";
+    let token =
+        "exp=1764000100~acl=/vod/7/*~hmac=a2f0f93d3292dbbc24aca7b1b53bf842031046622741f6892137199dbe41cbed";
     assert_eq!(sign("exp=1764000100~acl=/vod/7/*"), token);
     ask(&verifier(), &format!("/vod/7/a.m4s?token={token}"), &[], None).unwrap();
 }

@@ -3,7 +3,8 @@
 use super::super::jwt::authentic;
 use super::*;
 
-const JOE: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
+const JOE: &str =
+    "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
 
 const FRODO: &str = "SXTigJlzIGEgZGFuZ2Vyb3VzIGJ1c2luZXNzLCBGcm9kbywgZ29pbmcgb3V0IHlvdXIgZG9vci4gWW91IHN0ZXAgb250byB0aG\
                      Ugcm9hZCwgYW5kIGlmIHlvdSBkb24ndCBrZWVwIHlvdXIgZmVldCwgdGhlcmXigJlzIG5vIGtub3dpbmcgd2hlcmUgeW91IG1p\
@@ -136,7 +137,9 @@ fn nothing_else_of_the_examples_is() {
 #[test]
 fn an_example_is_authentic_by_its_own_key_and_algorithm_alone() {
     for vector in &VECTORS {
-        for other in VECTORS.iter().filter(|other| other.key != vector.key || other.algorithm != vector.algorithm) {
+        for other in
+            VECTORS.iter().filter(|other| other.key != vector.key || other.algorithm != vector.algorithm)
+        {
             assert!(!other.is_authentic(vector.token().as_bytes()), "{} by {}", vector.name, other.name);
         }
     }
