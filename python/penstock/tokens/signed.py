@@ -31,11 +31,11 @@ class SignedUrl:
     """Lets in whoever has a URL that was signed with one of these keys, and signs such URLs.
 
     A token is `exp=1764000000~acl=/vod/7/*~hmac=...`: fields with `~` between them, and the HMAC-SHA256 of all that
-    stands before `~hmac=`, in hexadecimal digits. That is the form of Akamai's token 2.0, for which there are signers in
-    most languages. Fields are `exp` (until when, in seconds since 1970), `acl` (patterns of paths with `!` between
-    them; one that ends in `*` stands for all that begin so), and where they are wanted `st` (from when on), `ip` (an address or a
-    network), `id` (on whose account it is, the tenant), `kid` (which key) and `data` (whatever the signer likes). A
-    token with other fields is refused.
+    stands before `~hmac=`, in hexadecimal digits. That is the form of Akamai's token 2.0, for which there are signers
+    in most languages. Fields are `exp` (until when, in seconds since 1970), `acl` (patterns of paths with `!` between
+    them; one that ends in `*` stands for all that begin so), and where they are wanted `st` (from when on), `ip` (an
+    address or a network), `id` (on whose account it is, the tenant), `kid` (which key) and `data` (whatever the
+    signer likes). A token with other fields is refused.
     """
 
     keys: bytes | str | Iterable[bytes | str] | Mapping[str, bytes | str] = field(repr=False)

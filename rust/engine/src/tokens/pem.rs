@@ -1,4 +1,4 @@
-//! Public keys as PEM: the SubjectPublicKeyInfo of X.509 (RFC 5280, section 4.1.2.7; RFC 7468, section 13), which is
+//! Public keys as PEM: the `SubjectPublicKeyInfo` of X.509 (RFC 5280, section 4.1.2.7; RFC 7468, section 13), which is
 //! what `openssl pkey -pubout` writes.
 //!
 //! It is read strictly, and once: what is configured comes from a friend, and a mistake in it should say so.
