@@ -284,7 +284,7 @@ def web_page() -> str:
         + sections(
             "penstock.web",
             parse("web/decisions.py"),
-            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked", "DecisionStats"],
+            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked", "DecisionStats", "TenantStats"],
         )
         + sections("penstock.web", parse("web/handover.py"), ["RelayEnd"])
         + sections("penstock.web", parse("web/inspected.py"), ["Inspected"])

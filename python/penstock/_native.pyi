@@ -244,6 +244,9 @@ class Decisions:
         """Have `pose` called with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
         """Forget what was decided about a tenant, or about everybody. How many decisions, and responses that were cut."""
+    def tenants(self) -> list[tuple[str, int, int, int, int]]:
+        """Of each tenant that is known: requests that are being answered, let in, refused for a limit, and bytes."""
+    def renew(self, tenant: str) -> bool: ...
     def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int]]: ...
 
 @final
@@ -296,6 +299,8 @@ class Permit:
         """Seconds for which it was decided, from now on."""
     def cut(self) -> asyncio.Future[None]:
         """Return a future that is done when the response is to end."""
+    def sent(self, bytes: int) -> float:
+        """Count bytes on the account of its tenant. For how many seconds nothing more is to be sent."""
     def leave(self) -> None: ...
 
 @final
@@ -324,7 +329,9 @@ class Question:
         | None
     ):
         """Route, method, target, authority, remote, fields, the first value of each part of the key."""
-    def allow(self, lifetime: float, tenant: str | None) -> None: ...
+    def allow(
+        self, lifetime: float, tenant: str | None, limits: config.TenantLimits | None
+    ) -> None: ...
     def deny(
         self, lifetime: float, status: int, detail: str | None, challenge: str | None
     ) -> None: ...

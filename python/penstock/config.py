@@ -34,6 +34,7 @@ __all__ = [
     "RedisLog",
     "RouteLimits",
     "Subscriptions",
+    "TenantLimits",
     "Timeouts",
     "Tls",
     "parse_size",
@@ -520,14 +521,38 @@ class RouteLimits:
     def __post_init__(self) -> None:
         if self.concurrency is not None:
             _count(self, "concurrency", 1)
-        if self.rate is not None:
-            number = isinstance(self.rate, int | float) and not isinstance(self.rate, bool)
-            if not number or not 0 < self.rate <= 1e9:  # noqa: PLR2004 (beyond that it is no limit)
-                raise _bad(self, "rate", "must be requests a second above 0, or None")
-            _set(self, "rate", float(self.rate))
+        _rate(self, "rate")
         _count(self, "burst", 1)
         if self.body is not None:
             _bytes(self, "body", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantLimits:
+    """What one tenant may have at most, over all engine threads and all routes that share its decisions; None for no limit."""
+
+    streams: int | None = None
+    """Requests at a time; one more is answered with 429 (TENANT_LIMITED)."""
+    rate: float | None = None
+    """Requests a second, over time; the same."""
+    burst: int = 64
+    """Requests that may come at once after a pause, where there is a rate, as `RouteLimits.burst`."""
+    bandwidth: Size | None = None
+    """Bytes of bodies a second, over time: they are sent no faster, all of them in turn. After a pause a second's worth comes
+    at once. Event streams are held to it as well, and wait behind bodies."""
+    total: Size | None = None
+    """Bytes of bodies in all, until `Decisions.renew`; then requests are answered with 403 (TENANT_EXHAUSTED), and what runs is
+    cut: a stream without an end would know no total else."""
+
+    def __post_init__(self) -> None:
+        if self.streams is not None:
+            _count(self, "streams", 1)
+        _rate(self, "rate")
+        _count(self, "burst", 1)
+        if self.bandwidth is not None:
+            _bytes(self, "bandwidth", 1)
+        if self.total is not None:
+            _bytes(self, "total", 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -549,6 +574,11 @@ class Access:
     takes 50 ms answers 5,000 a second so, and a database has no more than that in flight."""
     timeout: float = 5.0
     """For an answer (503, ACCESS_TIMEOUT). Players give up on a segment after some seconds more."""
+    tenant_limits: TenantLimits = TenantLimits()
+    """What each tenant may have, where an `Allow` says nothing else."""
+    tenants: int = 10_000
+    """Tenants of whom it is known what they had, some 300 bytes each. Beyond it one leaves about whom nothing is remembered, and
+    its counters with it; where there is none, a new one is refused (503, TOO_MANY_TENANTS)."""
 
     def __post_init__(self) -> None:
         _seconds(self, "lifetime")
@@ -557,6 +587,7 @@ class Access:
         _count(self, "denials", 1)
         _count(self, "questions", 1)
         _seconds(self, "timeout")
+        _count(self, "tenants", 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -824,6 +855,16 @@ def _seconds(settings: object, name: str, *, optional: bool = False, zero: bool 
         least = "from 0 on" if zero else "above 0"
         raise _bad(settings, name, f"must be seconds {least} and at most a year{allowed}")
     _set(settings, name, float(value))
+
+
+def _rate(settings: object, name: str) -> None:
+    rate = getattr(settings, name)
+    if rate is None:
+        return
+    number = isinstance(rate, int | float) and not isinstance(rate, bool)
+    if not number or not 0 < rate <= 1e9:  # noqa: PLR2004 (beyond that it is no limit)
+        raise _bad(settings, name, "must be requests a second above 0, or None")
+    _set(settings, name, float(rate))
 
 
 def _bytes(settings: object, name: str, least: int, most: int = 1 << 48) -> int:

@@ -20,7 +20,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Access
+from penstock.config import Access, TenantLimits
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
@@ -32,6 +32,7 @@ __all__ = [
     "Deny",
     "NativeRequest",
     "Revoked",
+    "TenantStats",
     "Verifying",
     "decisions_of",
 ]
@@ -77,11 +78,15 @@ class Allow:
     """On whose account: for `Decisions.revoke`, `on_complete`, and limits of subscriptions by tenant."""
     lifetime: float | None = None
     """Seconds for which that is remembered; None: what the route says."""
+    limits: TenantLimits | None = None
+    """What the tenant may have at most; None: what the route says (`Access.tenant_limits`)."""
 
     def __post_init__(self) -> None:
         _check_lifetime(self.lifetime, "Allow.lifetime", least=0)
         if self.tenant is not None and (not isinstance(self.tenant, str) or not self.tenant):
             raise _bad(f"Allow.tenant = {self.tenant!r}: must be a text that is not empty, or None")
+        if self.limits is not None and self.tenant is None:
+            raise _bad("Allow.limits are a tenant's: there is no tenant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,20 @@ class DecisionStats:
     """Decisions that were forgotten before their time, for want of room."""
     revoked: int
     """Decisions that were revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStats:
+    """What a tenant has had."""
+
+    active: int
+    """Requests that are being answered."""
+    requests: int
+    """Requests that were let in."""
+    refused: int
+    """Requests that were refused for one of its limits."""
+    bytes: int
+    """Bytes of bodies, since it is known or since `Decisions.renew`."""
 
 
 class Decisions:
@@ -247,6 +266,14 @@ class Decisions:
         *sizes, counted = self._native.stats()
         return DecisionStats(*sizes, *counted)
 
+    def tenants(self) -> dict[str, TenantStats]:
+        """What each tenant has had that is known, by name."""
+        return {name: TenantStats(*counts) for name, *counts in self._native.tenants()}
+
+    def renew(self, tenant: str) -> bool:
+        """Have a tenant begin its total anew (`TenantLimits.total`); whether it is known."""
+        return self._native.renew(tenant)
+
     def _gate(self, engine: Engine, name: str, host: str | None) -> _native.Gate:
         """What stands before a route; on the running loop, which is asked from now on."""
         if self._asker is not None:
@@ -331,7 +358,7 @@ class _Asker:
             answer = Deny()
         if isinstance(answer, Allow):
             lifetime = self._access.lifetime if answer.lifetime is None else answer.lifetime
-            question.allow(float(lifetime), answer.tenant)
+            question.allow(float(lifetime), answer.tenant, answer.limits)
         elif isinstance(answer, Deny):
             lifetime = self._access.denied_lifetime if answer.lifetime is None else answer.lifetime
             question.deny(float(lifetime), answer.status, answer.detail, answer.challenge)

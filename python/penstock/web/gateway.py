@@ -383,7 +383,11 @@ class Gateway:
         return policy
 
     async def _relay_native(
-        self, request: web.Request, route: NativeRoute, resource: RelayResource, tenant: str | None
+        self,
+        request: web.Request,
+        route: NativeRoute,
+        resource: RelayResource,
+        permit: _native.Permit | None,
     ) -> web.StreamResponse:
         """Serve `route`, which is `resource` in this application, where the engine does not."""
         target = route.replacement + request.rel_url.raw_path_qs.removeprefix(resource.prefix)
@@ -400,7 +404,8 @@ class Gateway:
             policy=resource.events,
             on_complete=route.on_complete,
             caching=self._handle(route.caching),
-            tenant=tenant,
+            tenant=(None if permit is None else permit.tenant) or route.tenant,
+            permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
         )
         return await self._relay(request, order)
@@ -419,7 +424,7 @@ class Gateway:
         piped: FrameStream | None = None
         response: web.StreamResponse | None = None
         handover: Handover | None = None
-        payload = Payload()
+        payload = Payload(order.permit)
         direct = engines(transport)
         link.task = asyncio.current_task(link.loop)
         try:
@@ -565,6 +570,7 @@ class _Order(NamedTuple):
     caching: _native.Caching | None = None
     overrides: Overrides | None = None
     tenant: str | None = None
+    permit: _native.Permit | None = None
     seen: Seen | None = None
     feeding: Feeding | None = None
 

@@ -341,10 +341,7 @@ class RelayResource(NativeResource):
         asked.tell(route.on_complete, (None, 0, None, error))
 
     async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
-        tenant = None if permit is None else permit.tenant
-        return await self._relay.gateway._relay_native(  # noqa: SLF001
-            request, self._relay, self, tenant or self._relay.tenant
-        )
+        return await self._relay.gateway._relay_native(request, self._relay, self, permit)  # noqa: SLF001
 
 
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:

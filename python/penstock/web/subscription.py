@@ -98,8 +98,9 @@ async def respond(
     authorise: Authorise | None,
     subscriptions: Subscriptions,
     changes: Changes,
+    admitted: _native.Permit | None = None,
 ) -> web.StreamResponse:
-    """Answer `request` with `topic`; see `Hub.stream`."""
+    """Answer `request` with `topic`; see `Hub.stream`. `admitted`: by what a route has let it in."""
     transport = request.transport
     if transport is None:
         raise asyncio.CancelledError from _gone(request, None)
@@ -130,7 +131,7 @@ async def respond(
             handover.when_over(permit.over)
             hand_over(upstream, writer, direct, None, None, handover)
         else:
-            await copy_body(upstream, writer, transport, Payload())
+            await copy_body(upstream, writer, transport, Payload(admitted))
     except BaseException as error:
         await upstream.aclose()
         left = link.lost or transport.is_closing()

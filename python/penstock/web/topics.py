@@ -92,6 +92,7 @@ class TopicsResource(NativeResource):
             authorise=None if permit is None else self._renewing(permit),
             subscriptions=route.subscriptions,
             changes=route.response,
+            admitted=permit,
         )
 
 

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use penstock_engine::access::{
-    self, Asked, Begun, Decider, DecisionStats, Denial, Grant, Part, Posed, Refusal, Request, Secret,
-    Verdict, Whose,
+    self, Allotment, Asked, Begun, Decider, DecisionStats, Denial, Entered, Grant, Part, Posed, Refusal,
+    Request, Secret, TenantCounts, Verdict, Whose,
 };
 use penstock_engine::wire::Fields;
 use penstock_engine::{Code, Error};
@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lock;
 use crate::port::{Receive, Slot};
-use crate::settings::AccessSettings;
+use crate::settings::{AccessSettings, TenantLimitSettings};
 
 /// What was decided, and who is asked.
 #[pyclass(frozen, module = "penstock._native")]
@@ -81,6 +81,20 @@ impl Decisions {
     #[pyo3(signature = (tenant, cut))]
     fn revoke(&self, tenant: Option<&str>, cut: bool) -> (usize, usize) {
         self.shared.revoke(tenant.map_or(Whose::Everybody, Whose::Tenant), cut)
+    }
+
+    /// Of each tenant that is known: requests that are being answered, that were let in, that were refused for a limit, and bytes.
+    fn tenants(&self) -> Vec<(String, usize, u64, u64, u64)> {
+        let row = |(name, counts): (Box<str>, TenantCounts)| {
+            let TenantCounts { active, requests, refused, bytes } = counts;
+            (name.into_string(), active, requests, refused, bytes)
+        };
+        self.shared.tenants().into_iter().map(row).collect()
+    }
+
+    /// Has a tenant begin its total anew; whether it is known.
+    fn renew(&self, tenant: &str) -> bool {
+        self.shared.renew(tenant)
     }
 
     fn stats(&self) -> StatsRow {
@@ -299,7 +313,14 @@ impl Waiting {
 
 /// A request that was let in, until `leave` is called.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Permit(Mutex<Option<(access::Permit, Slot)>>);
+pub(crate) struct Permit(Mutex<Option<Held>>);
+
+/// What is given back when it leaves.
+struct Held {
+    permit: access::Permit,
+    slot: Slot,
+    _entered: Option<Entered>,
+}
 
 impl Permit {
     fn found<'py>(
@@ -307,8 +328,14 @@ impl Permit {
         engine: &Bound<'py, Engine>,
         permit: access::Permit,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let allotment = permit.decision().allotment.as_ref();
+        let entered = match allotment.map(Allotment::enter).transpose() {
+            Ok(entered) => entered,
+            Err(error) => return Ok(Refused::new(py, &error.into()).into_pyobject(py)?.into_any()),
+        };
         let slot = Slot::new(engine.get().port(py)?);
-        Ok(Self(Mutex::new(Some((permit, slot)))).into_pyobject(py)?.into_any())
+        let held = Held { permit, slot, _entered: entered };
+        Ok(Self(Mutex::new(Some(held))).into_pyobject(py)?.into_any())
     }
 }
 
@@ -317,20 +344,20 @@ impl Permit {
     /// On whose account it is.
     #[getter]
     fn tenant(&self) -> Option<String> {
-        lock(&self.0).as_ref()?.0.decision().tenant().map(str::to_owned)
+        lock(&self.0).as_ref()?.permit.decision().tenant().map(str::to_owned)
     }
 
     /// Seconds for which it was decided, from now on.
     #[getter]
     fn left(&self) -> f64 {
-        let until = lock(&self.0).as_ref().map(|(permit, _)| permit.decision().until);
+        let until = lock(&self.0).as_ref().map(|held| held.permit.decision().until);
         until.map_or(0.0, |until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
     /// A future that is done when it is revoked and is to be cut.
     fn cut<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let held = lock(&self.0);
-        let Some((permit, slot)) = &*held else {
+        let Some(Held { permit, slot, .. }) = &*held else {
             return Err(exception(py, &Code::Internal.error("the permit was given back")));
         };
         let future = slot.park(py)?;
@@ -338,6 +365,18 @@ impl Permit {
             slot.waker().wake_by_ref();
         }
         Ok(future)
+    }
+
+    /// Counts so many bytes on the account of its tenant. For how many seconds nothing more is to be sent.
+    fn sent(&self, py: Python<'_>, bytes: usize) -> PyResult<f64> {
+        let held = lock(&self.0);
+        let allotment = held.as_ref().and_then(|held| held.permit.decision().allotment.as_ref());
+        let Some(allotment) = allotment else { return Ok(0.0) };
+        allotment.check_total().into_python(py)?;
+        allotment.tenant.count(bytes as u64);
+        let now = Instant::now();
+        let until = allotment.pace(bytes, now);
+        Ok(until.map_or(0.0, |until| until.duration_since(now).as_secs_f64()))
     }
 
     /// The response is over. Idempotent.
@@ -405,8 +444,10 @@ impl Question {
         ))
     }
 
-    fn allow(&self, lifetime: f64, tenant: Option<String>) {
-        let grant = Grant { tenant: tenant.map(String::into_boxed_str), ..Grant::default() };
+    #[pyo3(signature = (lifetime, tenant, limits))]
+    fn allow(&self, lifetime: f64, tenant: Option<String>, limits: Option<TenantLimitSettings>) {
+        let (tenant, limits) = (tenant.map(String::into_boxed_str), limits.map(Into::into));
+        let grant = Grant { tenant, limits, ..Grant::default() };
         self.answer(Verdict::Allow(grant), lifetime);
     }
 

@@ -65,10 +65,7 @@ pub struct Refusal {
 impl Refusal {
     /// How, if that was decided.
     pub fn denial(&self) -> Option<&Denial> {
-        match &self.decision.as_ref()?.verdict {
-            Verdict::Deny(denial) => Some(denial),
-            Verdict::Allow(_) => None,
-        }
+        self.decision.as_ref()?.denial()
     }
 }
 
@@ -188,14 +185,13 @@ impl Gate {
                 match token {
                     Some(_) => {
                         let lifetime = left.map_or(self.lifetime, |left| left.min(self.lifetime));
-                        self.decisions.remember(key, Verdict::Allow(grant), lifetime)
+                        self.decisions.remember(key, Verdict::Allow(grant), lifetime)?
                     }
                     None => {
-                        let until = Instant::now() + left.unwrap_or(self.lifetime);
-                        (
-                            Arc::new(Decision { verdict: Verdict::Allow(grant), until }),
-                            self.decisions.revocations(&key),
-                        )
+                        let lifetime = left.unwrap_or(self.lifetime);
+                        let decision =
+                            self.decisions.decide(Verdict::Allow(grant), lifetime, Instant::now())?;
+                        (decision, self.decisions.revocations(&key))
                     }
                 }
             }
