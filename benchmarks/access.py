@@ -3,9 +3,8 @@
     access.py                            five rounds of 5 s, about 5 minutes
     access.py --quick                    one round of 2 s
 
-Both are asked with the same token. A run without options is kept in results/access.json. Exit status: 0 when all is valid,
-1 when a cell is void, 2 when programs outside the benchmark disturbed it or nothing could be measured.
-"""
+Both are asked with the same token. A run without options is kept in results/access.json. Exit status: 0 when all is
+valid, 1 when a cell is void, 2 when programs outside the benchmark disturbed it or nothing could be measured."""
 
 from __future__ import annotations
 

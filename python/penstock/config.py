@@ -266,9 +266,9 @@ class Edge:
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
     event_backlog: Size | None = "64KiB"
-    """Bytes of an event stream that the kernel may keep unsent for a client (TCP_NOTSENT_LOWAT): some hundred events. By
-    itself it takes 4 MB, so that a slow client is minutes behind, out of memory that nobody counts. What is sent and not
-    acknowledged is not limited, so no line is too long for it. None: what the system says."""
+    """Bytes of an event stream that the kernel may keep unsent for a client (TCP_NOTSENT_LOWAT): some hundred events.
+    By itself it takes 4 MB, so that a slow client is minutes behind, out of memory that nobody counts. What is sent and
+    not acknowledged is not limited, so no line is too long for it. None: what the system says."""
     app_waiting: int = 1024
     """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
     looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
@@ -335,8 +335,9 @@ class EventRelay:
     """
 
     heartbeat: float | None = 15.0
-    """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter, so
-    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comment."""
+    """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter,
+    so that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no
+    comment."""
     idle: float | None = None
     """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not
     for the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
@@ -378,10 +379,10 @@ class Cache:
     """Seconds that closing the engine may take to write what is in memory alone: 4 GB to a disk that takes 400 MB a
     second, and less than process managers wait. 0: that is lost."""
     disk_timeout: float = 5.0
-    """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from
-    the origin then, what it has is broken off unless it is in parts, whose rest is fetched as well, and the disk is left
-    alone until it answers. A disk that is merely busy takes tenths of a second, and a player has some seconds in its
-    buffer."""
+    """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched
+    from the origin then, what it has is broken off unless it is in parts, whose rest is fetched as well, and the disk
+    is left alone until it answers. A disk that is merely busy takes tenths of a second, and a player has some seconds
+    in its buffer."""
 
     def __post_init__(self) -> None:
         _bytes(self, "memory", _REGION)
@@ -529,7 +530,8 @@ class RouteLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantLimits:
-    """What one tenant may have at most, over all engine threads and all routes that share its decisions; None for no limit."""
+    """What one tenant may have at most, over all engine threads and all routes that share its decisions; None for no
+    limit."""
 
     streams: int | None = None
     """Requests at a time; one more is answered with 429 (TENANT_LIMITED)."""
@@ -538,11 +540,11 @@ class TenantLimits:
     burst: int = 64
     """Requests that may come at once after a pause, where there is a rate, as `RouteLimits.burst`."""
     bandwidth: Size | None = None
-    """Bytes of bodies a second, over time: they are sent no faster, all of them in turn. After a pause a second's worth comes
-    at once. Event streams are held to it as well, and wait behind bodies."""
+    """Bytes of bodies a second, over time: they are sent no faster, all of them in turn. After a pause a second's worth
+    comes at once. Event streams are held to it as well, and wait behind bodies."""
     total: Size | None = None
-    """Bytes of bodies in all, until `Decisions.renew`; then requests are answered with 403 (TENANT_EXHAUSTED), and what runs is
-    cut: a stream without an end would know no total else."""
+    """Bytes of bodies in all, until `Decisions.renew`; then requests are answered with 403 (TENANT_EXHAUSTED), and what
+    runs is cut: a stream without an end would know no total else."""
 
     def __post_init__(self) -> None:
         if self.streams is not None:
@@ -560,25 +562,28 @@ class Access:
     """How much is remembered of who may, and for how long; how a hook is asked. Times are seconds."""
 
     lifetime: float = 60.0
-    """For which it is remembered that a request is let in, where the hook says nothing else. What is withdrawn elsewhere and
-    not revoked here ends within a minute, and a player that asks twice a second costs the hook one question in 120."""
+    """For which it is remembered that a request is let in, where the hook says nothing else. What is withdrawn
+    elsewhere and not revoked here ends within a minute, and a player that asks twice a second costs the hook one
+    question in 120."""
     denied_lifetime: float = 10.0
-    """For which it is remembered that a request is refused. Who is let in after all, having paid, does not wait for long."""
+    """For which it is remembered that a request is refused. Who is let in after all, having paid, does not wait for
+    long."""
     decisions: int = 100_000
-    """Decisions to let in that are remembered, some 300 bytes each. Beyond it leaves who has not come back for longest, and is
-    asked about again."""
+    """Decisions to let in that are remembered, some 300 bytes each. Beyond it leaves who has not come back for longest,
+    and is asked about again."""
     denials: int = 10_000
-    """Decisions to refuse that are remembered, apart from the others: those who try at random push out nobody who may."""
+    """Decisions to refuse that are remembered, apart from the others: those who try at random push out nobody who
+    may."""
     questions: int = 256
-    """Questions that the hook has not answered, each about another key; one more is answered with 503 (ACCESS_BUSY). A hook that
-    takes 50 ms answers 5,000 a second so, and a database has no more than that in flight."""
+    """Questions that the hook has not answered, each about another key; one more is answered with 503 (ACCESS_BUSY). A
+    hook that takes 50 ms answers 5,000 a second so, and a database has no more than that in flight."""
     timeout: float = 5.0
     """For an answer (503, ACCESS_TIMEOUT). Players give up on a segment after some seconds more."""
-    tenant_limits: TenantLimits = TenantLimits()
+    tenant_limits: TenantLimits = field(default_factory=TenantLimits)
     """What each tenant may have, where an `Allow` says nothing else."""
     tenants: int = 10_000
-    """Tenants of whom it is known what they had, some 300 bytes each. Beyond it one leaves about whom nothing is remembered, and
-    its counters with it; where there is none, a new one is refused (503, TOO_MANY_TENANTS)."""
+    """Tenants of whom it is known what they had, some 300 bytes each. Beyond it one leaves about whom nothing is
+    remembered, and its counters with it; where there is none, a new one is refused (503, TOO_MANY_TENANTS)."""
 
     def __post_init__(self) -> None:
         _seconds(self, "lifetime")
@@ -636,8 +641,8 @@ class RedisLog:
     """For each operation, and for how long Redis may say nothing before it counts as away. A failover of Redis takes
     longer; a client that waits for an answer should not."""
     away: Literal["refuse", "deliver"] = "refuse"
-    """What becomes of what is published while Redis is away. `refuse`: publishing fails (HUB_UNAVAILABLE). `deliver`: it
-    goes to the subscribers of this process alone, without an id, and they are told of a gap when Redis is back."""
+    """What becomes of what is published while Redis is away. `refuse`: publishing fails (HUB_UNAVAILABLE). `deliver`:
+    it goes to the subscribers of this process alone, without an id, and they are told of a gap when Redis is back."""
     longest_wait: float = 5.0
     """Between two attempts to reach it: the first comes at once, each later one after twice the time, and chance takes
     up to half off."""
@@ -666,9 +671,9 @@ class Subscriptions:
     that many of the newest events. Who had something before goes on behind that."""
     slow: Literal["disconnect", "drop-oldest", "newest-per-key"] = "disconnect"
     """What becomes of one who does not keep up, so that what it is to get next has left the history. `disconnect`: its
-    response ends behind a whole event, and it comes back by its last id. `drop-oldest`: it goes on with the oldest event
-    that is there, behind a `penstock-gap`. `newest-per-key`: as that, and of what waits for it, it gets the newest event
-    of each key alone, and those without a key."""
+    response ends behind a whole event, and it comes back by its last id. `drop-oldest`: it goes on with the oldest
+    event that is there, behind a `penstock-gap`. `newest-per-key`: as that, and of what waits for it, it gets the
+    newest event of each key alone, and those without a key."""
     behind: Size | None = None
     """Bytes that may wait for one who had caught up, before it is disconnected. None: all that the history has."""
     retry: float | None = None
@@ -733,8 +738,8 @@ class Inspection:
     gaps are of these. One that begins with * stands for all that end so."""
     amend: Mapping[str, Any] | str | None = None
     """What is added to the JSON of a request, if that is an object with `"stream": true`, such as
-    `{"stream_options": {"include_usage": True}}`: members that are missing, as deep as both have objects. All else stays
-    as the client has written it. After construction it is JSON text."""
+    `{"stream_options": {"include_usage": True}}`: members that are missing, as deep as both have objects. All else
+    stays as the client has written it. After construction it is JSON text."""
     insist: bool = False
     """Whether `amend` takes the place of what the client has said otherwise."""
     max_request: Size = "8MiB"

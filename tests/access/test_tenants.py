@@ -1,6 +1,7 @@
 """What a tenant may have is counted over all engine threads, whoever comes on its account."""
 
 import asyncio
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -11,7 +12,7 @@ from edge.serving import Edges, Served, in_time
 from gateway.client import RawClient, Reply, answer
 from hub.subscribers import Topics
 from penstock.config import Access, TenantLimits
-from penstock.testing import ScriptedOrigin, respond
+from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Allow, NativeRoute, TenantStats
 
 from .hooks import TOKEN, Hook, problem
@@ -24,6 +25,22 @@ def route_to(edge: Edges, url: str, hook: Hook | None = None, **limits: object) 
     return edge.gateway(url).native("/", authorise=hook or Hook(), decision_key=TOKEN, access=access)
 
 
+@dataclass
+class Halves:
+    """An origin that sends the head and the first half of a body, and the second when the test says so."""
+
+    first: bytes
+    second: bytes
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            await peer.request()
+            await peer.send(answer(f"Content-Length: {len(self.first + self.second)}", body=self.first))
+            await self.go.wait()
+            await peer.send(self.second)
+
+
 async def ask(edge: Edges, served: Served, tenant: str) -> Reply:
     return await (await edge.connect(served)).ask("/", f"Token: good-{tenant}")
 
@@ -34,8 +51,8 @@ def stats(route: NativeRoute, tenant: str) -> TenantStats:
 
 
 async def test_a_tenant_has_so_many_requests_at_a_time_on_all_threads(anywhere: Edges) -> None:
-    steps = Steps(answer("Content-Length: 2"))
-    async with ScriptedOrigin(steps) as upstream:
+    halves = Halves(b"o", b"k")
+    async with ScriptedOrigin(halves) as upstream:
         route = route_to(anywhere, upstream.url, streams=3)
         served = await anywhere.serve([route])
         clients = [await anywhere.connect(served) for _ in range(3)]
@@ -49,12 +66,10 @@ async def test_a_tenant_has_so_many_requests_at_a_time_on_all_threads(anywhere: 
         other = await anywhere.connect(served)
         await other.get("/", "Token: good-b")
         assert (await in_time(other.head())).status == 200
-        for _ in range(4):
-            steps.pieces.put_nowait(b"ok")
+        halves.go.set()
         for client in (*clients, other):
             assert await in_time(client.reader.readexactly(2)) == b"ok"
         await until(lambda: stats(route, "a").active == 0, "they have ended")
-        steps.pieces.put_nowait(b"ok")
         assert (await ask(anywhere, served, "a")).body == b"ok"
 
 
@@ -79,7 +94,8 @@ async def test_a_tenant_that_has_had_its_total_is_refused_until_it_begins_anew(a
         assert problem(await ask(anywhere, served, "a")) == (403, "TENANT_EXHAUSTED")
         assert (await ask(anywhere, served, "b")).body == b"ok"
         assert route.decisions is not None
-        assert route.decisions.renew("a") and not route.decisions.renew("nobody")
+        assert route.decisions.renew("a")
+        assert not route.decisions.renew("nobody")
         assert (await ask(anywhere, served, "a")).body == b"ok"
 
 
@@ -100,17 +116,16 @@ async def test_what_runs_beyond_the_total_is_cut_visibly(edge: Edges) -> None:
 
 
 async def test_bodies_are_sent_no_faster_than_the_tenant_may_have_them(anywhere: Edges) -> None:
-    steps = Steps(answer("Content-Length: 202"))
-    async with ScriptedOrigin(steps) as upstream:
+    halves = Halves(b"x" * 100, b"y" * 102)
+    async with ScriptedOrigin(halves) as upstream:
         # What has come at first is the bandwidth of more than a minute.
         route = route_to(anywhere, upstream.url, bandwidth=1)
         served = await anywhere.serve([route])
         slow, other = await anywhere.connect(served), await anywhere.connect(served)
         await slow.get("/", "Token: good-a")
         await in_time(slow.head())
-        steps.pieces.put_nowait(b"x" * 100)
-        assert await in_time(slow.reader.readexactly(100)) == b"x" * 100
-        steps.pieces.put_nowait(b"y" * 102)
+        assert await in_time(slow.reader.readexactly(100)) == halves.first
+        halves.go.set()
         await other.get("/", "Token: good-b")
         assert (await in_time(other.head())).status == 200
         with pytest.raises(TimeoutError):
@@ -157,9 +172,7 @@ async def test_event_streams_are_counted_as_they_go(edge: Edges) -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {"total": 1 << 30}], ids=["open", "limited"])
-async def test_subscriptions_are_on_the_account_of_their_tenant(
-    edge: Edges, limits: dict[str, int]
-) -> None:
+async def test_subscriptions_are_on_the_account_of_their_tenant(edge: Edges, limits: dict[str, int]) -> None:
     topics = Topics(edge)
     hub = topics.hub()
     access = Access(tenant_limits=TenantLimits(streams=1, **limits))

@@ -1,9 +1,8 @@
 """Who may: a hook that is asked once for each key, and the engine's memory of what it has said.
 
-`Gateway.native` and `Hub.native` take a hook and the parts of a request that it decides by. The engine asks about the first
-request of a key, has the others wait for the same answer, and remembers that; Python hears of no other. `Decisions` is what is
-remembered, to be revoked and counted.
-"""
+`Gateway.native` and `Hub.native` take a hook and the parts of a request that it decides by. The engine asks about the
+first request of a key, has the others wait for the same answer, and remembers that; Python hears of no other.
+`Decisions` is what is remembered, to be revoked and counted. """
 
 import asyncio
 import inspect
@@ -27,8 +26,8 @@ from penstock.exceptions import make_error
 __all__ = [
     "Allow",
     "Authoriser",
-    "Decisions",
     "DecisionStats",
+    "Decisions",
     "Deny",
     "NativeRequest",
     "Revoked",
@@ -61,8 +60,8 @@ class NativeRequest:
     route: str
     """The name of the route."""
     key: tuple[str | None, ...]
-    """What the request has for each part of `decision_key`, decoded; None for what it has not. Of several of one name it is the
-    first. To decide by this alone is to decide by what the answer is remembered by."""
+    """What the request has for each part of `decision_key`, decoded; None for what it has not. Of several of one name
+    it is the first. To decide by this alone is to decide by what the answer is remembered by."""
 
     @property
     def path(self) -> str:
@@ -181,9 +180,8 @@ class TenantStats:
 class Decisions:
     """What is remembered of who may, on one native route or on several. Made by `Gateway.native` and `Hub.native`.
 
-    Given to another route as `authorise` it has both ask one hook, in one memory: what is revoked is so on both. Each route asks for
-    itself. All methods may be called from any thread.
-    """
+    Given to another route as `authorise` it has both ask one hook, in one memory: what is revoked is so on both. Each
+    route asks for itself. All methods may be called from any thread. """
 
     def __init__(
         self,
@@ -233,19 +231,19 @@ class Decisions:
         A question that is open is asked anew, and what the hook answers to the old one counts for nobody.
 
         Args:
-            key: about the requests that have this for each part of the key, as `NativeRequest.key` says it; a text where the key
-                has one part. Of what verifies by itself nothing is known by key.
+            key: about the requests that have this for each part of the key, as `NativeRequest.key` says it; a text
+                where the key has one part. Of what verifies by itself nothing is known by key.
             tenant: about that tenant.
             everybody: all of it.
-            running: what becomes of responses that run by such a decision. `cut`: they end at once, event streams behind a whole
-                event and others visibly before their end. `go on`: they are sent to their end.
+            running: what becomes of responses that run by such a decision. `cut`: they end at once, event streams
+                behind a whole event and others visibly before their end. `go on`: they are sent to their end.
 
         Returns:
             How many decisions were forgotten, and responses cut.
 
         Raises:
-            ConfigurationError: not exactly one of `key`, `tenant` and `everybody` was given, or `key` has not as many parts as
-                the route's; or `running` is something else.
+            ConfigurationError: not exactly one of `key`, `tenant` and `everybody` was given, or `key` has not as many
+                parts as the route's; or `running` is something else.
         """
         if (key is not None) + (tenant is not None) + everybody != 1:
             raise _bad("revoke one of: key, tenant, everybody=True")
@@ -263,8 +261,8 @@ class Decisions:
 
     def stats(self) -> DecisionStats:
         """What is remembered, and what was counted so far."""
-        *sizes, counted = self._native.stats()
-        return DecisionStats(*sizes, *counted)
+        allowed, denied, asking, running, counted = self._native.stats()
+        return DecisionStats(allowed, denied, asking, running, *counted)
 
     def tenants(self) -> dict[str, TenantStats]:
         """What each tenant has had that is known, by name."""
@@ -340,7 +338,7 @@ class _Asker:
                 if inspect.isawaitable(answer):
                     answer = await answer
             self._say(question, answer)
-        except Exception:
+        except Exception:  # noqa: BLE001 (whatever it is, it is no answer)
             late = limit.expired()
             _log.exception(
                 "%s: the hook that authorises %s %s has %s",
@@ -413,11 +411,12 @@ def _part(text: str) -> tuple[str, str]:
         return kind, what
     if kind == "query" and what:
         return kind, what
-    if kind == "path" and what.isascii() and what.isdigit() and 0 < int(what) < 1000:  # noqa: PLR2004 (paths are shorter)
+    if kind == "path" and what.isascii() and what.isdigit() and 0 < int(what) < 1000:  # noqa: PLR2004 (paths are
+    shorter)
         return kind, what
     raise _bad(
-        f"decision_key has {text!r}: a part is 'header:NAME', 'cookie:NAME', 'query:NAME', 'path:COUNT', 'address', 'host' or "
-        "'method'"
+        f"decision_key has {text!r}: a part is 'header:NAME', 'cookie:NAME', 'query:NAME', 'path:COUNT', 'address',
+        'host' or " "'method'"
     )
 
 

@@ -170,10 +170,10 @@ class Gateway:
                 `Engine.request` store is one, and so is what they wait for.
             overrides: what is decided about this request alone: its key, for how long what it brings is fresh, tags, or
                 that it goes past the cache.
-            events: what is done with an event stream besides relaying it, in place of the gateway's. `Drain.concurrency`
-                counts the relays of this gateway with equal `events` together.
-            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen, and
-                `stats` counts it by the path of the route that the application has `request` handled by.
+            events: what is done with an event stream besides relaying it, in place of the gateway's.
+                `Drain.concurrency` counts the relays of this gateway with equal `events` together.
+            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen,
+                and `stats` counts it by the path of the route that the application has `request` handled by.
             topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
                 the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
                 (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
@@ -191,9 +191,9 @@ class Gateway:
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
-            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
-                there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete` or
-                `inspect`.
+            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`,
+                and there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete`
+                or `inspect`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -274,8 +274,8 @@ class Gateway:
             add_response_headers: the same for the response on its way to the client.
             timeouts: limits on time in place of the gateway's.
             limits: how much the route serves at most.
-            drain: how a response is read on when its client has left, so that the origin can finish; a size is short for
-                `config.Drain(bytes=...)`. By default the origin is cancelled at once.
+            drain: how a response is read on when its client has left, so that the origin can finish; a size is short
+                for `config.Drain(bytes=...)`. By default the origin is cancelled at once.
             events: what is done with event streams besides relaying them, in place of the gateway's.
             caching: how the route uses the engine's cache, in place of the gateway's. The engine is the site's, or the
                 gateway's where a server of another kind serves the route.
@@ -285,13 +285,13 @@ class Gateway:
                 however it ends. The engine waits for nobody: where Python is stalled for so long that
                 `config.Edge.app_ends` is full, ends are dropped, and the log says how many.
             tenant: on whose account the route is, for `on_complete`, where `authorise` says nothing else.
-            authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and returns an
-                `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the engine remembers it. One
-                that fails, or takes too long, has refused (500, 503), which is not remembered. Or the `decisions` of another
-                route, to share hook and memory with it. By default all may.
-            decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`, `path:COUNT`
-                (so many segments behind the prefix), `address`, `host`, `method`; several together. Requests that have the same
-                get the same answer, so a hook must decide by nothing else.
+            authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and
+                returns an `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the
+                engine remembers it. One that fails, or takes too long, has refused (500, 503), which is not remembered.
+                Or the `decisions` of another route, to share hook and memory with it. By default all may.
+            decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`,
+                `path:COUNT` (so many segments behind the prefix), `address`, `host`, `method`; several together.
+                Requests that have the same get the same answer, so a hook must decide by nothing else.
             lifetime: seconds for which it is remembered that a request is let in, in place of that of `access`.
             access: how much is remembered, and how it is asked.
             name: what the route is called in logs and counts; its prefix by default.

@@ -198,7 +198,9 @@ def _tell(
 ) -> None:
     """Take the end of a request from the engine."""
     took = None if timings is None else Timings(*timings)
-    on_complete(RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report)))
+    on_complete(
+        RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report))
+    )
 
 
 def lets_pause(events: EventRelay | None) -> bool:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TopicsRoute", "topics_route"]
 
 _METHODS = ("GET", "HEAD")
-# How soon after it was let in a subscription asks again at the earliest, in seconds. Arbitrary; the engine's is the same.
+# How soon after it was let in a subscription asks again at the earliest, in seconds. Arbitrary, as the engine's.
 _LEAST = 1.0
 
 
@@ -94,7 +94,6 @@ class TopicsResource(NativeResource):
             changes=route.response,
             admitted=permit,
         )
-
 
     def _renewing(self, permit: _native.Permit) -> Authorise:
         """What says for how long a subscription may go on: first by what it was let in by, and then by asking anew."""

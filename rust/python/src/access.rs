@@ -3,6 +3,7 @@
 //! Questions wait in the engine. The slot of whoever answers them is woken for the first of a burst, and the loop's callback hands
 //! each to Python as a [`Question`]. One that Python drops has failed, so that nobody waits for it.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -197,6 +198,7 @@ impl Gate {
     /// Begins to let a request in that the event loop's own transports serve: it is, or is not, or has to wait.
     #[pyo3(signature = (engine, method, target, prefix, authority, remote, headers))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn enter<'py>(
         slf: &Bound<'py, Self>,
         engine: &Bound<'py, Engine>,
@@ -209,7 +211,9 @@ impl Gate {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let mut fields = Fields::default();
-        headers.iter().for_each(|(name, value)| fields.push(name, value));
+        for (name, value) in &headers {
+            fields.push(name, value);
+        }
         let entering = Entering { method, target, prefix, authority, remote, headers: fields };
         let gate = &slf.get().shared;
         let begun = entering.with(|asked| gate.begin(asked));
@@ -224,7 +228,7 @@ impl Gate {
                 let slot = Slot::new(engine.get().port(py)?);
                 let waiting = Mutex::new(Some((waiting, slot)));
                 let (gate, engine) = (slf.clone().unbind(), engine.clone().unbind());
-                Ok(Waiting { gate, engine, entering, waiting }.into_pyobject(py)?.into_any())
+                Ok(Waiting { gate, engine, entering, seat: waiting }.into_pyobject(py)?.into_any())
             }
         }
     }
@@ -263,20 +267,20 @@ pub(crate) struct Waiting {
     gate: Py<Gate>,
     engine: Py<Engine>,
     entering: Entering,
-    waiting: Mutex<Option<(access::Waiting, Slot)>>,
+    seat: Mutex<Option<(access::Waiting, Slot)>>,
 }
 
 #[pymethods]
 impl Waiting {
     /// A future that is done when there is an answer, and seconds after which there is none.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, f64)> {
-        let mut waiting = lock(&self.waiting);
-        let Some((waiting, slot)) = &mut *waiting else {
+        let mut seat = lock(&self.seat);
+        let Some((waiting, slot)) = &mut *seat else {
             return Err(exception(py, &Code::Internal.error("nobody waits any more")));
         };
         let future = slot.park(py)?;
         let mut context = Context::from_waker(slot.waker());
-        if std::pin::Pin::new(&mut *waiting).poll(&mut context).is_ready() {
+        if Pin::new(&mut *waiting).poll(&mut context).is_ready() {
             slot.waker().wake_by_ref();
         }
         let left = waiting.until().saturating_duration_since(Instant::now());
@@ -285,22 +289,17 @@ impl Waiting {
 
     /// What became of it, as `Gate.enter` says it; None: it is to be entered anew. Who has waited for too long is refused.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Some((mut waiting, slot)) = lock(&self.waiting).take() else {
+        let Some((mut waiting, slot)) = lock(&self.seat).take() else {
             return Ok(py.None().into_bound(py));
         };
         let gate = &self.gate.get().shared;
         let mut context = Context::from_waker(slot.waker());
-        let mut poll = || std::pin::Pin::new(&mut waiting).poll(&mut context);
-        let outcome = match poll() {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => {
-                gate.decisions().expire(&waiting);
-                match std::pin::Pin::new(&mut waiting).poll(&mut Context::from_waker(slot.waker())) {
-                    Poll::Ready(outcome) => outcome,
-                    Poll::Pending => return Ok(py.None().into_bound(py)),
-                }
-            }
-        };
+        let mut outcome = Pin::new(&mut waiting).poll(&mut context);
+        if outcome.is_pending() {
+            gate.decisions().expire(&waiting);
+            outcome = Pin::new(&mut waiting).poll(&mut context);
+        }
+        let Poll::Ready(outcome) = outcome else { return Ok(py.None().into_bound(py)) };
         match self.entering.with(|asked| gate.end(outcome, asked)) {
             Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
             Ok(pass) => match pass.and_then(|pass| gate.hold(&pass)) {
@@ -368,14 +367,14 @@ impl Permit {
     }
 
     /// Counts so many bytes on the account of its tenant. For how many seconds nothing more is to be sent.
-    fn sent(&self, py: Python<'_>, bytes: usize) -> PyResult<f64> {
+    fn sent(&self, py: Python<'_>, count: usize) -> PyResult<f64> {
         let held = lock(&self.0);
         let allotment = held.as_ref().and_then(|held| held.permit.decision().allotment.as_ref());
         let Some(allotment) = allotment else { return Ok(0.0) };
         allotment.check_total().into_python(py)?;
-        allotment.tenant.count(bytes as u64);
+        allotment.tenant.count(count as u64);
         let now = Instant::now();
-        let until = allotment.pace(bytes, now);
+        let until = allotment.pace(count, now);
         Ok(until.map_or(0.0, |until| until.duration_since(now).as_secs_f64()))
     }
 

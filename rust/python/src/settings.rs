@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use penstock_engine::Result;
-use penstock_engine::access::{AccessConfig, Limits, TenantLimits};
+use penstock_engine::access::{self, AccessConfig, TenantLimits};
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
@@ -167,7 +167,7 @@ pub(crate) struct RouteLimitSettings {
 impl From<RouteLimitSettings> for RouteLimits {
     fn from(settings: RouteLimitSettings) -> Self {
         let RouteLimitSettings { concurrency, rate, burst, body } = settings;
-        Self { requests: Limits { concurrency, rate, burst }, body }
+        Self { requests: access::Limits { concurrency, rate, burst }, body }
     }
 }
 
@@ -192,7 +192,8 @@ pub(crate) struct TenantLimitSettings {
 
 impl From<TenantLimitSettings> for TenantLimits {
     fn from(settings: TenantLimitSettings) -> Self {
-        let requests = Limits { concurrency: settings.streams, rate: settings.rate, burst: settings.burst };
+        let requests =
+            access::Limits { concurrency: settings.streams, rate: settings.rate, burst: settings.burst };
         Self { requests, bandwidth: settings.bandwidth, total: settings.total }
     }
 }

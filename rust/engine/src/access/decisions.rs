@@ -292,8 +292,12 @@ impl Decisions {
             let (count, voided, running) = lock(shard).revoke(whose, cut);
             forgotten += count;
             cuts += running.len();
-            voided.iter().for_each(|question| question.settle(Outcome::Void));
-            running.iter().for_each(|holder| holder.cut());
+            for question in voided {
+                question.settle(Outcome::Void);
+            }
+            for holder in running {
+                holder.cut();
+            }
         }
         (forgotten, cuts)
     }

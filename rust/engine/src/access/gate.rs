@@ -176,24 +176,19 @@ impl Gate {
         let token = verifier.remembered_by(asked);
         let key = self.secret.key_of_token(&self.route, token.unwrap_or(asked.target.as_bytes()));
         let known = token.and_then(|_| self.decisions.look(&key, Instant::now()));
-        let (decision, revocations) = match known {
-            Some(known) => known,
-            None => {
-                let now = unix_seconds();
-                let grant = verifier.verify(asked, now)?;
-                let left = grant.expires.map(|expires| Duration::from_secs(expires.saturating_sub(now)));
-                match token {
-                    Some(_) => {
-                        let lifetime = left.map_or(self.lifetime, |left| left.min(self.lifetime));
-                        self.decisions.remember(key, Verdict::Allow(grant), lifetime)?
-                    }
-                    None => {
-                        let lifetime = left.unwrap_or(self.lifetime);
-                        let decision =
-                            self.decisions.decide(Verdict::Allow(grant), lifetime, Instant::now())?;
-                        (decision, self.decisions.revocations(&key))
-                    }
-                }
+        let (decision, revocations) = if let Some(known) = known {
+            known
+        } else {
+            let now = unix_seconds();
+            let grant = verifier.verify(asked, now)?;
+            let left = grant.expires.map(|expires| Duration::from_secs(expires.saturating_sub(now)));
+            if token.is_some() {
+                let lifetime = left.map_or(self.lifetime, |left| left.min(self.lifetime));
+                self.decisions.remember(key, Verdict::Allow(grant), lifetime)?
+            } else {
+                let lifetime = left.unwrap_or(self.lifetime);
+                let decision = self.decisions.decide(Verdict::Allow(grant), lifetime, Instant::now())?;
+                (decision, self.decisions.revocations(&key))
             }
         };
         pass(decision, key, revocations, asked, verifier.stripped(asked))
