@@ -244,7 +244,8 @@ class Decisions:
         """Have `pose` called with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
         """Forget what was decided about a tenant, or about everybody. How many decisions, and responses that were
-        cut."""
+        cut.
+        """
     def tenants(self) -> list[tuple[str, int, int, int, int]]:
         """Of each tenant that is known: requests that are being answered, let in, refused for a limit, and bytes."""
     def renew(self, tenant: str) -> bool: ...
@@ -609,7 +610,8 @@ class Lane:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
 
         `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's
-        name, and what was wrong."""
+        name, and what was wrong.
+        """
 
     def drain(self) -> None:
         """Take no more requests; those that wait go to the application now."""

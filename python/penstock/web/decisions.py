@@ -2,7 +2,8 @@
 
 `Gateway.native` and `Hub.native` take a hook and the parts of a request that it decides by. The engine asks about the
 first request of a key, has the others wait for the same answer, and remembers that; Python hears of no other.
-`Decisions` is what is remembered, to be revoked and counted. """
+`Decisions` is what is remembered, to be revoked and counted.
+"""
 
 import asyncio
 import inspect
@@ -41,6 +42,8 @@ _log: Final = logging.getLogger("penstock.web")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 _ALONE: Final = frozenset({"address", "host", "method"})
 _YEAR: Final = 365 * 24 * 3600.0
+# Paths are shorter.
+_SEGMENTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,8 @@ class Decisions:
     """What is remembered of who may, on one native route or on several. Made by `Gateway.native` and `Hub.native`.
 
     Given to another route as `authorise` it has both ask one hook, in one memory: what is revoked is so on both. Each
-    route asks for itself. All methods may be called from any thread. """
+    route asks for itself. All methods may be called from any thread.
+    """
 
     def __init__(
         self,
@@ -411,12 +415,11 @@ def _part(text: str) -> tuple[str, str]:
         return kind, what
     if kind == "query" and what:
         return kind, what
-    if kind == "path" and what.isascii() and what.isdigit() and 0 < int(what) < 1000:  # noqa: PLR2004 (paths are
-    shorter)
+    if kind == "path" and what.isascii() and what.isdigit() and 0 < int(what) < _SEGMENTS:
         return kind, what
     raise _bad(
-        f"decision_key has {text!r}: a part is 'header:NAME', 'cookie:NAME', 'query:NAME', 'path:COUNT', 'address',
-        'host' or " "'method'"
+        f"decision_key has {text!r}: a part is 'header:NAME', 'cookie:NAME', 'query:NAME', 'path:COUNT', "
+        "'address', 'host' or 'method'"
     )
 
 

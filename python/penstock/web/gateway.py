@@ -42,7 +42,7 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .disconnect import ClientLink
-from .failures import note_failure
+from .failures import client_gone, note_failure
 from .feeding import Feeding
 from .handover import (
     HANDED_OVER,
@@ -54,17 +54,15 @@ from .handover import (
     hand_over,
 )
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path, stats_of
-from .native import Changes, NativeRoute, RelayResource, changes, handles, lets_pause
+from .native import Changes, NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
 from .problem import problem_response
-from .relayed import TakenOver, has_signals, relayed
-from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
+from .relayed import TakenOver, has_signals, is_event_stream, relayed
+from .target import Origin, parse_origin, raw_target, replaced_target
 from .upload import Pieces, request_body
 
 __all__ = ["TENANT", "Gateway"]
 
 _CONTENT_LENGTH: Final = istr(hdrs.CONTENT_LENGTH)
-_CONTENT_TYPE: Final = istr(hdrs.CONTENT_TYPE)
-_CONTENT_ENCODING: Final = istr(hdrs.CONTENT_ENCODING)
 
 # How a relay ends when its client leaves: cancelled while it waits, or refused by the transport while it
 # writes.
@@ -299,12 +297,9 @@ class Gateway:
         Raises:
             ConfigurationError: one of these cannot be.
         """
-        if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
-            raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
+        host = checked_host(prefix, host)
         if rewrite is not None and not (rewrite.startswith("/") and rewrite.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
-        if host is not None and (not host or set(host) & set("/?#@ ")):
-            raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
         where = self._origin if origin is None else parse_origin(origin)
         if caching is not None and self._engine is not None:
             self._checked(caching, f"the route {name or prefix}")
@@ -318,7 +313,7 @@ class Gateway:
         return NativeRoute(
             gateway=self,
             prefix=prefix,
-            host=None if host is None else host.lower(),
+            host=host,
             origin=where,
             unix=self._unix,
             replacement=where.base + (kept if rewrite is None else rewrite),
@@ -415,7 +410,7 @@ class Gateway:
         transport = request.transport
         asked = _asked(request, order)
         if transport is None:
-            gone = _client_gone(request, None)
+            gone = client_gone(request, None)
             asked.tell(order.on_complete, (None, 0, None, gone))
             raise asyncio.CancelledError from gone
         link = ClientLink.of(transport)
@@ -467,8 +462,10 @@ class Gateway:
                 # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
                 await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
-            if order.feeding is not None and order.feeding.take(upstream, status):
-                return await order.feeding.stream(request)
+            if order.feeding is not None:
+                fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+                if order.feeding.take(upstream, status, fed):
+                    return await order.feeding.stream(request)
             if (
                 direct is not None
                 and order.changes is None
@@ -485,7 +482,7 @@ class Gateway:
                 if order.changes is not None:
                     order.changes.apply(answered)
                 policy = None if order.policy is None or _CONTENT_LENGTH in answered else order.policy
-                events = _is_event_stream(answered)
+                events = is_event_stream(answered)
                 if events and policy is not None:
                     _add_missing(answered, policy.fields(), order.changes)
                 response = relayed(status, reason, answered)
@@ -528,7 +525,7 @@ class Gateway:
                 status = response.status
                 cut_off(request, response)
             if left and isinstance(error, _LEAVING):
-                gone = _client_gone(request, status)
+                gone = client_gone(request, status)
                 if handover is None:
                     asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
                 raise asyncio.CancelledError from gone
@@ -579,19 +576,6 @@ def _asked(request: web.Request, order: _Order) -> Asked:
     # The address is worked out at the first look, and few ask for it.
     client = None if order.on_complete is None else request.remote
     return Asked(request.method, request.raw_path, client, order.tenant, None)
-
-
-def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
-    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
-    note_failure(request, error, status)
-    return error
-
-
-def _is_event_stream(fields: CIMultiDict[str]) -> bool:
-    """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
-    return (
-        fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
-    )
 
 
 def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:

@@ -324,9 +324,7 @@ async fn attempt(
     } else {
         beside(site, progress, &life, listen, go_on).await
     };
-    if outgoing.is_torn() {
-        progress.tear();
-    }
+    progress.tear(outgoing.is_torn());
     result
 }
 
@@ -372,9 +370,7 @@ async fn answer_by_topics(
         };
         beside(site, progress, &life, listen, answer).await
     };
-    if outgoing.is_torn() {
-        progress.tear();
-    }
+    progress.tear(outgoing.is_torn());
     result
 }
 

@@ -271,7 +271,7 @@ pub(super) async fn send(
     if is_events && sent.is_ok() {
         task.client.keep_any_backlog(task.site.config.event_backlog);
     }
-    if sent.as_ref().is_err_and(|error| matches!(error.code(), Code::ClientGone | Code::WriteTimeout)) {
+    if sent.as_ref().is_err_and(is_leaving) {
         let draining = match left {
             // Its time has begun.
             Some(draining) if leave.drains() => Some(draining),
@@ -514,6 +514,11 @@ fn attached(supply: Supply, framing: Framing) -> Body {
         Framing::Chunked => Body::Chunked(supply),
         Framing::UntilClose | Framing::Tunnel => Body::Raw(supply),
     }
+}
+
+/// Whether `error` says that the client has left, or is taken to have.
+pub(super) fn is_leaving(error: &Error) -> bool {
+    matches!(error.code(), Code::ClientGone | Code::WriteTimeout)
 }
 
 fn gone() -> Error {

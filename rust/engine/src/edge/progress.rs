@@ -139,8 +139,8 @@ impl Progress {
         self.torn.load(Ordering::Relaxed)
     }
 
-    pub(super) fn tear(&self) {
-        self.torn.store(true, Ordering::Relaxed);
+    pub(super) fn tear(&self, torn: bool) {
+        self.torn.store(torn, Ordering::Relaxed);
     }
 
     /// Whether the client sees by the framing that what it has of a response that failed is not the whole, and the connection
