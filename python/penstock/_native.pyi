@@ -243,9 +243,7 @@ class Decisions:
     def listen(self, engine: Engine, pose: Callable[[Question], object]) -> None:
         """Have `pose` called with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
-        """Forget what was decided about a tenant, or about everybody. How many decisions, and responses that were
-        cut.
-        """
+        """Forget what was decided about a tenant, or everybody. How many decisions, and responses that were cut."""
     def tenants(self) -> list[tuple[str, int, int, int, int]]:
         """Of each tenant that is known: requests that are being answered, let in, refused for a limit, and bytes."""
     def renew(self, tenant: str) -> bool: ...
