@@ -7,15 +7,11 @@ made.
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
-from harness import gateways, measurement, results, table
+from harness import command, gateways, measurement, results, table
 from harness.builds import BENCHMARKS
 from harness.run import run
 from harness.settings import FULL, QUICK, Settings
@@ -24,9 +20,7 @@ README = BENCHMARKS.parent / "README.md"
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command.parser_of(__doc__, FULL, QUICK)
     parser.add_argument(
         "action",
         nargs="?",
@@ -34,9 +28,6 @@ def parse_arguments() -> argparse.Namespace:
         default="run",
         help="run: measure (default); show: print the latest result; render: put its table into the README",
     )
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK.rounds} round of {QUICK.seconds:g} s")
-    parser.add_argument("--rounds", type=int, help=f"default {FULL.rounds}")
-    parser.add_argument("--seconds", type=float, help=f"of each round, default {FULL.seconds:g}")
     parser.add_argument("--gateway-core", type=int, default=FULL.gateway_core)
     parser.add_argument("--load-core", type=int, default=FULL.load_core)
     parser.add_argument(
@@ -53,25 +44,6 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Raises SystemExit for settings that this machine cannot meet."""
-    settings = QUICK if arguments.quick else FULL
-    settings = replace(
-        settings,
-        rounds=arguments.rounds or settings.rounds,
-        seconds=arguments.seconds or settings.seconds,
-        gateway_core=arguments.gateway_core,
-        load_core=arguments.load_core,
-    )
-    if missing := {settings.gateway_core, settings.load_core} - os.sched_getaffinity(0):
-        raise SystemExit(
-            f"core {missing.pop()} is not available: two cores are needed (--gateway-core, --load-core)"
-        )
-    if settings.gateway_core == settings.load_core:
-        raise SystemExit("the gateway needs a core of its own")
-    return settings
-
-
 def scope_of(arguments: argparse.Namespace, settings: Settings) -> results.Scope:
     if arguments.gateway or arguments.workload:
         return "partial"
@@ -79,13 +51,14 @@ def scope_of(arguments: argparse.Namespace, settings: Settings) -> results.Scope
 
 
 def measure(arguments: argparse.Namespace) -> int:
-    settings = settings_of(arguments)
+    settings = command.settings_of(arguments, FULL, QUICK)
+    settings = replace(settings, gateway_core=arguments.gateway_core, load_core=arguments.load_core)
     # This process idles, but what it does shall not be done on the gateway's core.
-    os.sched_setaffinity(0, {settings.load_core})
+    command.pin(settings)
     chosen = [gateways.BY_NAME[name] for name in arguments.gateway or gateways.BY_NAME]
     workloads = [measurement.BY_NAME[name] for name in arguments.workload or measurement.BY_NAME]
     date = results.now()
-    outcome = run(chosen, workloads, settings, say=lambda line: print(line, file=sys.stderr, flush=True))
+    outcome = run(chosen, workloads, settings, command.say)
     result = results.Result(
         date=date,
         scope=scope_of(arguments, settings),
@@ -118,23 +91,10 @@ def chosen_result(arguments: argparse.Namespace) -> results.Result:
     return found[-1][1]
 
 
-def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Unwind, for `kill` as for Ctrl-C. A second signal does not disturb the stopping of what was started."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     arguments = parse_arguments()
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
     if arguments.action == "run":
-        try:
-            return measure(arguments)
-        except KeyboardInterrupt:
-            print("interrupted: nothing is saved, everything is stopped", file=sys.stderr)
-            return 130
+        return command.run(measure, arguments)
     try:
         result = chosen_result(arguments)
         if arguments.action == "show":

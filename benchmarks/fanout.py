@@ -5,27 +5,22 @@
     fanout.py --case 2000 --hub nchan --hub penstock-hub
 
 Needs `sudo apt-get install libnginx-mod-nchan` and `pip install aiohttp-sse`. A full run is kept in results/fanout.json.
-Exit status: 0 when all is valid, 1 when a cell is void, 2 when programs outside the benchmark disturbed it or nothing
-could be measured.
+Exit status: see harness/command.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import resource
-import signal
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from compare import interrupt
-from harness import results
+from harness import command, results
 from harness.fan_out import CASES, FanOut, run
 from harness.hubs import BY_NAME, HUBS, LIMIT, NCHAN, OWN, QUEUES
-from harness.measurement import Cell
 from harness.settings import FULL
 
 OUTPUT = results.DIRECTORY / "fanout.json"
@@ -67,11 +62,7 @@ class Row:
 
 
 def rows_of(cells: list[FanOut]) -> list[Row]:
-    costs = {(cell.gateway, cell.workload): cell.cpu_us for cell in cells}
-
-    def share(cell: Cell, of: str) -> float | None:
-        base = costs.get((of, cell.workload))
-        return None if cell.cpu_us is None or not base else round(cell.cpu_us / base, 3)
+    share = command.shares(cells)
 
     def middle(cell: FanOut, values: list[float]) -> float | None:
         return None if cell.void else median(values)
@@ -81,17 +72,12 @@ def rows_of(cells: list[FanOut]) -> list[Row]:
             hub=cell.gateway,
             subscribers=CASES[cell.workload].subscribers,
             events_per_second=CASES[cell.workload].rate,
-            cpu_us=cell.cpu_us,
             of_limit=share(cell, LIMIT),
             of_nchan=share(cell, NCHAN),
             of_aiohttp_sse=share(cell, QUEUES),
-            p50_us=cell.p50_us,
-            p99_us=cell.p99_us,
             bytes_per_connection=middle(cell, cell.bytes_per_connection),
             load_share=middle(cell, cell.load_shares),
-            spread=cell.spread,
-            void=cell.void,
-            rounds=[asdict(round_) for round_ in cell.rounds],
+            **command.figures(cell),
         )
         for cell in cells
     ]
@@ -111,19 +97,8 @@ def show(rows: list[Row]) -> None:
     )
     for case in dict.fromkeys((row.subscribers, row.events_per_second) for row in rows):
         print(f"\n{case[0]:,} subscribers of one topic, {case[1]} events/s: for each delivered event")
-        print(" " * 30 + "".join(f"{title:>{width}}" for _, title, width, _ in columns))
-        for row in rows:
-            if (row.subscribers, row.events_per_second) != case:
-                continue
-            title = BY_NAME[row.hub].title.replace("*", "")[:29]
-            if row.void is not None:
-                print(f"{title:30} void: {row.void.splitlines()[0]}")
-                continue
-            figures = (
-                "-".rjust(width) if (value := getattr(row, name)) is None else f"{value:>{width}{form}}"
-                for name, _, width, form in columns
-            )
-            print(f"{title:30}{''.join(figures)}")
+        of_it = [row for row in rows if (row.subscribers, row.events_per_second) == case]
+        command.show(of_it, columns, lambda row: BY_NAME[row.hub].title, 30)
 
 
 def verdicts(rows: list[Row]) -> list[str]:
@@ -133,46 +108,36 @@ def verdicts(rows: list[Row]) -> list[str]:
         case = f"{row.subscribers} subscribers"
         for other, share in ((LIMIT, row.of_limit), (NCHAN, row.of_nchan), (QUEUES, row.of_aiohttp_sse)):
             if share is not None:
-                met = "met" if share <= MOST[other] else "NOT MET"
+                met = command.met(share <= MOST[other])
                 said.append(f"{case}: {share:.2f} of {other}, {MOST[other]} at most: {met}")
         if row.bytes_per_connection is not None:
-            met = "met" if row.bytes_per_connection <= MOST_BYTES else "NOT MET"
+            met = command.met(row.bytes_per_connection <= MOST_BYTES)
             figure = f"{row.bytes_per_connection:.0f} bytes a connection, {MOST_BYTES} at most"
             said.append(f"{case}: {figure}: {met}")
     return said
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK_RUN.rounds} round of {QUICK_RUN.seconds:g} s"
-    )
-    parser.add_argument("--rounds", type=int, help=f"default {FULL_RUN.rounds}")
-    parser.add_argument("--seconds", type=float, help=f"of each round, default {FULL_RUN.seconds:g}")
+    parser = command.parser_of(__doc__, FULL_RUN, QUICK_RUN)
     parser.add_argument("--hub", action="append", choices=BY_NAME, help="only these; may be repeated")
     parser.add_argument("--case", action="append", choices=CASES, help="only these; may be repeated")
-    parser.add_argument("--output", type=Path, help=f"where a run is kept; a full one is in {OUTPUT.name}")
+    command.add_output(parser, OUTPUT)
     return parser.parse_args()
 
 
-def compare(arguments: argparse.Namespace) -> int:
-    settings = QUICK_RUN if arguments.quick else FULL_RUN
-    settings = replace(
-        settings,
-        rounds=arguments.rounds or settings.rounds,
-        seconds=arguments.seconds or settings.seconds,
-    )
-    if {settings.gateway_core, settings.load_core} - os.sched_getaffinity(0):
-        raise SystemExit("two cores are needed")
-    os.sched_setaffinity(0, {settings.load_core})
-    cases = arguments.case or list(CASES)
-    needed = max(CASES[case].subscribers for case in cases) + 1000
+def allow_descriptors(needed: int) -> None:
+    """Raises SystemExit where so many are not to be had."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
         raise SystemExit(f"{needed} descriptors are needed, and the limit is {most} (ulimit -n)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
+
+
+def measure(arguments: argparse.Namespace) -> int:
+    settings = command.settings_of(arguments, FULL_RUN, QUICK_RUN)
+    command.pin(settings)
+    cases = arguments.case or list(CASES)
+    allow_descriptors(max(CASES[case].subscribers for case in cases) + 1000)
     hubs = [hub for hub in HUBS if hub.name in (arguments.hub or BY_NAME)]
     with TemporaryDirectory(prefix="penstock-fan-out-") as name:
         # A worker that drops its privileges reaches what is its own below it.
@@ -181,36 +146,12 @@ def compare(arguments: argparse.Namespace) -> int:
     rows = rows_of(cells)
     show(rows)
     print()
-    void = results.disturbance([*cells])
-    for line in (*verdicts(rows), *void, *(f"absent: {hub}: {why}" for hub, why in absent.items())):
+    for line in verdicts(rows):
         print(line)
     is_full = settings == FULL_RUN and not arguments.hub and not arguments.case
     output = arguments.output or (OUTPUT if is_full else None)
-    if output:
-        results.publish(
-            output,
-            rows,
-            method=METHOD,
-            settings=asdict(settings),
-            versions=results.versions(hubs, absent),
-            absent=absent,
-            void=void,
-        )
-    if void or not rows:
-        return 2
-    return 1 if any(row.void for row in rows) else 0
-
-
-def main() -> int:
-    arguments = parse_arguments()
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        return compare(arguments)
-    except KeyboardInterrupt:
-        print("interrupted: nothing is saved, everything is stopped", file=sys.stderr)
-        return 130
+    return command.end(rows, cells, absent, hubs, settings, output, method=METHOD)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.run(measure, parse_arguments()))

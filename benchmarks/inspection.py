@@ -4,21 +4,16 @@
     inspection.py --quick                        one round of 2 s
 
 1,000 streams of 10 events a second: chunks of chat completions, whose usage is null. By either lane, with and without
-`inspect`. A run without options is kept in results/inspection.json. Exit status: 0 when all is valid, 1 when a cell is
-void, 2 when programs outside the benchmark disturbed it or nothing could be measured.
+`inspect`. A run without options is kept in results/inspection.json. Exit status: see harness/command.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import signal
 import sys
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-from compare import interrupt
-from harness import results
+from harness import command, results
 from harness.gateways import Gateway, package_versions, penstock_command
 from harness.measurement import EVENTS, Cell
 from harness.run import DIRECT, run
@@ -70,25 +65,14 @@ class Row:
 
 
 def rows_of(cells: list[Cell]) -> list[Row]:
-    costs = {cell.gateway: cell.cpu_us for cell in cells}
+    share = command.shares(cells)
 
-    def share(cell: Cell) -> float | None:
+    def of_plain(cell: Cell) -> float | None:
         lane, _, inspected = cell.gateway.partition("-")
-        base = costs.get(lane)
-        return round(cell.cpu_us / base, 3) if inspected and cell.cpu_us and base else None
+        return share(cell, lane) if inspected else None
 
     return [
-        Row(
-            gateway=cell.gateway,
-            cpu_us=cell.cpu_us,
-            of_plain=share(cell),
-            p50_us=cell.p50_us,
-            p99_us=cell.p99_us,
-            rate=cell.rate,
-            spread=cell.spread,
-            void=cell.void,
-            rounds=[asdict(round_) for round_ in cell.rounds],
-        )
+        Row(gateway=cell.gateway, of_plain=of_plain(cell), rate=cell.rate, **command.figures(cell))
         for cell in cells
     ]
 
@@ -102,75 +86,28 @@ def show(rows: list[Row]) -> None:
         ("rate", "per s", 9, ".0f"),
         ("spread", "spread", 8, ".0%"),
     )
-    print(" " * 32 + "".join(f"{title:>{width}}" for _, title, width, _ in columns))
-    for row in rows:
-        if row.void is not None:
-            print(f"{TITLES[row.gateway]:32} void: {row.void.splitlines()[0]}")
-            continue
-        figures = (
-            "-".rjust(width) if (value := getattr(row, name)) is None else f"{value:>{width}{form}}"
-            for name, _, width, form in columns
-        )
-        print(f"{TITLES[row.gateway]:32}{''.join(figures)}")
+    command.show(rows, columns, lambda row: TITLES[row.gateway])
     for row in rows:
         if row.of_plain is not None:
-            met = "met" if row.of_plain <= MOST else "NOT MET"
+            met = command.met(row.of_plain <= MOST)
             print(f"{TITLES[row.gateway]}: {row.of_plain:.3f} of the same lane, {MOST} at most: {met}")
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK.rounds} round of {QUICK.seconds:g} s")
-    parser.add_argument("--rounds", type=int, help=f"default {FULL.rounds}")
-    parser.add_argument("--seconds", type=float, help=f"of each round, default {FULL.seconds:g}")
-    parser.add_argument("--output", type=Path, help=f"where a run is kept; a full one is in {OUTPUT.name}")
+    parser = command.parser_of(__doc__, FULL, QUICK)
+    command.add_output(parser, OUTPUT)
     return parser.parse_args()
 
 
 def measure(arguments: argparse.Namespace) -> int:
-    settings = QUICK if arguments.quick else FULL
-    settings = replace(
-        settings,
-        rounds=arguments.rounds or settings.rounds,
-        seconds=arguments.seconds or settings.seconds,
-    )
-    if {settings.gateway_core, settings.load_core} - os.sched_getaffinity(0):
-        raise SystemExit("two cores are needed")
-    os.sched_setaffinity(0, {settings.load_core})
-    outcome = run(GATEWAYS, [EVENTS], settings, say=lambda line: print(line, file=sys.stderr, flush=True))
+    settings = command.settings_of(arguments, FULL, QUICK)
+    command.pin(settings)
+    outcome = run(GATEWAYS, [EVENTS], settings, command.say)
     rows = rows_of(outcome.cells)
     show(rows)
-    void = results.disturbance(outcome.cells)
-    for line in (*void, *(f"absent: {name}: {why}" for name, why in outcome.absent.items())):
-        print(line)
     output = arguments.output or (OUTPUT if settings == FULL else None)
-    if output:
-        results.publish(
-            output,
-            rows,
-            method=METHOD,
-            settings=asdict(settings),
-            versions=results.versions(GATEWAYS, outcome.absent),
-            absent=outcome.absent,
-            void=void,
-        )
-    if void or not rows:
-        return 2
-    return 1 if any(row.void for row in rows) else 0
-
-
-def main() -> int:
-    arguments = parse_arguments()
-    signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
-    try:
-        return measure(arguments)
-    except KeyboardInterrupt:
-        print("interrupted: nothing is saved, everything is stopped", file=sys.stderr)
-        return 130
+    return command.end(rows, outcome.cells, outcome.absent, GATEWAYS, settings, output, method=METHOD)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.run(measure, parse_arguments()))

@@ -276,9 +276,12 @@ def framing_page() -> str:
 
 def config_page() -> str:
     """The settings."""
-    found = parse("config.py")
+    package = parse("config/__init__.py")
+    found: dict[str, ast.stmt] = {}
+    for path in sorted((PACKAGE / "config").glob("*.py")):
+        found |= parse(f"config/{path.name}")
     names = [*penstock.config.__all__]
-    return f"# penstock.config\n\n{module_doc(found[''])}\n" + sections("config", found, names)
+    return f"# penstock.config\n\n{module_doc(package[''])}\n" + sections("config", found, names)
 
 
 def web_page() -> str:
@@ -295,7 +298,7 @@ def web_page() -> str:
         + sections(
             "penstock.web",
             parse("web/decisions.py"),
-            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked", "DecisionStats"],
+            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked", "DecisionStats", "TenantStats"],
         )
         + sections("penstock.web", parse("web/handover.py"), ["RelayEnd"])
         + sections("penstock.web", parse("web/inspected.py"), ["Inspected"])

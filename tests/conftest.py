@@ -24,6 +24,18 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def leave_out(items: list[pytest.Item], fixture: str, pairs: set[tuple[object, str]]) -> None:
+    """Leaves out tests where a parameter of `fixture` meets a loop with which it proves nothing that others do not."""
+
+    def is_needless(item: pytest.Item) -> bool:
+        call = getattr(item, "callspec", None)
+        if call is None or fixture not in call.params:
+            return False
+        return any((call.params[fixture], loop) in pairs for loop in call.id.split("-"))
+
+    items[:] = [item for item in items if not is_needless(item)]
+
+
 async def until(condition: Callable[[], object], what: str) -> None:
     """Waits for a condition that another thread or process brings about."""
     end = time.monotonic() + DEADLINE

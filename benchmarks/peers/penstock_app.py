@@ -61,7 +61,9 @@ def main() -> None:
     elif arguments.lane == "cached":
         # What the origin answers to a token is not stored.
         headers = {"Authorization": None} if arguments.bearer else None
-        asked = {"authorise": authorise, "decision_key": "header:Authorization"} if arguments.authorise else {}
+        asked = (
+            {"authorise": authorise, "decision_key": "header:Authorization"} if arguments.authorise else {}
+        )
         app.add_routes([gateway.native("/", caching=Caching(), headers=headers, **asked)])
     else:
         app.router.add_route("*", "/{path:.*}", gateway.relay)

@@ -245,7 +245,10 @@ class Decisions:
     def listen(self, engine: Engine, pose: Callable[[Question], object]) -> None:
         """Have `pose` called with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
-        """Forget what was decided about a tenant, or about everybody. How many decisions, and responses that were cut."""
+        """Forget what was decided about a tenant, or everybody. How many decisions, and responses that were cut."""
+    def tenants(self) -> list[tuple[str, int, int, int, int]]:
+        """Of each tenant that is known: requests that are being answered, let in, refused for a limit, and bytes."""
+    def renew(self, tenant: str) -> bool: ...
     def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int]]: ...
 
 @final
@@ -304,6 +307,8 @@ class Permit:
         """Seconds for which it was decided, from now on."""
     def cut(self) -> asyncio.Future[None]:
         """Return a future that is done when the response is to end."""
+    def sent(self, count: int) -> float:
+        """Count bytes on the account of its tenant. For how many seconds nothing more is to be sent."""
     def leave(self) -> None: ...
 
 @final
@@ -325,17 +330,10 @@ class Question:
 
     def request(
         self,
-    ) -> (
-        tuple[
-            str, str, str, str, str | None, list[tuple[bytes, bytes]], list[bytes | None]
-        ]
-        | None
-    ):
+    ) -> tuple[str, str, str, str, str | None, list[tuple[bytes, bytes]], list[bytes | None]] | None:
         """Route, method, target, authority, remote, fields, the first value of each part of the key."""
-    def allow(self, lifetime: float, tenant: str | None) -> None: ...
-    def deny(
-        self, lifetime: float, status: int, detail: str | None, challenge: str | None
-    ) -> None: ...
+    def allow(self, lifetime: float, tenant: str | None, limits: config.TenantLimits | None) -> None: ...
+    def deny(self, lifetime: float, status: int, detail: str | None, challenge: str | None) -> None: ...
     def fail(self, late: bool) -> None: ...
 
 @final
@@ -649,8 +647,8 @@ class Lane:
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
 
-        `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's name,
-        and what was wrong.
+        `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's
+        name, and what was wrong.
         """
 
     def drain(self) -> None:

@@ -64,7 +64,8 @@ class HubStats:
     subscribers: int
     """Subscribers of all of them."""
     used: int
-    """Bytes of the engine's pool that their history takes, whole slabs; what has left and is still being sent counts."""
+    """Bytes of the engine's pool that their history takes, whole slabs; what has left and is still being sent
+    counts."""
     limit: int
     """Bytes that it may."""
     counts: HubCounts
@@ -97,13 +98,14 @@ class Hub:
     """Topics with a bounded history each, and their subscribers.
 
     Topics need not be declared: one begins with what is first published to it, or with its first subscriber, and goes
-    when nobody listens and its history has aged out. Their names have 1 to 512 bytes of UTF-8 and no control characters.
+    when nobody listens and its history has aged out. Their names have 1 to 512 bytes of UTF-8 and no control
+    characters.
 
     All methods may be called from any thread.
 
     With a log that other processes share, what any of them publishes comes to the subscribers of all, in one order and
-    with the same ids, and who loses one process resumes with another. Such a hub has to be entered (`async with hub`, in
-    `app.cleanup_ctx` for instance) before anybody publishes or subscribes.
+    with the same ids, and who loses one process resumes with another. Such a hub has to be entered (`async with hub`,
+    in `app.cleanup_ctx` for instance) before anybody publishes or subscribes.
 
     Args:
         engine: in whose pool the history lies; by default the one that the process shares (`penstock.default_engine`).
@@ -238,9 +240,9 @@ class Hub:
     def feed(self, topic: str, response: FrameStream, *, error_event: str = "error") -> None:
         """Have the engine publish the events of a response, such as a token stream, to a topic that nothing else feeds.
 
-        Its own ids are kept; an event without one gets the hub's. It goes on whether anybody listens or not, so that who
-        comes later gets the transcript, as far as the history holds it. When it has ended the topic is finished. One
-        that fails is told of by an event before that. Not with a log that other processes share.
+        Its own ids are kept; an event without one gets the hub's. It goes on whether anybody listens or not, so that
+        who comes later gets the transcript, as far as the history holds it. When it has ended the topic is finished.
+        One that fails is told of by an event before that. Not with a log that other processes share.
 
         Args:
             topic: its name.
@@ -356,8 +358,9 @@ class Hub:
             limits: how much the route serves at most.
             response_headers: fields to send in place of those of the same names; None drops them. CORS is said here.
             add_response_headers: fields to send besides those of the same names.
-            authorise: who may subscribe, as for `Gateway.native`. It is asked again when its answer has run out; one that is not
-                let in then has its response end behind a whole event. The tenant counts for `Subscriptions.per_tenant`.
+            authorise: who may subscribe, as for `Gateway.native`. It is asked again when its answer has run out; one
+                that is not let in then has its response end behind a whole event. The tenant counts for
+                `Subscriptions.per_tenant`.
             decision_key: as for `Gateway.native`.
             lifetime: as for `Gateway.native`.
             access: as for `Gateway.native`.

@@ -1,4 +1,4 @@
-"""Routes that ask who may, with one engine thread and with three, and on stock transports where the meaning is the same."""
+"""Routes that ask who may, with one engine thread and with three, and on stock transports."""
 
 import pytest
 

@@ -46,7 +46,8 @@ async def test_a_thousand_who_come_at_once_ask_once(edge: Edges) -> None:
         route = edge.gateway(upstream.url).native("/", authorise=hook, decision_key=TOKEN)
         served = await edge.serve([route])
         decisions = route.decisions
-        assert decisions is not None and hook.gate is not None
+        assert decisions is not None
+        assert hook.gate is not None
         clients = [await edge.connect(served) for _ in range(1000)]
         for client in clients:
             await client.get("/", "Token: good-a")
@@ -71,7 +72,8 @@ async def test_the_answer_is_remembered_though_whoever_asked_has_left(edge: Edge
         await until(lambda: hook.asked, "it is asked")
         client.abort()
         await until(lambda: served.connections == 0, "it has left")
-        assert route.decisions is not None and hook.gate is not None
+        assert route.decisions is not None
+        assert hook.gate is not None
         hook.gate.set()
         await until(lambda: route.decisions.stats().allowed == 1, "it is remembered")
         assert (await (await edge.connect(served)).ask("/", "Token: good-a")).body == b"ok"
@@ -80,7 +82,9 @@ async def test_the_answer_is_remembered_though_whoever_asked_has_left(edge: Edge
 
 @pytest.mark.parametrize("allowed", [True, False, None, Allow(), Deny(lifetime=60)], ids=repr)
 @pytest.mark.parametrize("is_coroutine", [True, False])
-async def test_what_a_hook_may_say(edge: Edges, allowed: Allow | Deny | bool | None, is_coroutine: bool) -> None:
+async def test_what_a_hook_may_say(
+    edge: Edges, allowed: Allow | Deny | bool | None, is_coroutine: bool
+) -> None:
     asked = []
 
     def hook(request: NativeRequest) -> Allow | Deny | bool | None:
@@ -162,7 +166,8 @@ async def test_routes_share_what_is_remembered_and_ask_for_themselves(anywhere: 
         gateway = anywhere.gateway(upstream.url)
         films = gateway.native("/films/", authorise=hook, decision_key=TOKEN)
         live = gateway.native("/live/", authorise=films.decisions)
-        assert live.decisions is films.decisions and films.decisions is not None
+        assert live.decisions is films.decisions
+        assert films.decisions is not None
         served = await anywhere.serve([films, live])
         client = await anywhere.connect(served)
         for path in ("/films/1", "/live/1", "/films/2", "/live/2"):

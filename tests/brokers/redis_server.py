@@ -7,21 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from conftest import until
-
-PROGRAM = shutil.which("redis-server")
-
-
-def need_redis() -> None:
-    if PROGRAM is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("redis-server is missing")
-        pytest.skip("redis-server is missing")
+from media.programs import require
 
 
 class RedisServer:
@@ -44,8 +35,8 @@ class RedisServer:
         return f"unix://{self._second}"
 
     async def start(self, *options: str) -> None:
-        assert PROGRAM is not None
-        command = [PROGRAM, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
+        program = require("redis-server", package="redis-server")
+        command = [program, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.directory)]
         command += ["--appendonly", "yes", "--appendfsync", "always", "--save", "", *options]
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)

@@ -120,41 +120,47 @@ async def test_comments_are_sent_where_they_were_asked_for_alone(way: Way, kind:
             assert await client.chunk() == b"data: x\n\n"
 
 
+class Endless:
+    """An origin that sends one event after the other until it is told to stop, as fast as they are taken."""
+
+    def __init__(self, event: bytes) -> None:
+        self.stop = asyncio.Event()
+        self.sent = 0
+        self._event = event
+
+    async def __call__(self, peer: Peer) -> None:
+        await peer.request()
+        await peer.send(EVENTS)
+        while not self.stop.is_set():
+            await peer.send(chunk(self._event))
+            self.sent += 1
+        await peer.send(b"0\r\n\r\n")
+
+
 async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None:
     """What waits for it says as much; the beats of another stream are the clock."""
     event = b"data: " + bytes(60_000).replace(b"\0", b"x") + b"\n\n"
-    sent = 0
-    stop = asyncio.Event()
-
-    async def endless(peer: Peer) -> None:
-        nonlocal sent
-        await peer.request()
-        await peer.send(EVENTS)
-        while not stop.is_set():
-            await peer.send(chunk(event))
-            sent += 1
-        await peer.send(b"0\r\n\r\n")
-
+    endless = Endless(event)
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(Steps()) as other:
         slow = await (await way.relay(served.url, events=SOON, timeouts=NEVER)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
         clock = await (await way.relay(other.url, events=SOON, timeouts=NEVER)).ask()
         await clock.head()
         before = -1
-        while before != sent:
-            before = sent
+        while before != endless.sent:
+            before = endless.sent
             await beats(clock, 3)
         await beats(clock, 10)
         if not way.is_stock:
             # What waits is in the window, and not in the kernel: by itself that would take some megabytes.
             assert way.engine.stats().bytes_received < 2 << 20
-        stop.set()
+        endless.stop.set()
         slow.writer.transport.resume_reading()
         await slow.head()
         data = b""
         while part := await slow.chunk():
             data += part
-        assert data == event * sent, "no comment was put in"
+        assert data == event * endless.sent, "no comment was put in"
 
 
 async def test_an_origin_without_events_is_given_up(way: Way) -> None:
@@ -239,18 +245,7 @@ async def test_other_bodies_have_the_limit_between_bytes(way: Way, what: str) ->
 async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) -> None:
     """An origin that is not read is not the one who pauses. The beats of another stream are the clock."""
     event = b"data: " + b"x" * 60_000 + b"\n\n"
-    sent = 0
-    stop = asyncio.Event()
-
-    async def endless(peer: Peer) -> None:
-        nonlocal sent
-        await peer.request()
-        await peer.send(EVENTS)
-        while not stop.is_set():
-            await peer.send(chunk(event))
-            sent += 1
-        await peer.send(b"0\r\n\r\n")
-
+    endless = Endless(event)
     policy = EventRelay(heartbeat=None, idle=0.5)
     async with ScriptedOrigin(endless) as served, ScriptedOrigin(Steps()) as other:
         slow = await (await way.relay(served.url, events=policy)).ask(receive_buffer=4096)
@@ -258,14 +253,14 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
         clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.25), timeouts=NEVER)).ask()
         await clock.head()
         before = -1
-        while before != sent:
-            before = sent
+        while before != endless.sent:
+            before = endless.sent
             await beats(clock, 1)
         await beats(clock, 4)
-        stop.set()
+        endless.stop.set()
         slow.writer.transport.resume_reading()
         await slow.head()
         size = 0
         while part := await slow.chunk():
             size += len(part)
-        assert size == len(event) * sent
+        assert size == len(event) * endless.sent

@@ -8,6 +8,7 @@ import pytest
 import uvloop
 
 import penstock
+from conftest import leave_out
 
 from .client import RawClient
 from .server import Served, Serving
@@ -16,6 +17,11 @@ from .server import Served, Serving
 uvloop.new_event_loop().close()
 
 Connect = Callable[[Served], Awaitable[RawClient]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # How the engine's sockets get on with uvloop, tests/lane shows.
+    leave_out(items, "transport", {("site", "uvloop")})
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from brokers.redis_server import RedisServer, need_redis
+from brokers.redis_server import RedisServer
 from conftest import _forget, until
 from edge.conftest import THREADS, _edges
 from edge.serving import Edges
@@ -32,7 +32,6 @@ async def topics(edge: Edges) -> AsyncIterator[Topics]:
 @pytest.fixture
 async def redis() -> AsyncIterator[RedisServer]:
     """A Redis of the test's own, which runs."""
-    need_redis()
     # pytest's own directories have longer names than sockets may.
     with tempfile.TemporaryDirectory(prefix="r") as directory:
         server = RedisServer(Path(directory))

@@ -6,11 +6,14 @@ Four seconds with a hundred of them; `make events-churn` is two minutes with two
 import asyncio
 import os
 import random
+from dataclasses import replace
+from typing import Final, Literal
 
 import pytest
 
-from edge.serving import Served
+from edge.serving import DEFAULT, Served
 from penstock import Hub
+from penstock.config import Subscriptions
 
 from .followers import Follower, Habits, Journal
 from .subscribers import Topics
@@ -26,6 +29,8 @@ _EVENTS = max(2 * _AWAY, round(_SECONDS * _PER_SECOND))
 _MEAN_BYTES = 50_000.0
 # One in a hundred stops reading, and one in twenty stays away.
 _STALLED, _ABSENT = 100, 20
+_UNLIMITED = 10 * _SECONDS + 600
+_POLICIES: Final[tuple[Literal["disconnect", "drop-oldest"], ...]] = ("disconnect", "drop-oldest")
 
 
 def _habits(number: int) -> Habits:
@@ -49,8 +54,13 @@ async def _publish(hub: Hub, journal: Journal, source: random.Random) -> None:
 @pytest.mark.timeout(3 * _EVENTS / _PER_SECOND + 120)
 async def test_whoever_comes_and_goes_gets_each_event_once_in_order_or_is_told(topics: Topics) -> None:
     hub = topics.hub(events=_HISTORY)
+    # Who reads nothing is left to the policy of the slow, not to the limit on writes.
+    edge = replace(DEFAULT, write_timeout=_UNLIMITED)
     by_policy: list[Served] = [
-        await topics.serve(hub, join="start", slow=slow) for slow in ("disconnect", "drop-oldest")
+        await topics.edge.serve(
+            [hub.native("/events/", subscriptions=Subscriptions(join="start", slow=slow))], edge=edge
+        )
+        for slow in _POLICIES
     ]
     journal = Journal()
     source = random.Random(0)

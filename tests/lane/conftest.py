@@ -12,13 +12,18 @@ from aiohttp import web, web_app
 from aiohttp.typedefs import Handler
 
 import penstock
-from conftest import until
+from conftest import leave_out, until
 from gateway.client import RawClient
 from penstock.config import Edge
 from penstock.web import Site
 
 # libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
 uvloop.new_event_loop().close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # A loop is woken alike by one thread and by three.
+    leave_out(items, "engine", {(1, "uvloop"), (3, "asyncio")})
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

@@ -6,6 +6,7 @@ that was not answered has been carried out, only whoever gave it can judge.
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -51,7 +52,7 @@ def unavailable(what: str, error: BaseException) -> PenstockError:
     return make_error("HUB_UNAVAILABLE", f"{what}: {text or type(error).__name__}")
 
 
-class _Link:
+class _Link(ABC):
     """A connection, and the one task that reads it."""
 
     def __init__(self, pool: ConnectionPool, timeout: float) -> None:
@@ -95,11 +96,13 @@ class _Link:
         packed = self._connection.pack_commands(commands)
         await self._connection.send_packed_command(packed, check_health=False)
 
+    @abstractmethod
     async def _work(self) -> None:
-        raise NotImplementedError
+        """Read what comes, until that fails."""
 
+    @abstractmethod
     def _end(self, error: PenstockError) -> None:
-        raise NotImplementedError
+        """Tell all who wait for something that nothing will come."""
 
 
 class Commands(_Link):

@@ -16,7 +16,8 @@ from typing import Final, Literal, get_args
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Timeouts, _bad, _bytes, _count, _flag, _seconds, _set, parse_size
+from penstock.config import Timeouts
+from penstock.config.checks import bad, count, flag, parse_size, put, seconds, size
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 
@@ -67,25 +68,25 @@ class Jwks:
     """Whether the URL may be `http` to other than this machine: whoever is on the way could let in whom they like."""
 
     def __post_init__(self) -> None:
-        _flag(self, "insecure")
+        flag(self, "insecure")
         target = _target(self.url)
         if target is None:
-            raise _bad(self, "url", "must be an absolute https URL")
+            raise bad(self, "url", "must be an absolute https URL")
         if target.scheme != "https" and not self.insecure and not _is_loopback(target.raw_host or ""):
-            raise _bad(self, "url", "must be https; keys that come in the clear can be anybody's")
+            raise bad(self, "url", "must be https; keys that come in the clear can be anybody's")
         if (
             isinstance(self.algorithms, str)
             or not set(self.algorithms) <= set(ALGORITHMS[3:])
             or not self.algorithms
         ):
-            raise _bad(self, "algorithms", f"must be some of {', '.join(ALGORITHMS[3:])}")
-        _set(self, "algorithms", tuple(self.algorithms))
+            raise bad(self, "algorithms", f"must be some of {', '.join(ALGORITHMS[3:])}")
+        put(self, "algorithms", tuple(self.algorithms))
         for name in ("least", "usual", "most", "pause", "keep", "timeout"):
-            _seconds(self, name)
+            seconds(self, name)
         if not self.least <= self.usual <= self.most <= self.keep:
-            raise _bad(self, "usual", "must be from least to most, and keep no less than most")
-        _bytes(self, "max_bytes", 64, 1 << 24)
-        _count(self, "max_keys", 1, 1024)
+            raise bad(self, "usual", "must be from least to most, and keep no less than most")
+        size(self, "max_bytes", 64, 1 << 24)
+        count(self, "max_keys", 1, 1024)
 
 
 def keep_fetched(handle: _native.Jwt, source: Jwks, engine: Engine) -> None:
@@ -170,10 +171,10 @@ async def _download(engine: Engine, source: Jwks) -> tuple[bytes, float | None]:
     async with engine.request("GET", source.url, headers=accept, timeouts=limits) as response:
         if response.status != _OK:
             raise make_error("KEYS_UNAVAILABLE", f"it answers with {response.status}")
-        pieces, size = [], 0
+        pieces, received = [], 0
         async for frame in response:
-            size += len(frame)
-            if size > parse_size(source.max_bytes):
+            received += len(frame)
+            if received > parse_size(source.max_bytes):
                 raise make_error("KEYS_UNAVAILABLE", f"the set is larger than {source.max_bytes} bytes")
             pieces.append(bytes(frame))
         stated = _MAX_AGE.search(",".join(response.headers.getall("Cache-Control", ())))

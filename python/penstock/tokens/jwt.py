@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final, get_args
 
 from penstock import _native
-from penstock.config import _bad, _count, _flag, _seconds, _set, _texts
+from penstock.config.checks import bad, count, flag, put, seconds, texts
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
@@ -34,12 +34,12 @@ class Key:
 
     def __post_init__(self) -> None:
         if self.algorithm not in ALGORITHMS:
-            raise _bad(self, "algorithm", f"must be one of {', '.join(ALGORITHMS)}")
+            raise bad(self, "algorithm", f"must be one of {', '.join(ALGORITHMS)}")
         if not isinstance(self.key, bytes | str):
             # Not the key itself: errors end in logs.
             raise make_error("BAD_CONFIGURATION", "Key.key must be bytes or a text")
         if self.id is not None and not isinstance(self.id, str):
-            raise _bad(self, "id", "must be a text or None")
+            raise bad(self, "id", "must be a text or None")
 
     def _row(self) -> tuple[str, str | None, str, bytes]:
         kind = "secret" if self.algorithm.startswith("HS") else "pem"
@@ -90,27 +90,27 @@ class Jwt:
 
     def __post_init__(self) -> None:
         if isinstance(self.jwks, str):
-            _set(self, "jwks", Jwks(self.jwks))
+            put(self, "jwks", Jwks(self.jwks))
         if self.jwks is not None and not isinstance(self.jwks, Jwks):
-            raise _bad(self, "jwks", "must be a Jwks, a URL, or None")
+            raise bad(self, "jwks", "must be a Jwks, a URL, or None")
         rows = _rows(self)
         if bool(rows) == (self.jwks is not None):
             raise make_error("BAD_CONFIGURATION", "Jwt: either keys or jwks must be given")
         for name in ("issuers", "audiences"):
             value = getattr(self, name)
-            _set(self, name, (value,) if isinstance(value, str) else value)
+            put(self, name, (value,) if isinstance(value, str) else value)
         for name in ("issuers", "audiences", "required"):
-            _texts(self, name)
+            texts(self, name)
         for name in ("type", "tenant", "paths"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, str) or not value):
-                raise _bad(self, name, "must be a text that is not empty, or None")
-        _seconds(self, "leeway", zero=True)
+                raise bad(self, name, "must be a text that is not empty, or None")
+        seconds(self, "leeway", zero=True)
         check_places(self, get_args(Place))
-        _flag(self, "forward")
-        _count(self, "max_bytes", 64, 1 << 16)
+        flag(self, "forward")
+        count(self, "max_bytes", 64, 1 << 16)
         places = (self.name, list(self.places), self.forward)
-        _set(self, "_handle", _native.Jwt(rows, self, places, self.max_bytes))
+        put(self, "_handle", _native.Jwt(rows, self, places, self.max_bytes))
 
     def _verifier(self) -> _native.Verifier:
         return self._handle.verifier()
@@ -143,5 +143,5 @@ def _rows(settings: Jwt) -> list[tuple[str, str | None, str, bytes]]:
             rows.append(("jwk", None, algorithm, text.encode()))
         else:
             raise make_error("BAD_CONFIGURATION", "Jwt.keys must be Key, or JSON Web Keys as mappings")
-    _set(settings, "keys", tuple(made))
+    put(settings, "keys", tuple(made))
     return rows

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final, Literal
 
-from penstock.config import _bad, _set
+from penstock.config.checks import bad, put
 
 __all__ = ["Place", "check_places"]
 
@@ -22,8 +22,8 @@ def check_places(settings: Any, known: tuple[str, ...]) -> None:
         ConfigurationError: one of them cannot be.
     """
     if not isinstance(settings.name, str) or not _NAME.fullmatch(settings.name):
-        raise _bad(settings, "name", "must be letters, digits, - and _")
+        raise bad(settings, "name", "must be letters, digits, - and _")
     places = settings.places
     if isinstance(places, str) or not places or not set(places) <= set(known):
-        raise _bad(settings, "places", f"must be some of {', '.join(known)}")
-    _set(settings, "places", tuple(places))
+        raise bad(settings, "places", f"must be some of {', '.join(known)}")
+    put(settings, "places", tuple(places))

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from yarl import URL
 
 from penstock import _native
-from penstock.config import _flag
+from penstock.config.checks import flag
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
@@ -54,7 +54,7 @@ class SignedUrl:
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", _secrets(self.keys))
         check_places(self, ("path", "query", "cookie"))
-        _flag(self, "forward")
+        flag(self, "forward")
 
     def token(
         self,

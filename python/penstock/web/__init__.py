@@ -6,7 +6,7 @@
 to know, and `settle_failures` is the middleware for it.
 """
 
-from .decisions import Allow, Decisions, DecisionStats, Deny, NativeRequest, Revoked
+from .decisions import Allow, Decisions, DecisionStats, Deny, NativeRequest, Revoked, TenantStats
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
 from .handover import RelayEnd
@@ -31,6 +31,7 @@ __all__ = [
     "RelayEnd",
     "Revoked",
     "Site",
+    "TenantStats",
     "TopicsRoute",
     "run_app",
     "settle_failures",

@@ -13,6 +13,7 @@ from typing import Final
 from aiohttp import ClientConnectionResetError
 from aiohttp.abc import AbstractStreamWriter
 
+from penstock import _native
 from penstock.exceptions import WindowHeldError
 from penstock.stream import Frame, FrameStream
 
@@ -29,12 +30,26 @@ _ASYNCIO_IS_VECTORED: Final = sys.version_info >= (3, 13, 2) or (3, 12, 9) <= sy
 
 
 class Payload:
-    """Counts what has been sent of a body, without its framing."""
+    """Counts what has been sent of a body, without its framing, on the account of a permit's tenant."""
 
-    __slots__ = ("bytes",)
+    __slots__ = ("_counted", "_permit", "bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, permit: _native.Permit | None = None) -> None:
         self.bytes = 0
+        self._permit = permit
+        self._counted = 0
+
+    async def settle(self) -> None:
+        """Wait until more may be sent.
+
+        Raises:
+            PenstockError: no more may be (TENANT_EXHAUSTED).
+        """
+        if self._permit is not None:
+            sent, self._counted = self.bytes - self._counted, self.bytes
+            seconds = self._permit.sent(sent) if sent else 0
+            if seconds:
+                await asyncio.sleep(seconds)
 
 
 async def copy_body(
@@ -50,6 +65,7 @@ async def copy_body(
     make = _Direct if plain and _is_vectored(transport) else _Framed
     send = make(writer, transport, payload).send
     await send(stream._take(_MOST))  # noqa: SLF001
+    await payload.settle()
     if stream._done():  # noqa: SLF001
         # Nearly always so where a body is short: it came while its head was looked at.
         return
@@ -59,6 +75,7 @@ async def copy_body(
         while True:
             try:
                 await send(await batch)
+                await payload.settle()
             except StopAsyncIteration:
                 return
             except WindowHeldError:

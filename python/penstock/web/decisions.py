@@ -1,8 +1,8 @@
 """Who may: a hook that is asked once for each key, and the engine's memory of what it has said.
 
-`Gateway.native` and `Hub.native` take a hook and the parts of a request that it decides by. The engine asks about the first
-request of a key, has the others wait for the same answer, and remembers that; Python hears of no other. `Decisions` is what is
-remembered, to be revoked and counted.
+`Gateway.native` and `Hub.native` take a hook and the parts of a request that it decides by. The engine asks about the
+first request of a key, has the others wait for the same answer, and remembers that; Python hears of no other.
+`Decisions` is what is remembered, to be revoked and counted.
 """
 
 import asyncio
@@ -20,18 +20,19 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from penstock import _native
-from penstock.config import Access
+from penstock.config import Access, TenantLimits
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
 __all__ = [
     "Allow",
     "Authoriser",
-    "Decisions",
     "DecisionStats",
+    "Decisions",
     "Deny",
     "NativeRequest",
     "Revoked",
+    "TenantStats",
     "Verifying",
     "decisions_of",
 ]
@@ -41,6 +42,8 @@ _log: Final = logging.getLogger("penstock.web")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 _ALONE: Final = frozenset({"address", "host", "method"})
 _YEAR: Final = 365 * 24 * 3600.0
+# Paths are shorter.
+_SEGMENTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,8 @@ class NativeRequest:
     route: str
     """The name of the route."""
     key: tuple[str | None, ...]
-    """What the request has for each part of `decision_key`, decoded; None for what it has not. Of several of one name it is the
-    first. To decide by this alone is to decide by what the answer is remembered by."""
+    """What the request has for each part of `decision_key`, decoded; None for what it has not. Of several of one name
+    it is the first. To decide by this alone is to decide by what the answer is remembered by."""
 
     @property
     def path(self) -> str:
@@ -77,11 +80,15 @@ class Allow:
     """On whose account: for `Decisions.revoke`, `on_complete`, and limits of subscriptions by tenant."""
     lifetime: float | None = None
     """Seconds for which that is remembered; None: what the route says."""
+    limits: TenantLimits | None = None
+    """What the tenant may have at most; None: what the route says (`Access.tenant_limits`)."""
 
     def __post_init__(self) -> None:
         _check_lifetime(self.lifetime, "Allow.lifetime", least=0)
         if self.tenant is not None and (not isinstance(self.tenant, str) or not self.tenant):
             raise _bad(f"Allow.tenant = {self.tenant!r}: must be a text that is not empty, or None")
+        if self.limits is not None and self.tenant is None:
+            raise _bad("Allow.limits are a tenant's: there is no tenant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +169,25 @@ class DecisionStats:
     """Decisions that were revoked."""
 
 
+@dataclass(frozen=True, slots=True)
+class TenantStats:
+    """What a tenant has had."""
+
+    active: int
+    """Requests that are being answered."""
+    requests: int
+    """Requests that were let in."""
+    refused: int
+    """Requests that were refused for one of its limits."""
+    bytes: int
+    """Bytes of bodies, since it is known or since `Decisions.renew`."""
+
+
 class Decisions:
     """What is remembered of who may, on one native route or on several. Made by `Gateway.native` and `Hub.native`.
 
-    Given to another route as `authorise` it has both ask one hook, in one memory: what is revoked is so on both. Each route asks for
-    itself. All methods may be called from any thread.
+    Given to another route as `authorise` it has both ask one hook, in one memory: what is revoked is so on both. Each
+    route asks for itself. All methods may be called from any thread.
     """
 
     def __init__(
@@ -219,19 +240,19 @@ class Decisions:
         A question that is open is asked anew, and what the hook answers to the old one counts for nobody.
 
         Args:
-            key: about the requests that have this for each part of the key, as `NativeRequest.key` says it; a text where the key
-                has one part. Of what verifies by itself nothing is known by key.
+            key: about the requests that have this for each part of the key, as `NativeRequest.key` says it; a text
+                where the key has one part. Of what verifies by itself nothing is known by key.
             tenant: about that tenant.
             everybody: all of it.
-            running: what becomes of responses that run by such a decision. `cut`: they end at once, event streams behind a whole
-                event and others visibly before their end. `go on`: they are sent to their end.
+            running: what becomes of responses that run by such a decision. `cut`: they end at once, event streams
+                behind a whole event and others visibly before their end. `go on`: they are sent to their end.
 
         Returns:
             How many decisions were forgotten, and responses cut.
 
         Raises:
-            ConfigurationError: not exactly one of `key`, `tenant` and `everybody` was given, or `key` has not as many parts as
-                the route's; or `running` is something else.
+            ConfigurationError: not exactly one of `key`, `tenant` and `everybody` was given, or `key` has not as many
+                parts as the route's; or `running` is something else.
         """
         if (key is not None) + (tenant is not None) + everybody != 1:
             raise _bad("revoke one of: key, tenant, everybody=True")
@@ -249,8 +270,16 @@ class Decisions:
 
     def stats(self) -> DecisionStats:
         """What is remembered, and what was counted so far."""
-        *sizes, counted = self._native.stats()
-        return DecisionStats(*sizes, *counted)
+        allowed, denied, asking, running, counted = self._native.stats()
+        return DecisionStats(allowed, denied, asking, running, *counted)
+
+    def tenants(self) -> dict[str, TenantStats]:
+        """What each tenant has had that is known, by name."""
+        return {name: TenantStats(*counts) for name, *counts in self._native.tenants()}
+
+    def renew(self, tenant: str) -> bool:
+        """Have a tenant begin its total anew (`TenantLimits.total`); whether it is known."""
+        return self._native.renew(tenant)
 
     def _gate(self, engine: Engine, name: str, host: str | None) -> _native.Gate:
         """What stands before a route; on the running loop, which is asked from now on."""
@@ -324,7 +353,7 @@ class _Asker:
                 if inspect.isawaitable(answer):
                     answer = await answer
             self._say(question, answer)
-        except Exception:
+        except Exception:  # noqa: BLE001 (whatever it is, it is no answer)
             late = limit.expired()
             _log.exception(
                 "%s: the hook that authorises %s %s has %s",
@@ -342,7 +371,7 @@ class _Asker:
             answer = Deny()
         if isinstance(answer, Allow):
             lifetime = self._access.lifetime if answer.lifetime is None else answer.lifetime
-            question.allow(float(lifetime), answer.tenant)
+            question.allow(float(lifetime), answer.tenant, answer.limits)
         elif isinstance(answer, Deny):
             lifetime = self._access.denied_lifetime if answer.lifetime is None else answer.lifetime
             question.deny(float(lifetime), answer.status, answer.detail, answer.challenge)
@@ -397,11 +426,11 @@ def _part(text: str) -> tuple[str, str]:
         return kind, what
     if kind == "query" and what:
         return kind, what
-    if kind == "path" and what.isascii() and what.isdigit() and 0 < int(what) < 1000:  # noqa: PLR2004 (paths are shorter)
+    if kind == "path" and what.isascii() and what.isdigit() and 0 < int(what) < _SEGMENTS:
         return kind, what
     raise _bad(
-        f"decision_key has {text!r}: a part is 'header:NAME', 'cookie:NAME', 'query:NAME', 'path:COUNT', 'address', 'host' or "
-        "'method'"
+        f"decision_key has {text!r}: a part is 'header:NAME', 'cookie:NAME', 'query:NAME', 'path:COUNT', "
+        "'address', 'host' or 'method'"
     )
 
 

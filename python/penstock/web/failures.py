@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from penstock.exceptions import PenstockError
+from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["FAILURE", "Failure", "note_failure", "settle_failures"]
+__all__ = ["FAILURE", "Failure", "client_gone", "note_failure", "settle_failures"]
 
 
 class Failure(NamedTuple):
@@ -34,6 +34,13 @@ _CLIENT_LEFT: Final = 499
 def note_failure(request: web.BaseRequest, error: PenstockError, status: int | None) -> None:
     """Leave `error` on `request`."""
     request[FAILURE] = Failure(error, status)
+
+
+def client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
+    """The failure of a relay whose client has left, which is left on `request`."""
+    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
+    note_failure(request, error, status)
+    return error
 
 
 @web.middleware

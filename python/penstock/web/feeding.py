@@ -9,10 +9,13 @@ from typing import Final
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
+from multidict import MultiMapping
 
 from penstock.config import EventRelay, Subscriptions
 from penstock.hub import Hub
 from penstock.stream import Response
+
+from .relayed import is_event_stream
 
 __all__ = ["Feeding"]
 
@@ -57,13 +60,9 @@ class Feeding:
             await asyncio.shield(other)
         return await self.stream(request)
 
-    def take(self, upstream: Response, status: int) -> bool:
-        """Have the topic fed by the origin's answer, if it is one of events."""
-        fields = {name.lower(): value for name, value in upstream._headers()}  # noqa: SLF001 (there is a head)
-        # Coded events cannot be told apart.
-        is_events = fields.get(b"content-type", b"")[:17].lower() == b"text/event-stream"
-        is_events &= b"content-encoding" not in fields
-        if status != web.HTTPOk.status_code or not is_events:
+    def take(self, upstream: Response, status: int, fields: MultiMapping[str]) -> bool:
+        """Have the topic fed by the origin's answer, if its status and its fields say that it is one of events."""
+        if status != web.HTTPOk.status_code or not is_event_stream(fields):
             return False
         self._hub.feed(self._topic, upstream, error_event=self._error_event)
         self._answered()

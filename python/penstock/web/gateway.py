@@ -42,7 +42,7 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .disconnect import ClientLink
-from .failures import note_failure
+from .failures import client_gone, note_failure
 from .feeding import Feeding
 from .handover import (
     HANDED_OVER,
@@ -54,17 +54,15 @@ from .handover import (
     hand_over,
 )
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path, stats_of
-from .native import Changes, NativeRoute, RelayResource, changes, handles, lets_pause
+from .native import Changes, NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
 from .problem import problem_response
-from .relayed import TakenOver, has_signals, relayed
-from .target import Origin, has_dot_segments, parse_origin, raw_target, replaced_target
+from .relayed import TakenOver, has_signals, is_event_stream, relayed
+from .target import Origin, parse_origin, raw_target, replaced_target
 from .upload import Pieces, request_body
 
 __all__ = ["TENANT", "Gateway"]
 
 _CONTENT_LENGTH: Final = istr(hdrs.CONTENT_LENGTH)
-_CONTENT_TYPE: Final = istr(hdrs.CONTENT_TYPE)
-_CONTENT_ENCODING: Final = istr(hdrs.CONTENT_ENCODING)
 
 # How a relay ends when its client leaves: cancelled while it waits, or refused by the transport while it
 # writes.
@@ -170,10 +168,10 @@ class Gateway:
                 `Engine.request` store is one, and so is what they wait for.
             overrides: what is decided about this request alone: its key, for how long what it brings is fresh, tags, or
                 that it goes past the cache.
-            events: what is done with an event stream besides relaying it, in place of the gateway's. `Drain.concurrency`
-                counts the relays of this gateway with equal `events` together.
-            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen, and
-                `stats` counts it by the path of the route that the application has `request` handled by.
+            events: what is done with an event stream besides relaying it, in place of the gateway's.
+                `Drain.concurrency` counts the relays of this gateway with equal `events` together.
+            inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen,
+                and `stats` counts it by the path of the route that the application has `request` handled by.
             topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
                 the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
                 (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
@@ -191,9 +189,9 @@ class Gateway:
             CancelledError: the client left, and the upstream request has been cancelled; CLIENT_GONE is the
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
-            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`, and
-                there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete` or
-                `inspect`.
+            ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`,
+                and there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete`
+                or `inspect`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -274,8 +272,8 @@ class Gateway:
             add_response_headers: the same for the response on its way to the client.
             timeouts: limits on time in place of the gateway's.
             limits: how much the route serves at most.
-            drain: how a response is read on when its client has left, so that the origin can finish; a size is short for
-                `config.Drain(bytes=...)`. By default the origin is cancelled at once.
+            drain: how a response is read on when its client has left, so that the origin can finish; a size is short
+                for `config.Drain(bytes=...)`. By default the origin is cancelled at once.
             events: what is done with event streams besides relaying them, in place of the gateway's.
             caching: how the route uses the engine's cache, in place of the gateway's. The engine is the site's, or the
                 gateway's where a server of another kind serves the route.
@@ -285,13 +283,13 @@ class Gateway:
                 however it ends. The engine waits for nobody: where Python is stalled for so long that
                 `config.Edge.app_ends` is full, ends are dropped, and the log says how many.
             tenant: on whose account the route is, for `on_complete`, where `authorise` says nothing else.
-            authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and returns an
-                `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the engine remembers it. One
-                that fails, or takes too long, has refused (500, 503), which is not remembered. Or the `decisions` of another
-                route, to share hook and memory with it. By default all may.
-            decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`, `path:COUNT`
-                (so many segments behind the prefix), `address`, `host`, `method`; several together. Requests that have the same
-                get the same answer, so a hook must decide by nothing else.
+            authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and
+                returns an `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the
+                engine remembers it. One that fails, or takes too long, has refused (500, 503), which is not remembered.
+                Or the `decisions` of another route, to share hook and memory with it. By default all may.
+            decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`,
+                `path:COUNT` (so many segments behind the prefix), `address`, `host`, `method`; several together.
+                Requests that have the same get the same answer, so a hook must decide by nothing else.
             lifetime: seconds for which it is remembered that a request is let in, in place of that of `access`.
             access: how much is remembered, and how it is asked.
             name: what the route is called in logs and counts; its prefix by default.
@@ -299,12 +297,9 @@ class Gateway:
         Raises:
             ConfigurationError: one of these cannot be.
         """
-        if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
-            raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
+        host = checked_host(prefix, host)
         if rewrite is not None and not (rewrite.startswith("/") and rewrite.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
-        if host is not None and (not host or set(host) & set("/?#@ ")):
-            raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
         where = self._origin if origin is None else parse_origin(origin)
         if caching is not None and self._engine is not None:
             self._checked(caching, f"the route {name or prefix}")
@@ -318,7 +313,7 @@ class Gateway:
         return NativeRoute(
             gateway=self,
             prefix=prefix,
-            host=None if host is None else host.lower(),
+            host=host,
             origin=where,
             unix=self._unix,
             replacement=where.base + (kept if rewrite is None else rewrite),
@@ -387,13 +382,10 @@ class Gateway:
         request: web.Request,
         route: NativeRoute,
         resource: RelayResource,
-        tenant: str | None,
-        stripped: str | None,
+        permit: _native.Permit | None,
     ) -> web.StreamResponse:
-        """Serve `route`, which is `resource` in this application, where the engine does not.
-
-        `stripped` is in place of the target that was asked for.
-        """
+        """Serve `route`, which is `resource` in this application, where the engine does not."""
+        stripped = None if permit is None else permit.target
         asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
         target = route.replacement + asked_for.removeprefix(resource.prefix)
         order = _Order(
@@ -409,7 +401,8 @@ class Gateway:
             policy=resource.events,
             on_complete=route.on_complete,
             caching=self._handle(route.caching),
-            tenant=tenant,
+            tenant=(None if permit is None else permit.tenant) or route.tenant,
+            permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
             received=None if route.decisions is None else route.decisions._forwarded(request),  # noqa: SLF001
         )
@@ -420,7 +413,7 @@ class Gateway:
         transport = request.transport
         asked = _asked(request, order)
         if transport is None:
-            gone = _client_gone(request, None)
+            gone = client_gone(request, None)
             asked.tell(order.on_complete, (None, 0, None, gone))
             raise asyncio.CancelledError from gone
         link = ClientLink.of(transport)
@@ -429,7 +422,7 @@ class Gateway:
         piped: FrameStream | None = None
         response: web.StreamResponse | None = None
         handover: Handover | None = None
-        payload = Payload()
+        payload = Payload(order.permit)
         direct = engines(transport)
         link.task = asyncio.current_task(link.loop)
         try:
@@ -472,8 +465,10 @@ class Gateway:
                 # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
                 await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
-            if order.feeding is not None and order.feeding.take(upstream, status):
-                return await order.feeding.stream(request)
+            if order.feeding is not None:
+                fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+                if order.feeding.take(upstream, status, fed):
+                    return await order.feeding.stream(request)
             if (
                 direct is not None
                 and order.changes is None
@@ -490,7 +485,7 @@ class Gateway:
                 if order.changes is not None:
                     order.changes.apply(answered)
                 policy = None if order.policy is None or _CONTENT_LENGTH in answered else order.policy
-                events = _is_event_stream(answered)
+                events = is_event_stream(answered)
                 if events and policy is not None:
                     _add_missing(answered, policy.fields(), order.changes)
                 response = relayed(status, reason, answered)
@@ -533,7 +528,7 @@ class Gateway:
                 status = response.status
                 cut_off(request, response)
             if left and isinstance(error, _LEAVING):
-                gone = _client_gone(request, status)
+                gone = client_gone(request, status)
                 if handover is None:
                     asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
                 raise asyncio.CancelledError from gone
@@ -575,6 +570,7 @@ class _Order(NamedTuple):
     caching: _native.Caching | None = None
     overrides: Overrides | None = None
     tenant: str | None = None
+    permit: _native.Permit | None = None
     seen: Seen | None = None
     feeding: Feeding | None = None
     received: Sequence[tuple[bytes, bytes]] | None = None
@@ -584,19 +580,6 @@ def _asked(request: web.Request, order: _Order) -> Asked:
     # The address is worked out at the first look, and few ask for it.
     client = None if order.on_complete is None else request.remote
     return Asked(request.method, request.raw_path, client, order.tenant, None)
-
-
-def _client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
-    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
-    note_failure(request, error, status)
-    return error
-
-
-def _is_event_stream(fields: CIMultiDict[str]) -> bool:
-    """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
-    return (
-        fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
-    )
 
 
 def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:

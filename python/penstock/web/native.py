@@ -5,6 +5,7 @@ waking Python; on every other server the same route is a handler, which relays b
 """
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -90,6 +91,19 @@ class Changes(NamedTuple):
         return changes + [
             ("add", name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in self.add
         ]
+
+
+def checked_host(prefix: str, host: str | None) -> str | None:
+    """Check what requests a route is for: how their path begins, and the host, as it is compared.
+
+    Raises:
+        ConfigurationError: one of these cannot be.
+    """
+    if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
+        raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/vod/'")
+    if host is not None and (not host or set(host) & set("/?#@ ")):
+        raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'media.example'")
+    return None if host is None else host.lower()
 
 
 def changes(what: str, headers: Headers | None, add: Iterable[tuple[str, str]]) -> Changes:
@@ -198,7 +212,9 @@ def _tell(
 ) -> None:
     """Take the end of a request from the engine."""
     took = None if timings is None else Timings(*timings)
-    on_complete(RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report)))
+    on_complete(
+        RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report))
+    )
 
 
 def lets_pause(events: EventRelay | None) -> bool:
@@ -219,6 +235,8 @@ def handles(
 
 class NativeResource(AbstractResource):
     """A native route in an aiohttp router: what serves it on stock transports."""
+
+    route: "NativeRoute | TopicsRoute"
 
     def __init__(self, route: "NativeRoute | TopicsRoute", router: UrlDispatcher) -> None:
         super().__init__(name=None)
@@ -311,9 +329,9 @@ class NativeResource(AbstractResource):
     def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
         """Tell whoever wants to know of a request that goes beyond the route's limits."""
 
+    @abstractmethod
     async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
-        """Answer what was let in, by `permit` where that is asked."""
-        raise NotImplementedError
+        """Answer a request that is within the limits, and was let in by `permit` where that is asked."""
 
     def _check_size(self, request: web.Request) -> None:
         most, size = self.route.limits.body, request.content_length
@@ -330,21 +348,19 @@ def _cut(request: web.Request, cut: "asyncio.Future[None]") -> None:
 class RelayResource(NativeResource):
     """A route that relays, in an aiohttp router."""
 
-    def __init__(self, route: "NativeRoute", router: UrlDispatcher) -> None:
+    route: NativeRoute
+
+    def __init__(self, route: NativeRoute, router: UrlDispatcher) -> None:
         super().__init__(route, router)
-        self._relay = route
         self.drain, self.events = handles(route.drain, route.events)
 
     def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
-        route = self._relay
+        route = self.route
         asked = Asked(request.method, request.raw_path, request.remote, route.tenant, None)
         asked.tell(route.on_complete, (None, 0, None, error))
 
     async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
-        tenant = None if permit is None else permit.tenant
-        return await self._relay.gateway._relay_native(  # noqa: SLF001
-            request, self._relay, self, tenant or self._relay.tenant, None if permit is None else permit.target
-        )
+        return await self.route.gateway._relay_native(request, self.route, self, permit)  # noqa: SLF001
 
 
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:

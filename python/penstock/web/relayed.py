@@ -5,17 +5,20 @@ build the fields, complete them and write them out costs aiohttp more than all e
 prepares the response as any other (`Relayed`).
 """
 
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import hdrs, web
-from multidict import CIMultiDict
+from multidict import CIMultiDict, MultiMapping, istr
 
 from penstock import _native
 from penstock.stream import Response
 
 from .handover import Handover
 
-__all__ = ["Relayed", "TakenOver", "has_signals", "relayed"]
+__all__ = ["Relayed", "TakenOver", "has_signals", "is_event_stream", "relayed"]
+
+_CONTENT_TYPE: Final = istr(hdrs.CONTENT_TYPE)
+_CONTENT_ENCODING: Final = istr(hdrs.CONTENT_ENCODING)
 
 
 class Relayed(web.StreamResponse):
@@ -47,6 +50,13 @@ def has_signals(request: web.BaseRequest) -> bool:
             if app.on_response_prepare:
                 return True
     return False
+
+
+def is_event_stream(fields: MultiMapping[str]) -> bool:
+    """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
+    return (
+        fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
+    )
 
 
 class TakenOver(web.StreamResponse):

@@ -15,12 +15,12 @@ from yarl import URL
 
 from penstock import _native
 from penstock.config import Subscriptions
-from penstock.exceptions import PenstockError, make_error
+from penstock.exceptions import PenstockError
 
 from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
-from .failures import note_failure
+from .failures import client_gone, note_failure
 from .handover import HANDED_OVER, Asked, Handover, RelayEnd, can_hand_over, engines, hand_over
 from .native import Changes
 from .problem import problem_response
@@ -98,11 +98,12 @@ async def respond(
     authorise: Authorise | None,
     subscriptions: Subscriptions,
     changes: Changes,
+    admitted: _native.Permit | None = None,
 ) -> web.StreamResponse:
-    """Answer `request` with `topic`; see `Hub.stream`."""
+    """Answer `request` with `topic`; see `Hub.stream`. `admitted`: by what a route has let it in."""
     transport = request.transport
     if transport is None:
-        raise asyncio.CancelledError from _gone(request, None)
+        raise asyncio.CancelledError from client_gone(request, None)
     permit = _Permit(authorise, request, topic)
     if not await permit.ask():
         return web.Response(status=_FORBIDDEN, text="403: Forbidden")
@@ -130,7 +131,7 @@ async def respond(
             handover.when_over(permit.over)
             hand_over(upstream, writer, direct, None, None, handover)
         else:
-            await copy_body(upstream, writer, transport, Payload())
+            await copy_body(upstream, writer, transport, Payload(admitted))
     except BaseException as error:
         await upstream.aclose()
         left = link.lost or transport.is_closing()
@@ -139,7 +140,7 @@ async def respond(
             status = response.status
             cut_off(request, response)
         if left and isinstance(error, PenstockError | ConnectionError | asyncio.CancelledError):
-            raise asyncio.CancelledError from _gone(request, status)
+            raise asyncio.CancelledError from client_gone(request, status)
         if isinstance(error, PenstockError):
             note_failure(request, error, status)
             if status is None:
@@ -161,9 +162,3 @@ def _had(request: web.Request) -> str | None:
     after = next((text for text in said if text), None)
     # What is not UTF-8 is no id of ours, and is told of as well as can be.
     return None if after is None else after.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-def _gone(request: web.Request, status: int | None) -> PenstockError:
-    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
-    note_failure(request, error, status)
-    return error

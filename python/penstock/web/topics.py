@@ -14,10 +14,10 @@ from penstock.engine import Engine
 from penstock.exceptions import make_error
 
 from .decisions import Decisions
-from .native import Changes, NativeResource, changes
+from .native import Changes, NativeResource, changes, checked_host
 from .problem import problem_response
 from .subscription import Authorise, respond
-from .target import Headers, has_dot_segments
+from .target import Headers
 
 if TYPE_CHECKING:
     from penstock.hub import Hub
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["TopicsRoute", "topics_route"]
 
 _METHODS = ("GET", "HEAD")
-# How soon after it was let in a subscription asks again at the earliest, in seconds. Arbitrary; the engine's is the same.
+# How soon after it was let in a subscription asks again at the earliest, in seconds. Arbitrary, as the engine's.
 _LEAST = 1.0
 
 
@@ -73,13 +73,14 @@ class TopicsRoute(web.AbstractRouteDef):
 class TopicsResource(NativeResource):
     """Such a route in an aiohttp router."""
 
+    route: TopicsRoute
+
     def matches(self, request: web.Request) -> bool:
         """Whether `request` is one for this route: what is not a subscription is the application's."""
         return request.method in _METHODS and super().matches(request)
 
     async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
         route = self.route
-        assert isinstance(route, TopicsRoute)  # noqa: S101 (that is what it is made with)
         try:
             path = request.rel_url.raw_path
             if permit is not None and permit.target is not None:
@@ -95,8 +96,8 @@ class TopicsResource(NativeResource):
             authorise=None if permit is None else self._renewing(permit),
             subscriptions=route.subscriptions,
             changes=route.response,
+            admitted=permit,
         )
-
 
     def _renewing(self, permit: _native.Permit) -> Authorise:
         """What says for how long a subscription may go on: first by what it was let in by, and then by asking anew."""
@@ -136,14 +137,10 @@ def topics_route(
     Raises:
         ConfigurationError: one of these cannot be.
     """
-    if not (prefix.startswith("/") and prefix.endswith("/")) or "?" in prefix or has_dot_segments(prefix):
-        raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/events/'")
-    if host is not None and (not host or set(host) & set("/?#@ ")):
-        raise make_error("BAD_CONFIGURATION", f"host is {host!r}; it must be like 'events.example'")
     return TopicsRoute(
         hub,
         prefix,
-        None if host is None else host.lower(),
+        checked_host(prefix, host),
         subscriptions,
         limits,
         changes("response_headers", headers, add_headers),

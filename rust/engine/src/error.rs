@@ -189,6 +189,7 @@ table! {
     0x531 AccessTimeout "ACCESS_TIMEOUT" Timeout Local true "The hook that authorises requests has not answered within its limit.";
     0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";
     0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
+    0x534 TooManyTenants "TOO_MANY_TENANTS" Memory Local true "As many tenants are known as may be, and requests of all of them run or are remembered.";
     0x540 KeysUnavailable "KEYS_UNAVAILABLE" State Local true "The keys that tokens are verified with could not be fetched so far.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
@@ -215,6 +216,8 @@ table! {
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
     0x630 AccessDenied "ACCESS_DENIED" Value Client false "The request is not authorised.";
     0x631 AccessRevoked "ACCESS_REVOKED" Connection Client false "The authorisation of a response was revoked, or was not renewed.";
+    0x632 TenantLimited "TENANT_LIMITED" Protocol Client true "The tenant has more requests than its limit, at once or by the second.";
+    0x633 TenantExhausted "TENANT_EXHAUSTED" Protocol Client false "The tenant has had as many bytes as it may.";
     0x640 TokenMissing "TOKEN_MISSING" Value Client false "The request has no token, and the route asks for one.";
     0x641 TokenMalformed "TOKEN_MALFORMED" Value Client false "The token is none: it is cut off, too long, or not in the form that is asked for.";
     0x642 TokenWrongAlgorithm "TOKEN_WRONG_ALGORITHM" Value Client false "The token is signed by another algorithm than its key is for, or by none.";
@@ -269,7 +272,6 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
-            Self::AccessDenied | Self::AccessRevoked => 403,
             Self::TokenMissing
             | Self::TokenMalformed
             | Self::TokenWrongAlgorithm
@@ -280,13 +282,17 @@ impl Code {
             | Self::TokenWrongIssuer
             | Self::TokenWrongAudience
             | Self::TokenClaimMissing => 401,
-            Self::TokenWrongAddress | Self::TokenPathNotCovered => 403,
+            Self::AccessDenied
+            | Self::AccessRevoked
+            | Self::TenantExhausted
+            | Self::TokenWrongAddress
+            | Self::TokenPathNotCovered => 403,
             Self::NoRoute | Self::UnknownTopic => 404,
             Self::RequestTimeout => 408,
             Self::RequestTooLarge => 413,
             Self::TargetTooLong => 414,
             Self::ExpectationFailed => 417,
-            Self::TooManyRequests => 429,
+            Self::TooManyRequests | Self::TenantLimited => 429,
             Self::RequestHeadTooLarge => 431,
             Self::UnsupportedCoding | Self::UnsupportedMethod => 501,
             Self::UnsupportedVersion => 505,

@@ -17,12 +17,12 @@ use reference::{Dispatched, dispatched};
 fn page_sees(block: &[u8], event: &Event) -> Dispatched {
     let text = |range: &Range<usize>| String::from_utf8_lossy(&block[range.clone()]).into_owned();
     let lines: Vec<String> = event.data.lines().map(text).collect();
-    let joined: usize = event.data.lines().map(ExactSizeIterator::len).sum();
-    assert_eq!(event.data.joined_len(), joined + lines.len() - 1);
+    let data = String::from_utf8_lossy(&event.data.joined(block)).into_owned();
+    assert_eq!(data, lines.join("\n"));
     assert_eq!(event.data.only().is_some(), lines.len() == 1);
     Dispatched {
         event: event.name.as_ref().map_or_else(|| "message".to_owned(), text),
-        data: lines.join("\n"),
+        data,
         id: event.id.as_ref().map(text),
         retry: event.retry,
     }

@@ -3,13 +3,14 @@
 //! Questions wait in the engine. The slot of whoever answers them is woken for the first of a burst, and the loop's callback hands
 //! each to Python as a [`Question`]. One that Python drops has failed, so that nobody waits for it.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use penstock_engine::access::{
-    self, Asked, Begun, Decider, DecisionStats, Denial, Grant, Part, Posed, Refusal, Request, Secret,
-    Verdict, Whose,
+    self, Allotment, Asked, Begun, Decider, DecisionStats, Denial, Entered, Grant, Part, Posed, Refusal,
+    Request, Secret, TenantCounts, Verdict, Whose,
 };
 use penstock_engine::wire::Fields;
 use penstock_engine::{Code, Error};
@@ -22,7 +23,7 @@ use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lock;
 use crate::port::{Receive, Slot};
-use crate::settings::AccessSettings;
+use crate::settings::{AccessSettings, TenantLimitSettings};
 
 /// What was decided, and who is asked.
 #[pyclass(frozen, module = "penstock._native")]
@@ -81,6 +82,20 @@ impl Decisions {
     #[pyo3(signature = (tenant, cut))]
     fn revoke(&self, tenant: Option<&str>, cut: bool) -> (usize, usize) {
         self.shared.revoke(tenant.map_or(Whose::Everybody, Whose::Tenant), cut)
+    }
+
+    /// Of each tenant that is known: requests that are being answered, that were let in, that were refused for a limit, and bytes.
+    fn tenants(&self) -> Vec<(String, usize, u64, u64, u64)> {
+        let row = |(name, counts): (Box<str>, TenantCounts)| {
+            let TenantCounts { active, requests, refused, bytes } = counts;
+            (name.into_string(), active, requests, refused, bytes)
+        };
+        self.shared.tenants().into_iter().map(row).collect()
+    }
+
+    /// Has a tenant begin its total anew; whether it is known.
+    fn renew(&self, tenant: &str) -> bool {
+        self.shared.renew(tenant)
     }
 
     fn stats(&self) -> StatsRow {
@@ -210,6 +225,7 @@ impl Gate {
     /// Begins to let a request in that the event loop's own transports serve: it is, or is not, or has to wait.
     #[pyo3(signature = (engine, method, target, prefix, authority, remote, headers))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn enter<'py>(
         slf: &Bound<'py, Self>,
         engine: &Bound<'py, Engine>,
@@ -222,7 +238,9 @@ impl Gate {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let mut fields = Fields::default();
-        headers.iter().for_each(|(name, value)| fields.push(name, value));
+        for (name, value) in &headers {
+            fields.push(name, value);
+        }
         let entering = Entering { method, target, prefix, authority, remote, headers: fields };
         let gate = &slf.get().shared;
         let begun = entering.with(|asked| gate.begin(asked));
@@ -237,7 +255,7 @@ impl Gate {
                 let slot = Slot::new(engine.get().port(py)?);
                 let waiting = Mutex::new(Some((waiting, slot)));
                 let (gate, engine) = (slf.clone().unbind(), engine.clone().unbind());
-                Ok(Waiting { gate, engine, entering, waiting }.into_pyobject(py)?.into_any())
+                Ok(Waiting { gate, engine, entering, seat: waiting }.into_pyobject(py)?.into_any())
             }
         }
     }
@@ -277,20 +295,20 @@ pub(crate) struct Waiting {
     gate: Py<Gate>,
     engine: Py<Engine>,
     entering: Entering,
-    waiting: Mutex<Option<(access::Waiting, Slot)>>,
+    seat: Mutex<Option<(access::Waiting, Slot)>>,
 }
 
 #[pymethods]
 impl Waiting {
     /// A future that is done when there is an answer, and seconds after which there is none.
     fn wait<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, f64)> {
-        let mut waiting = lock(&self.waiting);
-        let Some((waiting, slot)) = &mut *waiting else {
+        let mut seat = lock(&self.seat);
+        let Some((waiting, slot)) = &mut *seat else {
             return Err(exception(py, &Code::Internal.error("nobody waits any more")));
         };
         let future = slot.park(py)?;
         let mut context = Context::from_waker(slot.waker());
-        if std::pin::Pin::new(&mut *waiting).poll(&mut context).is_ready() {
+        if Pin::new(&mut *waiting).poll(&mut context).is_ready() {
             slot.waker().wake_by_ref();
         }
         let left = waiting.until().saturating_duration_since(Instant::now());
@@ -299,22 +317,17 @@ impl Waiting {
 
     /// What became of it, as `Gate.enter` says it; None: it is to be entered anew. Who has waited for too long is refused.
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Some((mut waiting, slot)) = lock(&self.waiting).take() else {
+        let Some((mut waiting, slot)) = lock(&self.seat).take() else {
             return Ok(py.None().into_bound(py));
         };
         let gate = &self.gate.get().shared;
         let mut context = Context::from_waker(slot.waker());
-        let mut poll = || std::pin::Pin::new(&mut waiting).poll(&mut context);
-        let outcome = match poll() {
-            Poll::Ready(outcome) => outcome,
-            Poll::Pending => {
-                gate.decisions().expire(&waiting);
-                match std::pin::Pin::new(&mut waiting).poll(&mut Context::from_waker(slot.waker())) {
-                    Poll::Ready(outcome) => outcome,
-                    Poll::Pending => return Ok(py.None().into_bound(py)),
-                }
-            }
-        };
+        let mut outcome = Pin::new(&mut waiting).poll(&mut context);
+        if outcome.is_pending() {
+            gate.decisions().expire(&waiting);
+            outcome = Pin::new(&mut waiting).poll(&mut context);
+        }
+        let Poll::Ready(outcome) = outcome else { return Ok(py.None().into_bound(py)) };
         match self.entering.with(|asked| gate.end(outcome, asked)) {
             Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
             // Whoever is asked looks at the request as it came.
@@ -329,9 +342,16 @@ impl Waiting {
 /// A request that was let in, until `leave` is called.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Permit {
-    held: Mutex<Option<(access::Permit, Slot)>>,
+    held: Mutex<Option<Held>>,
     /// Path and query without a token; none: as they came.
     target: Option<String>,
+}
+
+/// What is given back when it leaves.
+struct Held {
+    permit: access::Permit,
+    slot: Slot,
+    _entered: Option<Entered>,
 }
 
 impl Permit {
@@ -341,8 +361,14 @@ impl Permit {
         permit: access::Permit,
         target: Option<String>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        let allotment = permit.decision().allotment.as_ref();
+        let entered = match allotment.map(Allotment::enter).transpose() {
+            Ok(entered) => entered,
+            Err(error) => return Ok(Refused::new(py, &error.into()).into_pyobject(py)?.into_any()),
+        };
         let slot = Slot::new(engine.get().port(py)?);
-        Ok(Self { held: Mutex::new(Some((permit, slot))), target }.into_pyobject(py)?.into_any())
+        let held = Held { permit, slot, _entered: entered };
+        Ok(Self { held: Mutex::new(Some(held)), target }.into_pyobject(py)?.into_any())
     }
 }
 
@@ -357,20 +383,20 @@ impl Permit {
     /// On whose account it is.
     #[getter]
     fn tenant(&self) -> Option<String> {
-        lock(&self.held).as_ref()?.0.decision().tenant().map(str::to_owned)
+        lock(&self.held).as_ref()?.permit.decision().tenant().map(str::to_owned)
     }
 
     /// Seconds for which it was decided, from now on.
     #[getter]
     fn left(&self) -> f64 {
-        let until = lock(&self.held).as_ref().map(|(permit, _)| permit.decision().until);
+        let until = lock(&self.held).as_ref().map(|held| held.permit.decision().until);
         until.map_or(0.0, |until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
     /// A future that is done when it is revoked and is to be cut.
     fn cut<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let held = lock(&self.held);
-        let Some((permit, slot)) = &*held else {
+        let Some(Held { permit, slot, .. }) = &*held else {
             return Err(exception(py, &Code::Internal.error("the permit was given back")));
         };
         let future = slot.park(py)?;
@@ -378,6 +404,18 @@ impl Permit {
             slot.waker().wake_by_ref();
         }
         Ok(future)
+    }
+
+    /// Counts so many bytes on the account of its tenant. For how many seconds nothing more is to be sent.
+    fn sent(&self, py: Python<'_>, count: usize) -> PyResult<f64> {
+        let held = lock(&self.held);
+        let allotment = held.as_ref().and_then(|held| held.permit.decision().allotment.as_ref());
+        let Some(allotment) = allotment else { return Ok(0.0) };
+        allotment.check_total().into_python(py)?;
+        allotment.tenant.count(count as u64);
+        let now = Instant::now();
+        let until = allotment.pace(count, now);
+        Ok(until.map_or(0.0, |until| until.duration_since(now).as_secs_f64()))
     }
 
     /// The response is over. Idempotent.
@@ -445,8 +483,10 @@ impl Question {
         ))
     }
 
-    fn allow(&self, lifetime: f64, tenant: Option<String>) {
-        let grant = Grant { tenant: tenant.map(String::into_boxed_str), ..Grant::default() };
+    #[pyo3(signature = (lifetime, tenant, limits))]
+    fn allow(&self, lifetime: f64, tenant: Option<String>, limits: Option<TenantLimitSettings>) {
+        let (tenant, limits) = (tenant.map(String::into_boxed_str), limits.map(Into::into));
+        let grant = Grant { tenant, limits, ..Grant::default() };
         self.answer(Verdict::Allow(grant), lifetime);
     }
 

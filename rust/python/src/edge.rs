@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use penstock_engine::Code;
+use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
-    Edit, Entered as EdgeEntered, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern,
-    Route as EdgeRoute, Routes, Service, Site as EdgeSite,
+    Edit, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes,
+    Service, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::PyTraverseError;
@@ -101,7 +102,7 @@ impl Route {
 
 /// The limits of a route that the event loop's own transports serve.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Limiter(Arc<EdgeLimiter>);
+pub(crate) struct Limiter(EdgeLimiter);
 
 /// A request that a limiter has let in.
 #[pyclass(frozen, module = "penstock._native")]
@@ -111,7 +112,7 @@ pub(crate) struct Entered(Mutex<Option<EdgeEntered>>);
 impl Limiter {
     #[new]
     fn new(name: String, limits: RouteLimitSettings) -> Self {
-        Self(Arc::new(EdgeLimiter::new(name, limits.into())))
+        Self(EdgeLimiter::new(name, limits.into()))
     }
 
     /// Counts a request, until `leave` is called on what this returns.

@@ -225,10 +225,7 @@ impl Frame {
         if let Some(range) = data.only() {
             return Self::view(slf, range.start, range.end);
         }
-        let joined = frame.with(|slice| {
-            let lines: Vec<&[u8]> = data.lines().map(|range| &slice[range.clone()]).collect();
-            lines.join(&b'\n')
-        })?;
+        let joined = frame.with(|slice| data.joined(slice).into_owned())?;
         if let Some(Owner::Delivery(delivery)) = &lock(&frame.state).owner {
             delivery.pool().count_copy(CopyReason::EventData, joined.len());
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use penstock_engine::Result;
-use penstock_engine::access::AccessConfig;
+use penstock_engine::access::{self, AccessConfig, TenantLimits};
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
@@ -166,12 +166,8 @@ pub(crate) struct RouteLimitSettings {
 
 impl From<RouteLimitSettings> for RouteLimits {
     fn from(settings: RouteLimitSettings) -> Self {
-        Self {
-            concurrency: settings.concurrency,
-            rate: settings.rate,
-            burst: settings.burst,
-            body: settings.body,
-        }
+        let RouteLimitSettings { concurrency, rate, burst, body } = settings;
+        Self { requests: access::Limits { concurrency, rate, burst }, body }
     }
 }
 
@@ -181,6 +177,25 @@ pub(crate) struct AccessSettings {
     denials: usize,
     questions: usize,
     timeout: f64,
+    tenants: usize,
+    tenant_limits: TenantLimitSettings,
+}
+
+#[derive(FromPyObject)]
+pub(crate) struct TenantLimitSettings {
+    streams: Option<usize>,
+    rate: Option<f64>,
+    burst: f64,
+    bandwidth: Option<f64>,
+    total: Option<u64>,
+}
+
+impl From<TenantLimitSettings> for TenantLimits {
+    fn from(settings: TenantLimitSettings) -> Self {
+        let requests =
+            access::Limits { concurrency: settings.streams, rate: settings.rate, burst: settings.burst };
+        Self { requests, bandwidth: settings.bandwidth, total: settings.total }
+    }
 }
 
 impl From<AccessSettings> for AccessConfig {
@@ -190,6 +205,8 @@ impl From<AccessSettings> for AccessConfig {
             denied: settings.denials,
             questions: settings.questions,
             timeout: Duration::from_secs_f64(settings.timeout),
+            tenants: settings.tenants,
+            limits: settings.tenant_limits.into(),
         }
     }
 }

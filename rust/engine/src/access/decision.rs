@@ -2,11 +2,15 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use super::tenants::{Allotment, TenantLimits};
+
 /// What a request may that is let in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Grant {
     /// On whose account it is.
     pub tenant: Option<Box<str>>,
+    /// What the tenant may have, in place of what all may.
+    pub limits: Option<TenantLimits>,
     /// Unix seconds from which on it is none.
     pub expires: Option<u64>,
     /// Patterns of the paths that it is for ([`is_on`](super::is_on)), without what is stripped; empty: all of the route's.
@@ -27,7 +31,7 @@ pub struct Denial {
 }
 
 /// What is decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Verdict {
     /// It is let in.
     Allow(Grant),
@@ -40,6 +44,8 @@ pub enum Verdict {
 pub struct Decision {
     /// What.
     pub verdict: Verdict,
+    /// What its tenant may have, if it has one.
+    pub allotment: Option<Allotment>,
     /// From when on it is asked for again.
     pub until: Instant,
 }
@@ -53,9 +59,17 @@ impl Decision {
         }
     }
 
+    /// How a request is refused by it, if it is.
+    pub fn denial(&self) -> Option<&Denial> {
+        match &self.verdict {
+            Verdict::Deny(denial) => Some(denial),
+            Verdict::Allow(_) => None,
+        }
+    }
+
     /// Whom it is about.
     pub fn tenant(&self) -> Option<&str> {
-        self.grant()?.tenant.as_deref()
+        self.allotment.as_ref().map(|allotment| allotment.tenant.name())
     }
 }
 

@@ -10,11 +10,12 @@ use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use super::decision::{Decision, Verdict};
+use super::decision::{Decision, Grant, Verdict};
 use super::holder::{Holder, Permit};
 use super::inbox::{Inbox, Request};
 use super::question::{Outcome, Question, Waiting};
 use super::table::{ByKey, Key, Table};
+use super::tenants::{Allotment, TenantCounts, TenantLimits, Tenants};
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -29,6 +30,10 @@ pub struct AccessConfig {
     pub questions: usize,
     /// How long a question may take.
     pub timeout: Duration,
+    /// Tenants that are known.
+    pub tenants: usize,
+    /// What each of them may have, where a decision says nothing else.
+    pub limits: TenantLimits,
 }
 
 /// Locks at most, and entries of one at least: less is not worth dividing. Arbitrary.
@@ -41,6 +46,8 @@ pub struct Decisions {
     shards: Box<[Mutex<Shard>]>,
     inbox: Inbox,
     timeout: Duration,
+    tenants: Tenants,
+    limits: TenantLimits,
 }
 
 #[derive(Debug)]
@@ -134,7 +141,8 @@ impl Decisions {
             counted: Counted::default(),
         };
         let shards = (0..count).map(|_| Mutex::new(shard())).collect();
-        Self { shards, inbox: Inbox::new(config.questions), timeout: config.timeout }
+        let (inbox, tenants) = (Inbox::new(config.questions), Tenants::new(config.tenants));
+        Self { shards, inbox, timeout: config.timeout, tenants, limits: config.limits }
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
@@ -182,13 +190,31 @@ impl Decisions {
         put.map(|()| Joined::Waiting(Waiting::new(&question)))
     }
 
+    /// What is decided, as a decision that is not remembered.
+    ///
+    /// # Errors
+    /// `TOO_MANY_TENANTS`.
+    pub fn decide(&self, verdict: Verdict, lifetime: Duration, now: Instant) -> Result<Arc<Decision>> {
+        let tenant = match &verdict {
+            Verdict::Allow(Grant { tenant: Some(name), limits, .. }) => {
+                let limits = limits.unwrap_or(self.limits);
+                Some(Allotment { tenant: self.tenants.named(name)?, limits })
+            }
+            Verdict::Allow(_) | Verdict::Deny(_) => None,
+        };
+        Ok(Arc::new(Decision { verdict, allotment: tenant, until: now + lifetime }))
+    }
+
     /// Remembers what was decided without a question.
-    pub fn remember(&self, key: Key, verdict: Verdict, lifetime: Duration) -> (Arc<Decision>, u64) {
+    ///
+    /// # Errors
+    /// `TOO_MANY_TENANTS`.
+    pub fn remember(&self, key: Key, verdict: Verdict, lifetime: Duration) -> Result<(Arc<Decision>, u64)> {
         let now = Instant::now();
-        let decision = Arc::new(Decision { verdict, until: now + lifetime });
+        let decision = self.decide(verdict, lifetime, now)?;
         let mut shard = lock(self.shard(&key));
         shard.put(key, &decision, now);
-        (decision, shard.revocations)
+        Ok((decision, shard.revocations))
     }
 
     /// How often decisions about `key`, among others, were revoked.
@@ -213,7 +239,10 @@ impl Decisions {
 
     fn answer(&self, question: &Arc<Question>, verdict: Verdict, lifetime: Duration) {
         let now = Instant::now();
-        let decision = Arc::new(Decision { verdict, until: now + lifetime });
+        let decision = match self.decide(verdict, lifetime, now) {
+            Ok(decision) => decision,
+            Err(error) => return self.fail(question, error),
+        };
         let outcome = {
             let mut shard = lock(self.shard(&question.key));
             if shard.close(question) {
@@ -263,8 +292,12 @@ impl Decisions {
             let (count, voided, running) = lock(shard).revoke(whose, cut);
             forgotten += count;
             cuts += running.len();
-            voided.iter().for_each(|question| question.settle(Outcome::Void));
-            running.iter().for_each(|holder| holder.cut());
+            for question in voided {
+                question.settle(Outcome::Void);
+            }
+            for holder in running {
+                holder.cut();
+            }
         }
         (forgotten, cuts)
     }
@@ -286,6 +319,16 @@ impl Decisions {
     pub(super) fn let_go(&self, key: &Key, number: u64) {
         let holder = lock(self.shard(key)).running.remove(&number);
         drop(holder);
+    }
+
+    /// What each tenant has had that is known.
+    pub fn tenants(&self) -> Vec<(Box<str>, TenantCounts)> {
+        self.tenants.counts()
+    }
+
+    /// Has a tenant begin its total anew; whether it is known.
+    pub fn renew(&self, tenant: &str) -> bool {
+        self.tenants.renew(tenant)
     }
 
     /// How full it is, and what was counted.

@@ -66,10 +66,7 @@ pub struct Refusal {
 impl Refusal {
     /// How, if that was decided.
     pub fn denial(&self) -> Option<&Denial> {
-        match &self.decision.as_ref()?.verdict {
-            Verdict::Deny(denial) => Some(denial),
-            Verdict::Allow(_) => None,
-        }
+        self.decision.as_ref()?.denial()
     }
 }
 
@@ -180,26 +177,20 @@ impl Gate {
         let token = verifier.remembered_by(asked);
         let key = self.secret.key_of_token(&self.route, token.unwrap_or(asked.target.as_bytes()));
         let known = token.and_then(|_| self.decisions.look(&key, Instant::now()));
-        let (decision, revocations) = match known {
-            Some(known) => known,
-            None => {
-                let now = unix_seconds();
-                let refused = |error| Refusal { decision: verifier.denial(&error), error };
-                let grant = verifier.verify(asked, now).map_err(refused)?;
-                let left = grant.expires.map(|expires| Duration::from_secs(expires.saturating_sub(now)));
-                match token {
-                    Some(_) => {
-                        let lifetime = left.map_or(self.lifetime, |left| left.min(self.lifetime));
-                        self.decisions.remember(key, Verdict::Allow(grant), lifetime)
-                    }
-                    None => {
-                        let until = Instant::now() + left.unwrap_or(self.lifetime);
-                        (
-                            Arc::new(Decision { verdict: Verdict::Allow(grant), until }),
-                            self.decisions.revocations(&key),
-                        )
-                    }
-                }
+        let (decision, revocations) = if let Some(known) = known {
+            known
+        } else {
+            let now = unix_seconds();
+            let refused = |error| Refusal { decision: verifier.denial(&error), error };
+            let grant = verifier.verify(asked, now).map_err(refused)?;
+            let left = grant.expires.map(|expires| Duration::from_secs(expires.saturating_sub(now)));
+            if token.is_some() {
+                let lifetime = left.map_or(self.lifetime, |left| left.min(self.lifetime));
+                self.decisions.remember(key, Verdict::Allow(grant), lifetime)?
+            } else {
+                let lifetime = left.unwrap_or(self.lifetime);
+                let decision = self.decisions.decide(Verdict::Allow(grant), lifetime, Instant::now())?;
+                (decision, self.decisions.revocations(&key))
             }
         };
         pass(decision, key, revocations, asked, verifier.stripped(asked))

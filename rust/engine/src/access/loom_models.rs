@@ -16,7 +16,9 @@ use crate::wire::Fields;
 const LIFETIME: Duration = Duration::from_secs(3600);
 
 fn decisions() -> Arc<Decisions> {
-    let config = AccessConfig { allowed: 4, denied: 4, questions: 4, timeout: LIFETIME };
+    let requests = Limits { concurrency: None, rate: None, burst: 1.0 };
+    let limits = TenantLimits { requests, bandwidth: None, total: None };
+    let config = AccessConfig { allowed: 4, denied: 4, questions: 4, timeout: LIFETIME, tenants: 4, limits };
     let decisions = Arc::new(Decisions::new(&config));
     decisions.listen(Waker::noop());
     decisions
@@ -106,7 +108,7 @@ fn who_looks_behind_a_revocation_sees_nothing_from_before() {
 fn what_begins_to_run_beside_a_revocation_is_cut_or_does_not_begin() {
     model(3, || {
         let decisions = decisions();
-        decisions.remember(key(), allow("a"), LIFETIME);
+        decisions.remember(key(), allow("a"), LIFETIME).unwrap();
         let running = {
             let decisions = Arc::clone(&decisions);
             thread::spawn(move || {

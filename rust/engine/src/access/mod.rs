@@ -2,7 +2,8 @@
 //!
 //! A [`Gate`] stands before a route. It makes a key of what a request is decided by, and looks whether that was decided
 //! ([`Decisions`]); if not, the first request asks whoever takes the questions, the others of the key wait for the same answer. A
-//! [`Verifier`] decides in place of that by what the request brings along. Nothing here knows a connection, or an interpreter.
+//! [`Verifier`] decides in place of that by what the request brings along. What a decision allows may be a tenant's, of whom it is
+//! counted what he has over all threads ([`Allotment`]). Nothing here knows a connection, or an interpreter.
 //!
 //! ```text
 //!   gate ─ key (asked, reading) ─ decisions ─┬─ table    remembered
@@ -14,8 +15,10 @@ mod decision;
 mod decisions;
 mod holder;
 mod inbox;
+mod limiter;
 mod question;
 mod table;
+mod tenants;
 
 #[cfg(not(loom))]
 mod asked;
@@ -42,10 +45,12 @@ pub use holder::Permit;
 pub use inbox::Request;
 #[cfg(not(loom))]
 pub use key::{Part, Secret};
+pub use limiter::{Entered, Limiter, Limits};
 #[cfg(not(loom))]
 pub use paths::is_on;
 pub use question::{Outcome, Waiting};
 pub use table::Key;
+pub use tenants::{Allotment, Tenant, TenantCounts, TenantLimits};
 #[cfg(not(loom))]
 pub use verifier::{Decider, Verifier};
 

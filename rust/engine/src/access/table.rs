@@ -30,8 +30,9 @@ impl Key {
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let [a, b, c, d, e, f, g, h, ..] = self.0;
-        state.write_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+        let mut part = [0; 8];
+        part.copy_from_slice(&self.0[..8]);
+        state.write_u64(u64::from_le_bytes(part));
     }
 }
 

@@ -32,12 +32,6 @@ impl Task<'_> {
             headers: self.incoming,
         }
     }
-
-    fn note(&self, pass: &Pass) {
-        if let Some(account) = self.account {
-            account.note_decision(pass.decision());
-        }
-    }
 }
 
 /// What is decided about a request at once; none: it is to be asked, by [`admit`].
@@ -47,7 +41,7 @@ impl Task<'_> {
 pub(super) fn look(gate: &Gate, asked: &Asked<'_>, task: &Task<'_>) -> Result<Option<Pass>> {
     let found = gate.look(asked).map_err(|refusal| task.progress.refuse(refusal))?;
     if let Some(pass) = &found {
-        task.note(pass);
+        task.progress.let_in(pass.decision())?;
     }
     Ok(found)
 }
@@ -64,6 +58,7 @@ pub(super) async fn admit(
 ) -> Result<Permit> {
     let progress = task.progress;
     loop {
+        let is_new = pass.is_none();
         let found = if let Some(pass) = pass.take() {
             pass
         } else {
@@ -74,7 +69,9 @@ pub(super) async fn admit(
             });
             asking.await?
         };
-        task.note(&found);
+        if is_new {
+            progress.let_in(found.decision())?;
+        }
         // None: what was found was revoked meanwhile.
         if let Some(permit) = gate.hold(&found) {
             return Ok(permit);

@@ -7,12 +7,11 @@ use super::client::Client;
 use super::progress::Progress;
 use super::route::Route;
 use super::site::Site;
-use crate::access::Decision;
 use crate::app::{Ended, Queue, Stages};
 use crate::error::{Code, Error};
 use crate::inspect::Inspector;
 use crate::stream::{ResponseHead, Timings};
-use crate::sync::{Arc, Mutex, lock};
+use crate::sync::{Mutex, lock};
 use crate::wire::Incoming;
 
 /// An exchange that somebody wants to know of.
@@ -26,8 +25,6 @@ pub(super) struct Account<'a> {
     /// Of the origin's head, and when that came.
     head: Mutex<Option<(Timings, bool, Instant)>>,
     inspector: Mutex<Option<Inspector>>,
-    /// By what it was let in.
-    decision: Mutex<Option<Arc<Decision>>>,
     is_closed: bool,
 }
 
@@ -44,19 +41,13 @@ impl<'a> Account<'a> {
         if queue.is_none() && route.native.inspection.is_none() {
             return None;
         }
-        let (head, inspector, decision) = (Mutex::new(None), Mutex::new(None), Mutex::new(None));
-        let is_closed = false;
-        Some(Box::new(Self { queue, client, incoming, progress, head, inspector, decision, is_closed }))
+        let (head, inspector) = (Mutex::new(None), Mutex::new(None));
+        Some(Box::new(Self { queue, client, incoming, progress, head, inspector, is_closed: false }))
     }
 
     /// The origin has answered.
     pub(super) fn note_head(&self, head: &ResponseHead) {
         *lock(&self.head) = Some((head.timings, head.reused, Instant::now()));
-    }
-
-    /// It was let in.
-    pub(super) fn note_decision(&self, decision: &Arc<Decision>) {
-        *lock(&self.decision) = Some(Arc::clone(decision));
     }
 
     /// The response is looked at.
@@ -87,7 +78,7 @@ impl<'a> Account<'a> {
             status: self.progress.status(),
             bytes: self.progress.payload(),
             stages,
-            tenant: lock(&self.decision).take().and_then(|decision| decision.tenant().map(str::to_owned)),
+            tenant: self.progress.decision().and_then(|decision| decision.tenant().map(str::to_owned)),
             error: error.cloned(),
             report,
         });

@@ -22,7 +22,7 @@ use super::progress::{Progress, Stopped};
 use super::route::{Route, Service};
 use super::site::{Load, Phase, Site};
 use super::topics::{self, Topics};
-use crate::access::{Denial, Pass};
+use crate::access::{Decision, Denial, Pass};
 use crate::error::{Code, Error, Result};
 use crate::events::Leave;
 use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
@@ -180,7 +180,8 @@ async fn exchange(
         Ok(()) => Next::Close,
         Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
-            let (denial, head_only) = (progress.denial(), incoming.method() == "HEAD");
+            let (decision, head_only) = (progress.decision(), incoming.method() == "HEAD");
+            let denial = decision.as_deref().and_then(Decision::denial);
             Box::pin(refuse(site, client, &error, denial, head_only)).await
         }
         Err(_) if progress.ends_visibly() => Next::Close,
@@ -190,7 +191,13 @@ async fn exchange(
 
 /// What a request that failed before its head was answered with; 499 is nginx's for a client that left.
 fn status_of(error: &Error, progress: &Progress) -> u16 {
-    let answered = || progress.denial().map_or(error.code().status(), |denial| denial.status);
+    let answered = || {
+        progress
+            .decision()
+            .as_deref()
+            .and_then(Decision::denial)
+            .map_or(error.code().status(), |denial| denial.status)
+    };
     if may_answer(error) { answered() } else { 499 }
 }
 
@@ -317,9 +324,7 @@ async fn attempt(
     } else {
         beside(site, progress, &life, listen, go_on).await
     };
-    if outgoing.is_torn() {
-        progress.tear();
-    }
+    progress.tear(outgoing.is_torn());
     result
 }
 
@@ -352,7 +357,7 @@ async fn answer_by_topics(
             let stripped = pass.as_mut().and_then(|pass| pass.target.take());
             let permit = admit(gate, &wanted, pass, &task).await?;
             let task = Task { stripped, ..task };
-            topics::begin(&task, topics, permit.decision().tenant(), &mut outgoing).await?;
+            topics::begin(&task, topics, &mut outgoing).await?;
             let send = native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
             until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
         };
@@ -360,14 +365,12 @@ async fn answer_by_topics(
         Box::pin(beside(site, progress, &life, listen, answer)).await
     } else {
         let answer = async {
-            topics::begin(&task, topics, None, &mut outgoing).await?;
+            topics::begin(&task, topics, &mut outgoing).await?;
             native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
         };
         beside(site, progress, &life, listen, answer).await
     };
-    if outgoing.is_torn() {
-        progress.tear();
-    }
+    progress.tear(outgoing.is_torn());
     result
 }
 

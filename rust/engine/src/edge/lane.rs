@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use super::client::Client;
 use super::inbound::{Inbound, check_size};
-use super::native::fault;
+use super::native::{fault, is_leaving};
 use super::progress::Progress;
 use super::site::Site;
 use crate::app::{
@@ -217,7 +217,7 @@ impl Lane<'_> {
     /// Where the client left: reads on, so that the origin can finish, what the engine was sending.
     async fn read_on(&mut self, error: &Error) {
         let Sending::Stream { leave, .. } = &self.sending else { return };
-        if !matches!(error.code(), Code::ClientGone | Code::WriteTimeout) {
+        if !is_leaving(error) {
             return;
         }
         let Some(draining) = leave.begin(&self.site.supplies.meter) else { return };
@@ -230,9 +230,7 @@ impl Lane<'_> {
     /// Tells the application how it ended.
     fn end(&mut self, result: &Result<()>) {
         let reason = result.as_ref().err();
-        if self.outgoing.is_torn() {
-            self.progress.tear();
-        }
+        self.progress.tear(self.outgoing.is_torn());
         if let Some(error) = reason {
             let outcome = |bytes| Outcome { bytes, failure: Some(error.clone()) };
             match std::mem::replace(&mut self.sending, Sending::Nothing) {

@@ -15,6 +15,7 @@ use super::account::Account;
 use super::amending::amend;
 use super::client::Client;
 use super::head::{Framing, Persistence, encode, is_events};
+use super::metered::Metered;
 use super::progress::Progress;
 use super::route::{Edit, Route};
 use super::site::Site;
@@ -272,7 +273,7 @@ pub(super) async fn send(
     if is_events && sent.is_ok() {
         task.client.keep_any_backlog(task.site.config.event_backlog);
     }
-    if sent.as_ref().is_err_and(|error| matches!(error.code(), Code::ClientGone | Code::WriteTimeout)) {
+    if sent.as_ref().is_err_and(is_leaving) {
         let draining = match left {
             // Its time has begun.
             Some(draining) if leave.drains() => Some(draining),
@@ -314,6 +315,23 @@ impl Task<'_> {
 
     /// The body of a response, with what the route does for events, and seen by `inspector`.
     fn supply(&self, route: &Route, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
+        self.metered(self.watched(route, supply, is_events, inspector))
+    }
+
+    /// A body on its tenant's account, if it has one.
+    pub(super) fn metered(&self, supply: Supply) -> Supply {
+        let Some(allotment) = self.progress.allotment() else { return supply };
+        self.progress.meter();
+        Supply::Source(Box::new(Metered::new(supply, allotment)))
+    }
+
+    fn watched(
+        &self,
+        route: &Route,
+        supply: Supply,
+        is_events: bool,
+        inspector: Option<Inspector>,
+    ) -> Supply {
         let policy = route.native.events.as_ref().filter(|_| is_events);
         if policy.is_none() && inspector.is_none() {
             return supply;
@@ -339,7 +357,12 @@ impl Task<'_> {
         let framing = Framing::of(delivery.body, self.incoming.minor_version);
         let status = (delivery.status, delivery.reason(), 1);
         self.put_head(route, status, delivery.fields(), framing, &[], outgoing);
-        outgoing.attach(attached(Supply::Source(delivery), framing));
+        let mut supply = Supply::Source(delivery);
+        // What is held to nothing is counted at its end.
+        if self.progress.allotment().is_some_and(|allotment| allotment.is_limited()) {
+            supply = self.metered(supply);
+        }
+        outgoing.attach(attached(supply, framing));
         self.prime(context, outgoing)
     }
 
@@ -503,6 +526,11 @@ fn attached(supply: Supply, framing: Framing) -> Body {
         Framing::Chunked => Body::Chunked(supply),
         Framing::UntilClose | Framing::Tunnel => Body::Raw(supply),
     }
+}
+
+/// Whether `error` says that the client has left, or is taken to have.
+pub(super) fn is_leaving(error: &Error) -> bool {
+    matches!(error.code(), Code::ClientGone | Code::WriteTimeout)
 }
 
 fn gone() -> Error {

@@ -1,12 +1,11 @@
 //! What the parts of one exchange tell each other. One task polls them all, so the order of these flags is the order
 //! of the program; they are atomics because a task may be made on another thread.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering};
 
-use crate::access::{Decision, Denial, Refusal, Verdict};
+use crate::access::{Allotment, Decision, Entered, Refusal};
 use crate::error::{Code, Error, Result};
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, lock};
 
 /// How far an exchange has come.
 #[derive(Debug, Default)]
@@ -18,7 +17,9 @@ pub(super) struct Progress {
     close: AtomicBool,
     torn: AtomicBool,
     visible: AtomicBool,
-    refused: OnceLock<Arc<Decision>>,
+    metered: AtomicBool,
+    decision: Mutex<Option<Arc<Decision>>>,
+    entered: Mutex<Option<Entered>>,
 }
 
 /// Why an exchange is to end at once.
@@ -89,17 +90,46 @@ impl Progress {
     /// Notes why the request is refused, for whoever answers it.
     pub(super) fn refuse(&self, refusal: Refusal) -> Error {
         if let Some(decision) = refusal.decision {
-            // A request is refused once.
-            let _ = self.refused.set(decision);
+            *lock(&self.decision) = Some(decision);
         }
         refusal.error
     }
 
-    /// How it was decided that the request is refused, if it was.
-    pub(super) fn denial(&self) -> Option<&Denial> {
-        match &self.refused.get()?.verdict {
-            Verdict::Deny(denial) => Some(denial),
-            Verdict::Allow(_) => None,
+    /// Notes by what the request is let in, and counts it on its tenant's account until it is over.
+    ///
+    /// # Errors
+    /// `TENANT_LIMITED`, `TENANT_EXHAUSTED`.
+    pub(super) fn let_in(&self, decision: &Arc<Decision>) -> Result<()> {
+        *lock(&self.decision) = Some(Arc::clone(decision));
+        if let Some(allotment) = &decision.allotment {
+            // Behind what it had before: a request that was asked about twice is one.
+            drop(lock(&self.entered).take());
+            *lock(&self.entered) = Some(allotment.enter()?);
+        }
+        Ok(())
+    }
+
+    /// What was decided about the request, if anything.
+    pub(super) fn decision(&self) -> Option<Arc<Decision>> {
+        lock(&self.decision).clone()
+    }
+
+    /// What its tenant may have, if it has one.
+    pub(super) fn allotment(&self) -> Option<Allotment> {
+        lock(&self.decision).as_ref()?.allotment.clone()
+    }
+
+    /// Its body is counted as it goes.
+    pub(super) fn meter(&self) {
+        self.metered.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts what was sent on its tenant's account, unless that was done as it went.
+    fn settle(&self) {
+        if !self.metered.load(Ordering::Relaxed) {
+            if let Some(allotment) = self.allotment() {
+                allotment.tenant.count(self.payload());
+            }
         }
     }
 
@@ -109,8 +139,8 @@ impl Progress {
         self.torn.load(Ordering::Relaxed)
     }
 
-    pub(super) fn tear(&self) {
-        self.torn.store(true, Ordering::Relaxed);
+    pub(super) fn tear(&self, torn: bool) {
+        self.torn.store(torn, Ordering::Relaxed);
     }
 
     /// Whether the client sees by the framing that what it has of a response that failed is not the whole, and the connection
@@ -130,5 +160,11 @@ impl Progress {
 
     pub(super) fn close(&self, close: bool) {
         self.close.store(close, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.settle();
     }
 }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc as Plain;
 
-use super::limiter::{Entered, Limiter};
+use super::limiter::Limiter;
 use super::topics::Topics;
-use crate::access::{Gate, without_port};
+use crate::access::{Entered, Gate, Limits, without_port};
 use crate::cache::is_read;
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, Policy};
@@ -29,12 +29,8 @@ pub enum Edit {
 /// What a route serves at most.
 #[derive(Debug, Clone, Copy)]
 pub struct RouteLimits {
-    /// Requests at a time.
-    pub concurrency: Option<usize>,
-    /// Requests a second, over time.
-    pub rate: Option<f64>,
-    /// Requests that may come at once after a pause.
-    pub burst: f64,
+    /// Requests at a time, and by the second.
+    pub requests: Limits,
     /// Bytes of a request body; `None` leaves it to the edge.
     pub body: Option<u64>,
 }
@@ -90,7 +86,7 @@ pub struct Route {
     pub(super) native: Native,
     /// Whether it puts a field into requests that says something to a cache by itself.
     pub(super) sets_read: bool,
-    limiter: Arc<Limiter>,
+    limiter: Limiter,
 }
 
 impl Route {
@@ -105,7 +101,7 @@ impl Route {
                 Edit::Set(name, _) | Edit::Add(name, _) => sets(name),
                 Edit::Drop(_) => false,
             });
-        let limiter = Arc::new(Limiter::new(native.name.clone(), native.limits));
+        let limiter = Limiter::new(native.name.clone(), native.limits);
         Self { pattern, native, sets_read, limiter }
     }
 

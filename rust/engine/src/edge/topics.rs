@@ -4,10 +4,10 @@
 //! any other.
 
 use super::head::{Framing, Persistence, encode};
-use super::limiter::{Entered, Limiter};
+use super::limiter::Limiter;
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
-use crate::access::Gate;
+use crate::access::{Allotment, Entered, Gate};
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
 use crate::net::{Body, Outgoing, Piece, Supply};
@@ -27,7 +27,7 @@ pub struct Topics {
     response: Vec<Edit>,
     /// Who decides about its requests, if anybody does.
     pub(super) gate: Option<Arc<Gate>>,
-    limiter: Arc<Limiter>,
+    limiter: Limiter,
     /// What it is called in logs and counts.
     pub(super) name: String,
 }
@@ -43,7 +43,7 @@ impl Topics {
         response: Vec<Edit>,
         gate: Option<Arc<Gate>>,
     ) -> Self {
-        let limiter = Arc::new(Limiter::new(name.clone(), limits));
+        let limiter = Limiter::new(name.clone(), limits);
         Self { pattern, hub, terms, response, gate, limiter, name }
     }
 
@@ -70,27 +70,29 @@ impl Topics {
     }
 }
 
-/// Puts the head of the answer into `outgoing`, and the subscriber behind it, which is on the account of `tenant`.
+/// Puts the head of the answer into `outgoing`, and the subscriber behind it.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
-pub(super) async fn begin(
-    task: &Task<'_>,
-    topics: &Topics,
-    tenant: Option<&str>,
-    outgoing: &mut Outgoing,
-) -> Result<()> {
+pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
     let incoming = task.incoming;
     let (topic, after) = topics.asked(incoming, &task.target())?;
     let framing = Framing::of(Announced::Chunked, incoming.minor_version);
     let chunked = framing == Framing::Chunked;
     // On the heap: what is sent for hours keeps nothing of it.
-    let connection = Some(&task.client.connection).filter(|connection| chunked && !connection.is_tls());
+    // What is held to something has to pass where that is looked at.
+    let allotment = task.progress.allotment();
+    let is_limited = allotment.as_ref().is_some_and(Allotment::is_limited);
+    let connection = Some(&task.client.connection);
+    let connection = connection.filter(|connection| chunked && !connection.is_tls() && !is_limited);
     let asked = Asked {
         after: after.as_deref(),
         terms: topics.terms,
         chunked,
-        guest: Guest { tenant, address: task.client.addresses.host.as_deref() },
+        guest: Guest {
+            tenant: allotment.as_ref().map(|one| one.tenant.name()),
+            address: task.client.addresses.host.as_deref(),
+        },
         express: connection.cloned(),
     };
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
@@ -106,7 +108,7 @@ pub(super) async fn begin(
     if incoming.method() == "HEAD" {
         return Ok(());
     }
-    let supply = Supply::Source(subscriber);
+    let supply = task.metered(Supply::Source(subscriber));
     outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! between two frames. It looks at the clock once a wait, and has one timer, which is moved when it fires early.
 
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,11 +12,11 @@ use tokio::time::Instant;
 
 use super::policy::Policy;
 use crate::error::{Code, Error, Result};
-use crate::net::{Payload, Source, Supply, Watch};
+use crate::net::{Payload, Source, Supply, Watch, shortened};
 use crate::stream::Meter;
 
 /// A comment, and the end of the block that it is alone in: parsers that wait for whole blocks see it at once.
-const HEARTBEAT: &[u8] = b":\n\n";
+pub(crate) const HEARTBEAT: &str = ":\n\n";
 
 /// U+FEFF in UTF-8, which is skipped at the start of a stream and belongs to a field's name everywhere else.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -60,7 +59,7 @@ pub(crate) struct EventBody {
     beat: Option<Instant>,
     /// When the origin must have sent an event.
     limit: Option<Instant>,
-    /// What stands between two comments, a little different for each stream.
+    /// What stands between two comments, a little different each time: streams that began together do not beat together.
     pause: Option<Duration>,
     state: State,
     /// Nothing is there, and the clock was looked at when that began.
@@ -85,7 +84,7 @@ enum State {
 impl EventBody {
     /// Of the frames of `supply`, which are those of [`Framing::Events`](crate::framing::Framing::Events) with every byte.
     pub(crate) fn new(supply: Supply, policy: Option<Arc<Policy>>, meter: Arc<Meter>) -> Self {
-        let pause = policy.as_ref().and_then(|policy| policy.heartbeat).map(jittered);
+        let pause = policy.as_ref().and_then(|policy| policy.heartbeat).map(shortened);
         Self {
             supply,
             policy,
@@ -197,11 +196,11 @@ impl EventBody {
     fn beat(&mut self) -> Payload {
         self.meter.beat();
         self.waits = false;
-        self.pause = self.policy.as_ref().and_then(|policy| policy.heartbeat).map(jittered);
+        self.pause = self.policy.as_ref().and_then(|policy| policy.heartbeat).map(shortened);
         if let State::Fresh { beaten } = &mut self.state {
             *beaten = true;
         }
-        Payload::Text(HEARTBEAT.to_vec())
+        Payload::Text(HEARTBEAT.into())
     }
 }
 
@@ -255,13 +254,4 @@ impl Drop for EventBody {
     fn drop(&mut self) {
         self.end(Cause::Dropped);
     }
-}
-
-/// From three quarters of `pause` to all of it: streams that began together do not beat together, and none is quiet for
-/// longer than was asked for.
-fn jittered(pause: Duration) -> Duration {
-    // Hashers are keyed at random, each anew.
-    #[expect(clippy::cast_possible_truncation, reason = "a part of what is random is as random")]
-    let random = RandomState::new().build_hasher().finish() as u16;
-    pause.mul_f64(1.0 - f64::from(random) / f64::from(u16::MAX) / 4.0)
 }

@@ -15,18 +15,18 @@ mod pipe;
 mod policy;
 
 #[cfg(not(loom))]
-pub(crate) use body::EventBody;
-#[cfg(not(loom))]
 pub use body::{Cause, Observer};
+#[cfg(not(loom))]
+pub(crate) use body::{EventBody, HEARTBEAT};
 #[cfg(not(loom))]
 pub(crate) use draining::Draining;
 #[cfg(not(loom))]
 pub use inspecting::begin_inspection;
 #[cfg(not(loom))]
 pub use pipe::{pipe, read_on};
-#[cfg(not(loom))]
-pub(crate) use policy::error_data;
 pub use policy::{Drain, Field, Leave, Policy};
+#[cfg(not(loom))]
+pub(crate) use policy::{NO_BUFFERING, NO_CACHE, error_data};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -10,8 +10,7 @@ use super::{EventBody, Leave, Policy, begin_inspection};
 use crate::error::{Code, Result};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
-use crate::net::{Payload, Supply};
-use crate::pool::{Pool, Purpose, Slice};
+use crate::net::Supply;
 use crate::relay::is_event_stream;
 use crate::stream::{Ending, Feed, Meter, Stream};
 
@@ -45,8 +44,7 @@ pub async fn pipe(
         match next {
             Some(Some(Ok(payload))) => {
                 // What is put in, and has no room, is left out.
-                if let Some(slice) = slice_of(&pool, &payload) {
-                    drop(payload);
+                if let Ok(slice) = payload.into_slice(&pool) {
                     // Nobody reads any more: the next turn says so.
                     let _ = feed.push_raw(slice);
                 }
@@ -59,18 +57,6 @@ pub async fn pipe(
     drop(feed);
     if let Some(draining) = leave.begin(&meter) {
         draining.run(supply, |_| true).await;
-    }
-}
-
-fn slice_of(pool: &Pool, payload: &Payload) -> Option<Slice> {
-    match payload {
-        Payload::Charged(delivery) => Some(delivery.slice().clone()),
-        Payload::Kept(slice) => Some(slice.clone()),
-        Payload::Text(bytes) => {
-            let mut writer = pool.writer(bytes.len(), Purpose::Control).ok()?;
-            writer.spare()[..bytes.len()].copy_from_slice(bytes);
-            Some(writer.commit(bytes.len()))
-        }
     }
 }
 

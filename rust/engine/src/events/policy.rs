@@ -24,14 +24,17 @@ pub struct Policy {
 /// A name and a value.
 pub type Field = (&'static [u8], &'static [u8]);
 
-/// nginx passes the first on to nobody, and reads it as `proxy_buffering off`; `no-cache` is what the HTML standard's
-/// examples and its servers send, and keeps a cache from holding a stream back.
-const UNBUFFERED: &[Field] = &[(b"X-Accel-Buffering", b"no"), (b"Cache-Control", b"no-cache")];
+/// nginx passes it on to nobody, and reads it as `proxy_buffering off`: it, and what follows it, would keep events back until
+/// a buffer is full.
+pub(crate) const NO_BUFFERING: Field = (b"X-Accel-Buffering", b"no");
+
+/// What the HTML standard's examples and its servers send; it keeps a cache from holding a stream back.
+pub(crate) const NO_CACHE: Field = (b"Cache-Control", b"no-cache");
 
 impl Policy {
     /// What the head has where the origin says nothing else.
     pub fn fields(&self) -> &'static [Field] {
-        if self.unbuffered { UNBUFFERED } else { &[] }
+        if self.unbuffered { &[NO_BUFFERING, NO_CACHE] } else { &[] }
     }
 
     /// The event that tells the client of `error`. Not the error's own text, which may name the origin.

@@ -3,6 +3,7 @@
 //! [`parse`] says where the fields lie and copies nothing. Bytes are not decoded: every byte that the format gives
 //! a meaning to is ASCII, which UTF-8 uses for nothing else, so decoding a field later gives the same text.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::{memchr, memchr2};
@@ -55,9 +56,12 @@ impl Data {
         if self.more.is_empty() { self.first.as_ref() } else { None }
     }
 
-    /// Bytes of the lines joined with LF.
-    pub fn joined_len(&self) -> usize {
-        self.lines().map(Range::len).sum::<usize>() + self.more.len()
+    /// The data: the lines of `block`, where they lie, joined with LF. Copied only where there are several.
+    pub fn joined<'a>(&self, block: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.only() {
+            Some(line) => Cow::Borrowed(&block[line.clone()]),
+            None => self.lines().map(|line| &block[line.clone()]).collect::<Vec<_>>().join(&b'\n').into(),
+        }
     }
 
     fn push(&mut self, line: Range<usize>) {

@@ -197,8 +197,8 @@ pub(super) fn retry(milliseconds: u64) -> String {
     format!("retry: {milliseconds}\n\n")
 }
 
-/// A comment, which no browser tells its page of.
-pub(super) const HEARTBEAT: &str = ":\n\n";
+/// A [`HEARTBEAT`](crate::events::HEARTBEAT) as a chunk.
+pub(super) const HEARTBEAT_CHUNK: &[u8] = b"3\r\n:\n\n\r\n";
 
 /// `text` as a chunk, if it is to be one.
 pub(super) fn framed(text: String, chunked: bool) -> Vec<u8> {
@@ -236,6 +236,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::events::HEARTBEAT;
     use crate::framing::event::parse;
 
     fn written(event: &Event<'_>, id: Id) -> Vec<u8> {
@@ -289,6 +290,11 @@ mod tests {
         );
         assert_eq!(framed(retry(3), true), b"a\r\nretry: 3\n\n\r\n");
         assert_eq!(framed(end("7"), false), b"id: 7\nevent: penstock-end\ndata: {\"last\": \"7\"}\n\n");
+    }
+
+    #[test]
+    fn the_chunk_of_a_heartbeat_is_what_would_be_made_of_it() {
+        assert_eq!(framed(HEARTBEAT.to_owned(), true), HEARTBEAT_CHUNK);
     }
 
     proptest! {

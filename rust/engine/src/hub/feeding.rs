@@ -11,7 +11,7 @@ use super::encode::LONGEST;
 use super::topics::Claim;
 use crate::error::{Code, Error, Result};
 use crate::events::error_data;
-use crate::framing::event::{self, Event as Block};
+use crate::framing::event::parse;
 use crate::stream::Stream;
 
 /// Publishes what `stream` brings, whose frames are blocks of events, where `claim` says. `error_event` is the type of the
@@ -40,11 +40,11 @@ pub async fn feed(claim: Claim, stream: Stream, error_event: String) {
 }
 
 fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
-    let read = event::parse(block);
+    let read = parse(block);
     if !read.dispatches() {
         return Ok(());
     }
-    let data = joined(block, &read);
+    let data = read.data.joined(block);
     let id = read.id.map(|range| &block[range]).and_then(usable);
     let name = read.name.map(|range| String::from_utf8_lossy(&block[range]).into_owned());
     let event = Event { data: &data, name: name.as_deref(), id, retry: read.retry, ..Event::default() };
@@ -54,13 +54,6 @@ fn publish(claim: &Claim, block: &[u8]) -> Result<()> {
 /// An id that can be told again. One that is empty resets a browser's, and the hub's takes its place.
 fn usable(id: &[u8]) -> Option<&str> {
     std::str::from_utf8(id).ok().filter(|id| !id.is_empty() && id.len() <= LONGEST)
-}
-
-fn joined<'a>(block: &'a [u8], read: &Block) -> std::borrow::Cow<'a, [u8]> {
-    match read.data.only() {
-        Some(range) => block[range.clone()].into(),
-        None => read.data.lines().map(|range| &block[range.clone()]).collect::<Vec<_>>().join(&b'\n').into(),
-    }
 }
 
 /// Whether those who listen will hear of `error`, or need not.

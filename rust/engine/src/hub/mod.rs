@@ -29,8 +29,6 @@ mod feeding;
 #[cfg(not(loom))]
 mod guests;
 #[cfg(not(loom))]
-mod jitter;
-#[cfg(not(loom))]
 mod reading;
 #[cfg(not(loom))]
 mod row;

@@ -14,8 +14,8 @@ use super::resume::Resumption;
 use super::subscriber::{Asked, Subscriber};
 use super::topics::{Admission, Hub};
 use crate::error::Result;
-use crate::net::{Payload, Source};
-use crate::pool::{Purpose, Slice};
+use crate::events::{Field, NO_BUFFERING, NO_CACHE};
+use crate::net::Source;
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::sync::Arc;
 use crate::wire::Head;
@@ -74,14 +74,12 @@ impl Lease {
 }
 
 /// The fields of the head of a response with events.
-pub(crate) fn fields(resumption: Resumption, is_over: bool) -> Vec<(&'static [u8], &'static [u8])> {
-    let mut fields: Vec<(&[u8], &[u8])> = Vec::with_capacity(4);
+pub(crate) fn fields(resumption: Resumption, is_over: bool) -> Vec<Field> {
+    let mut fields: Vec<Field> = Vec::with_capacity(4);
     if !is_over {
-        fields.push((b"Content-Type", b"text/event-stream"));
-        // nginx, and what follows it, would keep events back until a buffer is full.
-        fields.push((b"X-Accel-Buffering", b"no"));
+        fields.extend([(&b"Content-Type"[..], &b"text/event-stream"[..]), NO_BUFFERING]);
     }
-    fields.push((b"Cache-Control", b"no-cache"));
+    fields.push(NO_CACHE);
     if let Some(word) = resumption.word() {
         fields.push((b"Penstock-Resume", word.as_bytes()));
     }
@@ -145,20 +143,8 @@ async fn pass_on(hub: &Hub, mut subscriber: Box<Subscriber>, feed: &Feed) -> Res
         });
         let slice = match next.await.transpose()? {
             None => return Ok(()),
-            Some(payload) => slice(hub, payload)?,
+            Some(payload) => payload.into_slice(hub.pool())?,
         };
         feed.push(slice).await?;
-    }
-}
-
-/// What a stream is made of.
-fn slice(hub: &Hub, payload: Payload) -> Result<Slice> {
-    match payload {
-        Payload::Kept(slice) => Ok(slice),
-        other => {
-            let mut writer = hub.pool().writer(other.len(), Purpose::Control)?;
-            writer.spare()[..other.len()].copy_from_slice(&other);
-            Ok(writer.commit(other.len()))
-        }
     }
 }

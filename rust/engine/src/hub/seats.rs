@@ -8,11 +8,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::budget::Charge;
-use super::encode::{HEARTBEAT, framed};
-use super::jitter::Jitter;
+use super::encode::HEARTBEAT_CHUNK;
 use super::log::Run;
 use super::row::Taken;
-use crate::net::{Connection, Payload};
+use crate::net::{Connection, Payload, shortened};
 use crate::sync::Arc;
 
 /// When something is due for a subscriber.
@@ -32,7 +31,6 @@ pub(super) struct Seats {
     /// Nothing is due before, and who has the timer for it.
     due: Option<Instant>,
     alarm: Option<Waker>,
-    jitter: Jitter,
 }
 
 /// What is known of a subscriber.
@@ -77,8 +75,7 @@ impl Seats {
     /// Takes a seat, and returns its number.
     pub(super) fn take(&mut self, connection: Option<Arc<Connection>>, times: Times) -> usize {
         let now = Instant::now();
-        let mut shorter = |time: Option<Duration>| time.map(|time| self.jitter.shorten(time));
-        let (heartbeat, most) = (shorter(times.heartbeat), shorter(times.most));
+        let (heartbeat, most) = (times.heartbeat.map(shortened), times.most.map(shortened));
         let clock = Clock { heartbeat, sent_at: now, ends_at: most.map(|most| now + most) };
         let clock = (heartbeat.is_some() || most.is_some()).then(|| Box::new(clock));
         let place = Place { connection, clock, ..Place::default() };
@@ -209,9 +206,8 @@ impl Place {
             self.wake();
         } else if self.beat_at().is_some_and(|at| at <= now) {
             if self.connection.is_some() {
-                let beat = framed(HEARTBEAT.to_owned(), true);
-                self.write(&beat, now, |taken| Rest {
-                    bytes: Payload::Text(beat[taken..].to_vec()),
+                self.write(HEARTBEAT_CHUNK, now, |taken| Rest {
+                    bytes: Payload::Text(HEARTBEAT_CHUNK[taken..].to_vec()),
                     charge: None,
                 });
             } else {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use super::budget::Charge;
 use super::counts::add;
-use super::encode::{HEARTBEAT, end, framed, gap, retry};
+use super::encode::{end, framed, gap, retry};
 use super::guests::{Counted, Guest};
 use super::log::{Found, Run};
 use super::resume::Resumption;
@@ -16,6 +16,7 @@ use super::seats::{Rest, Times};
 use super::topic::{Entered, Phase, Topic};
 use super::{Id, Slow, Terms};
 use crate::error::{Code, Result};
+use crate::events::HEARTBEAT;
 use crate::net::{Connection, Payload, Source};
 use crate::sync::Arc;
 

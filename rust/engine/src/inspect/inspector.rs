@@ -178,10 +178,7 @@ impl Inspector {
         }
         if is_event && rules.wanted.may_have(block) {
             let event = parse(block);
-            match event.data.only() {
-                Some(line) => rules.wanted.collect(&block[line.clone()], &mut state.usage),
-                None => rules.wanted.collect(&joined(block, &event), &mut state.usage),
-            }
+            rules.wanted.collect(&event.data.joined(block), &mut state.usage);
         }
     }
 
@@ -268,17 +265,6 @@ fn carries_token(block: &[u8], event: &Event, rules: &Rules) -> bool {
         None | Some(b"message") => event.data.only().is_none_or(|line| &block[line.clone()] != DONE),
         Some(name) => rules.tokens.has(name),
     }
-}
-
-fn joined(block: &[u8], event: &Event) -> Vec<u8> {
-    let mut data = Vec::with_capacity(event.data.joined_len());
-    for (index, line) in event.data.lines().enumerate() {
-        if index > 0 {
-            data.push(b'\n');
-        }
-        data.extend_from_slice(&block[line.clone()]);
-    }
-    data
 }
 
 pub(super) fn is_coded(content_encoding: &[u8]) -> bool {

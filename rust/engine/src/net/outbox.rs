@@ -9,7 +9,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use super::{Clock, Connection, Life, Vital, Watch};
-use crate::pool::Slice;
+use crate::error;
+use crate::pool::{Pool, Purpose, Slice};
 use crate::stream::{Delivery, charge};
 use crate::sync::Arc as Shared;
 use crate::wire::{CHUNK_END, ChunkHead};
@@ -45,6 +46,24 @@ pub(crate) enum Payload {
     Kept(Slice),
     /// Of its own, such as what stands between the parts of a body.
     Text(Vec<u8>),
+}
+
+impl Payload {
+    /// As what streams are made of. What is of its own is copied into `pool`.
+    ///
+    /// # Errors
+    /// `POOL_FULL`.
+    pub(crate) fn into_slice(self, pool: &Pool) -> error::Result<Slice> {
+        match self {
+            Self::Charged(delivery) => Ok(delivery.slice().clone()),
+            Self::Kept(slice) => Ok(slice),
+            Self::Text(bytes) => {
+                let mut writer = pool.writer(bytes.len(), Purpose::Control)?;
+                writer.spare()[..bytes.len()].copy_from_slice(&bytes);
+                Ok(writer.commit(bytes.len()))
+            }
+        }
+    }
 }
 
 impl Deref for Payload {

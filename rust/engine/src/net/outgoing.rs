@@ -68,17 +68,20 @@ impl Supply {
         }
     }
 
-    fn idle(&mut self) {
+    /// As [`Source::idle`].
+    pub(crate) fn idle(&mut self) {
         if let Self::Source(source) = self {
             source.idle();
         }
     }
 
-    fn aside(&self) -> u64 {
+    /// As [`Source::aside`].
+    pub(crate) fn aside(&self) -> u64 {
         if let Self::Source(source) = self { source.aside() } else { 0 }
     }
 
-    fn rest(&mut self) -> Option<Payload> {
+    /// As [`Source::rest`].
+    pub(crate) fn rest(&mut self) -> Option<Payload> {
         if let Self::Source(source) = self { source.rest() } else { None }
     }
 

@@ -42,5 +42,5 @@ const END: u64 = 253_402_300_799;
 /// How a request without a good token is answered. Made once: a flood of them is to cost nothing.
 fn denial(status: u16, challenge: Option<&str>) -> Arc<Decision> {
     let denial = Denial { status, detail: None, challenge: challenge.map(Into::into) };
-    Arc::new(Decision { verdict: Verdict::Deny(denial), until: Instant::now() })
+    Arc::new(Decision { verdict: Verdict::Deny(denial), allotment: None, until: Instant::now() })
 }

@@ -63,12 +63,14 @@ impl Places {
         }
         if self.bearer && found.first.is_none() {
             asked.headers.each("authorization", &mut |value| {
-                bearer(value).into_iter().for_each(|token| found.note(token))
+                if let Some(token) = bearer(value) {
+                    found.note(token);
+                }
             });
         }
         if self.cookie && found.first.is_none() {
             asked.headers.each("cookie", &mut |line| {
-                cookies(line, self.name.as_bytes(), &mut |token| found.note(token))
+                cookies(line, self.name.as_bytes(), &mut |token| found.note(token));
             });
         }
         match found {

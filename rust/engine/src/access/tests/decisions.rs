@@ -126,9 +126,9 @@ fn who_has_waited_for_too_long_is_refused_and_the_late_answer_counts_for_nobody(
 fn what_is_revoked_is_asked_anew() {
     let (decisions, _) = listened(CONFIG);
     for (number, tenant) in [(1, "a"), (2, "b"), (3, "a")] {
-        decisions.remember(key(number), allow(tenant), LIFETIME);
+        decisions.remember(key(number), allow(tenant), LIFETIME).unwrap();
     }
-    decisions.remember(key(4), deny(), LIFETIME);
+    decisions.remember(key(4), deny(), LIFETIME).unwrap();
     let known = || (1..=4).filter(|number| look(&decisions, key(*number)).is_some()).collect::<Vec<_>>();
     assert_eq!(decisions.revoke(Whose::Key(key(1)), true), (1, 0));
     assert_eq!(known(), [2, 3, 4]);
@@ -171,7 +171,7 @@ fn what_runs_is_cut_though_its_decision_has_been_forgotten() {
     let waker = Waker::from(std::sync::Arc::clone(&bell));
     let context = Context::from_waker(&waker);
     let hold = |number, tenant| {
-        let (decision, revocations) = decisions.remember(key(number), allow(tenant), Duration::ZERO);
+        let (decision, revocations) = decisions.remember(key(number), allow(tenant), Duration::ZERO).unwrap();
         decisions.hold(key(number), decision, revocations).unwrap()
     };
     let (one, other) = (hold(1, "a"), hold(2, "b"));
@@ -189,7 +189,7 @@ fn what_runs_is_cut_though_its_decision_has_been_forgotten() {
 #[test]
 fn what_was_found_before_a_revocation_begins_to_run_no_more() {
     let (decisions, _) = listened(CONFIG);
-    let (decision, revocations) = decisions.remember(key(1), allow("a"), LIFETIME);
+    let (decision, revocations) = decisions.remember(key(1), allow("a"), LIFETIME).unwrap();
     decisions.revoke(Whose::Key(key(1)), false);
     assert!(decisions.hold(key(1), decision, revocations).is_none());
 }
@@ -198,10 +198,10 @@ fn what_was_found_before_a_revocation_begins_to_run_no_more() {
 fn a_flood_of_denials_pushes_out_nobody_who_may() {
     let (decisions, _) = listened(CONFIG);
     for number in 0..8 {
-        decisions.remember(key(number), allow("a"), LIFETIME);
+        decisions.remember(key(number), allow("a"), LIFETIME).unwrap();
     }
     for number in 8..=255 {
-        decisions.remember(key(number), deny(), LIFETIME);
+        decisions.remember(key(number), deny(), LIFETIME).unwrap();
     }
     let stats = decisions.stats();
     assert_eq!((stats.allowed, stats.denied, stats.counted.evicted), (8, 4, 244));
@@ -211,10 +211,10 @@ fn a_flood_of_denials_pushes_out_nobody_who_may() {
 #[test]
 fn a_new_answer_takes_the_place_of_the_other_kind() {
     let (decisions, _) = listened(CONFIG);
-    decisions.remember(key(1), allow("a"), LIFETIME);
-    decisions.remember(key(1), deny(), LIFETIME);
+    decisions.remember(key(1), allow("a"), LIFETIME).unwrap();
+    decisions.remember(key(1), deny(), LIFETIME).unwrap();
     assert!(look(&decisions, key(1)).unwrap().grant().is_none());
-    decisions.remember(key(1), allow("a"), LIFETIME);
+    decisions.remember(key(1), allow("a"), LIFETIME).unwrap();
     assert!(look(&decisions, key(1)).unwrap().grant().is_some());
     assert_eq!((decisions.stats().allowed, decisions.stats().denied), (1, 0));
 }

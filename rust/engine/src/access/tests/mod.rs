@@ -22,8 +22,20 @@ impl Wake for Bell {
     }
 }
 
-const CONFIG: AccessConfig =
-    AccessConfig { allowed: 8, denied: 4, questions: 4, timeout: Duration::from_secs(60) };
+const OPEN: TenantLimits = TenantLimits {
+    requests: Limits { concurrency: None, rate: None, burst: 1.0 },
+    bandwidth: None,
+    total: None,
+};
+
+const CONFIG: AccessConfig = AccessConfig {
+    allowed: 8,
+    denied: 4,
+    questions: 4,
+    timeout: Duration::from_secs(60),
+    tenants: 4,
+    limits: OPEN,
+};
 
 /// Decisions that somebody listens to.
 fn listened(config: AccessConfig) -> (Arc<Decisions>, std::sync::Arc<Bell>) {

@@ -1,5 +1,6 @@
 //! Server-sent events: the public cases, and the splits that a CR invites.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::reference::{Dispatched, blocks, dispatched};
@@ -188,13 +189,15 @@ fn the_data_of_one_line_is_one_range() {
     let block = b"event: add\ndata: one\nid: 7\n\n";
     let event = parse(block);
     assert_eq!(&block[event.data.only().unwrap().clone()], b"one");
-    assert_eq!(event.data.joined_len(), 3);
+    assert!(matches!(event.data.joined(block), Cow::Borrowed(b"one")));
     assert_eq!(&block[event.name.unwrap()], b"add");
 
-    let event = parse(b"data: one\ndata\ndata:  three\n\n");
+    let block = b"data: one\ndata\ndata:  three\n\n";
+    let event = parse(block);
     assert_eq!(event.data.only(), None);
     assert_eq!(event.data.lines().cloned().collect::<Vec<_>>(), [6..9, 14..14, 21..27]);
-    assert_eq!(event.data.joined_len(), "one\n\n three".len());
+    assert_eq!(&*event.data.joined(block), b"one\n\n three");
+    assert_eq!(&*parse(b": no data\n\n").data.joined(b""), b"");
 }
 
 #[test]

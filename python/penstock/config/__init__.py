@@ -1,0 +1,39 @@
+"""Every setting of the engine and of the gateway: declared, explained and checked here and nowhere else.
+
+The dataclasses are frozen and checked once, when they are made. Sizes may be written as numbers of bytes or
+as text such as `"256MiB"`; after construction they are numbers. The engine receives what stands here and has
+no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
+"""
+
+from .access import Access, TenantLimits
+from .caching import Cache, Caching, Overrides
+from .checks import parse_size
+from .edge import Edge, RouteLimits
+from .engine import Flow, Pool, Reads
+from .events import Drain, EventRelay, Inspection
+from .hub import History, RedisLog, Subscriptions
+from .origins import Forwarding, OriginLimits, Timeouts, Tls
+
+__all__ = [
+    "Access",
+    "Cache",
+    "Caching",
+    "Drain",
+    "Edge",
+    "EventRelay",
+    "Flow",
+    "Forwarding",
+    "History",
+    "Inspection",
+    "OriginLimits",
+    "Overrides",
+    "Pool",
+    "Reads",
+    "RedisLog",
+    "RouteLimits",
+    "Subscriptions",
+    "TenantLimits",
+    "Timeouts",
+    "Tls",
+    "parse_size",
+]

@@ -1,0 +1,152 @@
+"""What an engine stores, and how routes and requests use it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from . import checks
+from .checks import PAGE, REGION, Size, parse_size
+from .engine import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cache:
+    """What an engine keeps of what it fetches, for routes and requests that have `Caching`."""
+
+    memory: Size = "64MiB"
+    """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
+    disk: str | os.PathLike[str] | None = None
+    """A directory for what leaves memory, which one engine at a time may use; made if only it is missing. None: what
+    leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there, and what is larger,
+    whole or as a slice, never gets there."""
+    disk_budget: Size | None = None
+    """Bytes that the files there may take; to be given with `disk`, because nobody else knows how much is free."""
+    disk_save: float = 10.0
+    """Seconds that closing the engine may take to write what is in memory alone: 4 GB to a disk that takes 400 MB a
+    second, and less than process managers wait. 0: that is lost."""
+    disk_timeout: float = 5.0
+    """Seconds for which anybody waits for the disk to give something back: what it has not begun to send is fetched from
+    the origin then, what it has is broken off unless it is in parts, whose rest is fetched as well, and the disk is left
+    alone until it answers. A disk that is merely busy takes tenths of a second, and a player has some seconds in its
+    buffer."""
+
+    def __post_init__(self) -> None:
+        checks.size(self, "memory", REGION)
+        if (self.disk is None) != (self.disk_budget is None):
+            raise checks.bad(self, "disk_budget", "goes with disk: give both or neither")
+        if self.disk is not None:
+            checks.put(self, "disk", Path(self.disk))
+            checks.size(self, "disk_budget", REGION)
+        checks.seconds(self, "disk_save", zero=True)
+        checks.seconds(self, "disk_timeout")
+
+    def fits(self, pool: Pool) -> bool:
+        """Whether it is at most half of `pool`: the other half is for bytes on their way."""
+        return 2 * parse_size(self.memory) <= parse_size(pool.memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caching:
+    """How a route, a gateway or a request uses its engine's cache. What is not said here is as RFC 9111 says.
+
+    Times are seconds.
+    """
+
+    name: str = "penstock"
+    """What the cache is called in Cache-Status (RFC 9211)."""
+    targets: tuple[str, ...] = ("Penstock-Cache-Control", "CDN-Cache-Control")
+    """Fields that are about this cache, in place of Cache-Control (RFC 9213); the first that is there is followed."""
+    lifetime: float | None = None
+    """For how long a response is fresh, whatever the origin says of one that it lets be stored. None: what it says."""
+    heuristic_percent: int = 10
+    """Where the origin says nothing: fresh for that share of the time since the last modification."""
+    heuristic_max: float = 86400.0
+    """The longest time that such a guess gives: a day."""
+    negative: float = 1.0
+    """For how long a 404, 405, 410, 414 or 501 is fresh where the origin says nothing. A live player asks for the next
+    segment before it is there, and must not wait long for it."""
+    stale_while_revalidate: float = 0.0
+    """For how long a stale response is served while it is fetched anew, where the origin does not say (RFC 5861)."""
+    stale_if_error: float = 0.0
+    """For how long a stale response stands in for an error, where the origin does not say (RFC 5861)."""
+    store_cookies: bool = True
+    """Whether a response that sets cookies is stored where the origin says for how long."""
+    clients_may_refresh: bool = True
+    """Whether a client may have the origin asked though a fresh response is there (no-cache, max-age=0, Pragma)."""
+    languages: Literal["ordered", "weighted", "preferred"] = "preferred"
+    """How Accept-Language is compared where a response varies by it."""
+    range_fill: Literal["whole", "asked", "slices"] = "whole"
+    """What is fetched where a range is asked for and is not there: the whole object, the range, or `slice`s of it. With
+    slices a response without a range is fetched, stored and served in slices too, so that it may be of any length."""
+    slice: Size = "1MiB"
+    """Bytes of a slice: some seconds of video. No larger than `max_object`."""
+    max_ranges: int = 8
+    """Ranges that one request gets; more are answered with the whole."""
+    max_object: Size = "16MiB"
+    """Bytes of the largest body that is stored: a segment of ten seconds at 12 Mbit/s. Each slice is one."""
+    keep_parameters: tuple[str, ...] | None = None
+    """Query parameters in the key; a name that ends in * stands for all that begin so. None: all of them."""
+    drop_parameters: tuple[str, ...] = ("CMCD",)
+    """Query parameters that are not: what tells who asks, and not what for."""
+    sort_parameters: bool = False
+    """Whether the order of query parameters makes no difference."""
+    apart: float = 10.0
+    """For how long requests for a key do not wait for each other once an answer has turned out not to be shared."""
+    unread: int = 0
+    """Per cent of a body that must have come for its fetch to go on when its last reader has left. 0: it always does;
+    100: it never does."""
+    tags: tuple[str, ...] = ()
+    """What all that is stored can be purged by, besides the origin's Surrogate-Key and Cache-Tag."""
+
+    def __post_init__(self) -> None:
+        if self.lifetime is not None:
+            checks.seconds(self, "lifetime", zero=True)
+        for name in ("heuristic_max", "negative", "stale_while_revalidate", "stale_if_error", "apart"):
+            checks.seconds(self, name, zero=True)
+        checks.count(self, "heuristic_percent", 0, 100)
+        checks.count(self, "max_ranges", 1)
+        checks.count(self, "unread", 0, 100)
+        checks.size(self, "slice", PAGE)
+        checks.size(self, "max_object", 1)
+        for name in ("store_cookies", "clients_may_refresh", "sort_parameters"):
+            checks.flag(self, name)
+        for name in ("targets", "drop_parameters", "tags"):
+            checks.texts(self, name)
+        if self.keep_parameters is not None:
+            checks.texts(self, "keep_parameters")
+        for name, known in (
+            ("languages", ("ordered", "weighted", "preferred")),
+            ("range_fill", ("whole", "asked", "slices")),
+        ):
+            if getattr(self, name) not in known:
+                raise checks.bad(self, name, f"must be one of {', '.join(known)}")
+        if self.range_fill == "slices" and int(self.slice) > int(self.max_object):
+            raise checks.bad(self, "slice", "must be no larger than max_object: no slice would be stored")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What is decided about one request before anything is looked up, in place of what its `Caching` says."""
+
+    key: str | None = None
+    """In place of path and query in the key, such as `"/vod/7"`. Scheme and authority of the origin stay, so that two
+    origins never mix. None: what was asked for, as the route makes a key of it."""
+    lifetime: float | None = None
+    """In place of `Caching.lifetime`, for what this request brings: seconds for which it is fresh, 0 for stale at once.
+    What the origin does not let be stored is not."""
+    tags: tuple[str, ...] = ()
+    """What this request brings can be purged by these too."""
+    bypass: bool = False
+    """Ask the origin as if there were no cache: what is stored is neither used nor changed."""
+
+    def __post_init__(self) -> None:
+        key = self.key
+        if key is not None and not (
+            isinstance(key, str) and key.startswith("/") and key.isascii() and key.isprintable()
+        ):
+            raise checks.bad(self, "key", "must be printable ASCII that begins with a slash, or None")
+        if self.lifetime is not None:
+            checks.seconds(self, "lifetime", zero=True)
+        checks.texts(self, "tags")
+        checks.flag(self, "bypass")

@@ -1,0 +1,105 @@
+"""A server whose sockets the engine owns, and its native routes."""
+
+from dataclasses import dataclass
+
+from . import checks
+from .checks import PAGE, REGION, Size, parse_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """What a client may take of a server whose sockets the engine owns, `penstock.web.Site`.
+
+    Times are seconds; None is no limit.
+    """
+
+    line_bytes: Size = "16KiB"
+    """Bytes of a request line (414). Signed URLs and long queries need some; browsers send 2 to 8 KiB."""
+    head_bytes: Size = "64KiB"
+    """Bytes of a request head (431). Cookies may be many; nginx allows 40 KiB, HAProxy 15."""
+    head_fields: int = 128
+    """Header fields of a request; what aiohttp allows."""
+    chunk_extension_bytes: Size = "16KiB"
+    """Bytes of chunk extensions in one request body. Nobody sends any, so this many are an attack."""
+    trailer_bytes: Size = "16KiB"
+    """Bytes of a request's trailer section."""
+    max_body: Size | None = None
+    """Bytes of a request body (413), unless its route says otherwise. None: an application has limits of its own, and
+    a body that is passed on takes no more memory than its window."""
+    idle_timeout: float | None = 75.0
+    """For the next request on a kept connection; nginx's default, above what most proxies and browsers use."""
+    head_timeout: float | None = 10.0
+    """For a request head, from its first byte to its last (408). It is one packet, mostly; whoever drips it attacks."""
+    body_timeout: float | None = 60.0
+    """Between two reads of a request body (408)."""
+    write_timeout: float | None = 60.0
+    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range."""
+    stall_grace: int = 5
+    """For a client that takes nothing while the pool is full: after so many whole seconds the one that has taken
+    nothing for longest is cut off, one a second. Several round trips of a bad network."""
+    linger: float = 2.0
+    """For a client that was refused to stop sending, so that it can read why."""
+    max_event: Size = "1MiB"
+    """Bytes of the longest event of a text/event-stream that a native route relays."""
+    event_backlog: Size | None = "64KiB"
+    """Bytes of an event stream that the kernel may keep unsent for a client (TCP_NOTSENT_LOWAT): some hundred events. By
+    itself it takes 4 MB, so that a slow client is minutes behind, out of memory that nobody counts. What is sent and not
+    acknowledged is not limited, so no line is too long for it. None: what the system says."""
+    app_waiting: int = 1024
+    """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
+    looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
+    app_wait: float | None = 10.0
+    """For the application to look at a request (503). A client that has waited this long has mostly gone."""
+    app_ends: Size = "16MiB"
+    """Bytes that what became of requests on native routes may take while it waits for an `on_complete` because Python
+    is stalled: some 40,000 requests. What is beyond is dropped, and the log says how many: an engine thread waits for
+    nobody."""
+    backlog: int = 4096
+    """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
+    reuse_port: bool = False
+    """Let other processes listen to the same address (SO_REUSEPORT)."""
+
+    def __post_init__(self) -> None:
+        # A head is parsed in one piece, and the largest slab is a region.
+        checks.size(self, "head_bytes", 1024, REGION)
+        checks.size(self, "line_bytes", 64, parse_size(self.head_bytes))
+        checks.count(self, "head_fields", 1, 4096)
+        checks.size(self, "chunk_extension_bytes", 0, REGION)
+        checks.size(self, "trailer_bytes", 0, REGION)
+        if self.max_body is not None:
+            checks.size(self, "max_body", 0)
+        for name in ("idle_timeout", "head_timeout", "body_timeout", "write_timeout"):
+            checks.seconds(self, name, optional=True)
+        checks.count(self, "stall_grace", 1)
+        checks.seconds(self, "linger")
+        checks.size(self, "max_event", 1)
+        if self.event_backlog is not None:
+            checks.size(self, "event_backlog", 1, 1 << 30)
+        checks.count(self, "app_waiting", 1)
+        checks.seconds(self, "app_wait", optional=True)
+        checks.size(self, "app_ends", PAGE)
+        checks.count(self, "backlog", 1)
+        checks.flag(self, "reuse_port")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteLimits:
+    """What one native route serves at most; None for no limit. What is beyond is answered with 429."""
+
+    concurrency: int | None = None
+    """Requests at a time."""
+    rate: float | None = None
+    """Requests a second, over time."""
+    burst: int = 64
+    """Requests that may come at once after a pause, where there is a rate: a player's first segments and playlists,
+    a few times over."""
+    body: Size | None = None
+    """Bytes of a request body (413). None: what `Edge.max_body` says."""
+
+    def __post_init__(self) -> None:
+        if self.concurrency is not None:
+            checks.count(self, "concurrency", 1)
+        checks.rate(self, "rate")
+        checks.count(self, "burst", 1)
+        if self.body is not None:
+            checks.size(self, "body", 0)

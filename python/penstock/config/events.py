@@ -1,0 +1,116 @@
+"""Event streams that are relayed: what is done besides, and what they are looked at for."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from . import checks
+from .checks import Size
+
+_NO_EVENT_NAME: Final = re.compile(r"[\0\r\n]")  # HTML Living Standard 9.2.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drain:
+    """How a response is read on when its client has left, so that the origin can finish what it has begun.
+
+    Each limit that is reached cancels the origin's response.
+    """
+
+    bytes: Size = "16MiB"
+    """Bytes of one response: far more than a model says in one answer, and not a film."""
+    seconds: float = 300.0
+    """For one response, from when the client left: long answers of slow models take some minutes."""
+    concurrency: int = 64
+    """Responses at a time, by route; beyond it the origin is cancelled at once, and counted. Clients that ask and leave
+    could otherwise have an origin work for nobody without end."""
+
+    def __post_init__(self) -> None:
+        checks.size(self, "bytes", 0)
+        checks.seconds(self, "seconds")
+        checks.count(self, "concurrency", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRelay:
+    """What is done with the event streams (text/event-stream) of a route, a gateway or a request besides relaying them.
+
+    Times are seconds. Streams that the origin has compressed, or given a length, are relayed as they are.
+    """
+
+    heartbeat: float | None = 15.0
+    """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter, so
+    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comment."""
+    idle: float | None = None
+    """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not
+    for the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
+    unbuffered: bool = True
+    """Send `X-Accel-Buffering: no`, by which nginx lets events pass at once, and `Cache-Control: no-cache`, where the
+    origin says nothing else."""
+    error_event: str | None = "error"
+    """The name of the event that tells the client of a failure behind the head: its data is `{"error": {"code", "name",
+    "message", "retryable"}}`, which clients of model servers raise. The stream is broken off all the same. None: it is
+    broken off alone."""
+    drain: Drain | None = None
+    """How an event stream is read on when its client leaves. None: as the route says of all responses; by default the
+    origin is cancelled at once."""
+
+    def __post_init__(self) -> None:
+        checks.seconds(self, "heartbeat", optional=True)
+        checks.seconds(self, "idle", optional=True)
+        checks.flag(self, "unbuffered")
+        name = self.error_event
+        if name is not None and (not isinstance(name, str) or not name or _NO_EVENT_NAME.search(name)):
+            raise checks.bad(self, "error_event", "must be a text of one line, or None")
+        if self.drain is not None and not isinstance(self.drain, Drain):
+            raise checks.bad(self, "drain", "must be a Drain or None")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What responses are looked at for on their way: events and tokens are counted and timed, a usage is found.
+
+    The origin is asked for responses without a content coding. What is sent to the client is not changed. Usages are
+    found by name, without parsing what carries none: by what OpenAI's and Anthropic's servers send if nothing else is
+    said. A name is written there as it is here, without escapes.
+    """
+
+    usage: tuple[str, ...] = ("usage", "response.usage")
+    """Where the JSON of an event, or of a whole response, has the object that says what the response has cost: names of
+    members, from the outermost object on, with dots between them."""
+    usage_start: tuple[str, ...] = ("message.usage",)
+    """Where it has a beginning of it, which later ones add to: values of the same names replace those before. What says
+    its usage so far with each event, as Gemini does, belongs here."""
+    tokens: tuple[str, ...] = ("content_block_delta", "*.delta")
+    """The types of the events that carry tokens, besides events without a type that are not `[DONE]`: first token and
+    gaps are of these. One that begins with * stands for all that end so."""
+    amend: Mapping[str, Any] | str | None = None
+    """What is added to the JSON of a request, if that is an object with `"stream": true`, such as
+    `{"stream_options": {"include_usage": True}}`: members that are missing, as deep as both have objects. All else stays
+    as the client has written it. After construction it is JSON text."""
+    insist: bool = False
+    """Whether `amend` takes the place of what the client has said otherwise."""
+    max_request: Size = "8MiB"
+    """Bytes of a request that is amended, which is read whole for it. A larger one is refused (413): passed on
+    unamended, it would go unmetered. Images are sent within the JSON, each some megabytes."""
+    max_response: Size = "1MiB"
+    """Bytes of JSON that is no stream and in which a usage is looked for: it is kept until its end. What is larger
+    passes as well, and is said to be so."""
+
+    def __post_init__(self) -> None:
+        for name in ("usage", "usage_start", "tokens"):
+            checks.texts(self, name)
+        for name in ("usage", "usage_start"):
+            for path in getattr(self, name):
+                if not path.isascii() or set(path) & set('"\\/') or not all(path.split(".")):
+                    raise checks.bad(
+                        self, name, "must be names with dots between them, without quotes and slashes"
+                    )
+        if not (self.usage or self.usage_start):
+            raise checks.bad(self, "usage", "must name a place, or usage_start must")
+        if self.amend is not None:
+            checks.put(self, "amend", checks.json_object(self, "amend"))
+        checks.flag(self, "insist")
+        checks.size(self, "max_request", 1)
+        checks.size(self, "max_response", 1)

@@ -1,0 +1,130 @@
+"""Topics: what is kept of them, where, and how those who subscribe are served."""
+
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
+
+from . import checks
+from .checks import PAGE, Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What a hub keeps of its topics, for those who come later or come back. Times are seconds."""
+
+    events: int = 1000
+    """Events of a topic; the oldest leave. Ten minutes of a score that changes twice a second."""
+    bytes: Size = "1MiB"
+    """Bytes of a topic's events, as they stand on the wire. A larger event is refused (BAD_EVENT)."""
+    age: float | None = 600.0
+    """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
+    goes, unless it is finished."""
+    memory: Size | None = None
+    """Bytes of the engine's pool that all topics take at most, whole slabs of 4 to 64 KiB. What is beyond costs the
+    oldest events of the topic that is published to; then publishing is refused (POOL_FULL). None: a quarter of it."""
+    topics: int = 10_000
+    """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
+    finished_age: float = 600.0
+    """For how long it is known of a topic that it has been finished; after that its name means a new one. As `age`: who
+    comes back within that time is told, and not let wait for what never comes."""
+
+    def __post_init__(self) -> None:
+        checks.count(self, "events", 1)
+        checks.size(self, "bytes", 1, 1 << 31)
+        checks.seconds(self, "age", optional=True)
+        if self.memory is not None:
+            checks.size(self, "memory", PAGE)
+        checks.count(self, "topics", 1)
+        checks.seconds(self, "finished_age", zero=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisLog:
+    """A Redis that hubs of several processes share: history and order are its. Times are seconds.
+
+    Needs `pip install penstock[redis]`, and Redis 6.2 or newer, or Valkey.
+    """
+
+    url: str = field(repr=False)
+    """`redis://user:password@host:6379/0`, `rediss://` for TLS, `unix://` for a socket's path. Not a cluster's."""
+    _: KW_ONLY
+    prefix: str = "penstock:"
+    """What its keys begin with. Hubs of the same prefix share their topics."""
+    timeout: float = 2.0
+    """For each operation, and for how long Redis may say nothing before it counts as away. A failover of Redis takes
+    longer; a client that waits for an answer should not."""
+    away: Literal["refuse", "deliver"] = "refuse"
+    """What becomes of what is published while Redis is away. `refuse`: publishing fails (HUB_UNAVAILABLE). `deliver`: it
+    goes to the subscribers of this process alone, without an id, and they are told of a gap when Redis is back."""
+    longest_wait: float = 5.0
+    """Between two attempts to reach it: the first comes at once, each later one after twice the time, and chance takes
+    up to half off."""
+    idle: float = 86_400.0
+    """After which time Redis forgets a topic that nothing is published to. Who still listens is told of a gap when
+    something is. Longer than most pages stay open."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.url, str) or not self.url.startswith(("redis://", "rediss://", "unix://")):
+            raise checks.bad(self, "url", "must begin with redis://, rediss:// or unix://")
+        if not self.prefix:
+            raise checks.bad(self, "prefix", "must not be empty")
+        if self.away not in ("refuse", "deliver"):
+            raise checks.bad(self, "away", "must be one of refuse, deliver")
+        checks.seconds(self, "timeout")
+        checks.seconds(self, "longest_wait")
+        checks.seconds(self, "idle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscriptions:
+    """How a hub serves those who subscribe. Times are seconds."""
+
+    join: int | Literal["now", "start"] = "now"
+    """Where one begins that had nothing before: with what is published from now on, with all that is there, or with
+    that many of the newest events. Who had something before goes on behind that."""
+    slow: Literal["disconnect", "drop-oldest", "newest-per-key"] = "disconnect"
+    """What becomes of one who does not keep up, so that what it is to get next has left the history. `disconnect`: its
+    response ends behind a whole event, and it comes back by its last id. `drop-oldest`: it goes on with the oldest event
+    that is there, behind a `penstock-gap`. `newest-per-key`: as that, and of what waits for it, it gets the newest event
+    of each key alone, and those without a key."""
+    behind: Size | None = None
+    """Bytes that may wait for one who had caught up, before it is disconnected. None: all that the history has."""
+    retry: float | None = None
+    """After which time a client that was disconnected is to come back (`retry:`), sent once at the beginning. None: as
+    it likes; browsers wait for some seconds."""
+    open: bool = True
+    """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
+    heartbeat: float | None = 15.0
+    """How long nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by chance.
+    Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
+    max_age: float | None = None
+    """How long a response goes on before it ends behind a whole event and the client comes back; up to a quarter less,
+    by chance. It lets load move to other nodes. None: for ever."""
+    per_topic: int | None = None
+    """Subscribers that the topic may have for one more to be let in, which is answered with 429 else. None: any number;
+    and so below."""
+    per_tenant: int | None = None
+    """Subscriptions of the same tenant to all topics of the hub, where `Hub.stream` is told the tenant."""
+    per_address: int | None = None
+    """Subscriptions from the same address to all topics of the hub. Clients behind one proxy have one address."""
+    most: int | None = None
+    """Subscribers of all topics of the hub."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.join, bool) or not (
+            self.join in ("now", "start") or (isinstance(self.join, int) and 0 <= self.join <= 1 << 31)
+        ):
+            raise checks.bad(self, "join", "must be 'now', 'start' or a number of events")
+        known = ("disconnect", "drop-oldest", "newest-per-key")
+        if self.slow not in known:
+            raise checks.bad(self, "slow", f"must be one of {', '.join(known)}")
+        if self.behind is not None:
+            checks.size(self, "behind", 1)
+            if self.slow != "disconnect":
+                raise checks.bad(self, "behind", "goes with slow='disconnect'")
+        checks.seconds(self, "retry", optional=True, zero=True)
+        checks.flag(self, "open")
+        checks.seconds(self, "heartbeat", optional=True)
+        checks.seconds(self, "max_age", optional=True)
+        for name in ("per_topic", "per_tenant", "per_address", "most"):
+            if getattr(self, name) is not None:
+                checks.count(self, name, 1)

@@ -1,0 +1,115 @@
+"""Origins: limits on time and connections, how they are verified, and what they are told."""
+
+import os
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Final
+
+from . import checks
+from .checks import PAGE, REGION, Size
+
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """How long each stage of a request may take, in seconds; None for no limit."""
+
+    queue: float | None = 10.0
+    """For a connection to become free. A client that has waited this long has mostly gone."""
+    resolve: float | None = 5.0
+    """For the origin's name. Resolvers ask again after 5 s; a second question fares no better."""
+    connect: float | None = 5.0
+    """For a TCP connection, over all addresses. Leaves room for two lost SYNs (after 1 s and 3 s)."""
+    tls: float | None = 5.0
+    """For the TLS handshake: two round trips and some arithmetic."""
+    first_byte: float | None = 60.0
+    """From the last byte of the request to the first of the response. Models think long."""
+    between_bytes: float | None = 60.0
+    """Between two reads of the body. Quiet event streams send a comment every 15 to 30 s."""
+    total: float | None = None
+    """For the whole exchange. None: live streams have no end."""
+
+    def __post_init__(self) -> None:
+        for limit in fields(self):
+            checks.seconds(self, limit.name, optional=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginLimits:
+    """What one origin (scheme, host, port) may take of the engine, and what its responses may look like."""
+
+    connections: int = 1024
+    """Connections open at a time, per engine thread. Each carries one response, and an event stream for hours."""
+    waiting: int = 1024
+    """Requests that wait for a connection; one more is refused at once."""
+    idle_timeout: float = 60.0
+    """Seconds an unused connection is kept. Below the 75 s after which nginx closes it."""
+    requests_per_connection: int = 10_000
+    """Requests on one connection before it is replaced, so that load follows when the origin moves."""
+    connection_age: float = 3600.0
+    """Seconds before a connection is not used again, for the same reason where requests are few."""
+    head_bytes: Size = "64KiB"
+    """Bytes of a response head; origins limit the heads they accept to 8 to 64 KiB themselves."""
+    head_fields: int = 128
+    """Header fields of a response; what aiohttp allows a client."""
+    interim_responses: int = 8
+    """1xx responses before the final one; 100 and some 103 occur, an endless row is an attack."""
+    chunk_extension_bytes: Size = "16KiB"
+    """Bytes of chunk extensions in one body. Nobody sends any, so this many are an attack."""
+    trailer_bytes: Size = "16KiB"
+    """Bytes of the trailer section."""
+
+    def __post_init__(self) -> None:
+        checks.count(self, "connections", 1)
+        checks.count(self, "waiting", 0)
+        checks.seconds(self, "idle_timeout")
+        checks.count(self, "requests_per_connection", 1)
+        checks.seconds(self, "connection_age")
+        # A head is parsed in one piece, and the largest slab is a region.
+        checks.size(self, "head_bytes", PAGE, REGION)
+        checks.count(self, "head_fields", 1, 4096)
+        checks.count(self, "interim_responses", 0)
+        checks.size(self, "chunk_extension_bytes", 0, REGION)
+        checks.size(self, "trailer_bytes", 0, REGION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How https origins are verified. They always are: to trust a private one, name its certificate."""
+
+    roots: str | os.PathLike[str] = "system"
+    """`"system"` for the operating system's roots (what the machine's owner has decided), `"webpki"` for
+    Mozilla's as compiled in (for images without any), or the path of a PEM file that then stands alone."""
+
+    def __post_init__(self) -> None:
+        roots = os.fspath(self.roots)
+        if roots not in {"system", "webpki"} and not Path(roots).is_file():
+            raise checks.bad(
+                self, "roots", "must be 'system', 'webpki' or the path of a PEM file that exists"
+            )
+        checks.put(self, "roots", roots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarding:
+    """What the gateway tells the origin about the client, and each side about itself."""
+
+    x_forwarded: bool = True
+    """Send X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host, which most applications read."""
+    forwarded: bool = False
+    """Send Forwarded (RFC 7239). Off: where both arrive, applications disagree on which one counts."""
+    via: str | None = "penstock"
+    """The pseudonym in Via (RFC 9110 §7.6.3), both ways; None sends none, and then nobody sees a loop."""
+    trust_incoming: bool = False
+    """Whether the client is a proxy of one's own. If so, what it says about its client is kept and added to;
+    if not, X-Forwarded-* and Forwarded of the client are dropped, because anybody can send them."""
+    preserve_host: bool = False
+    """Send the client's Host to the origin, and not the origin's own: for origins with several sites."""
+
+    def __post_init__(self) -> None:
+        for name in ("x_forwarded", "forwarded", "trust_incoming", "preserve_host"):
+            checks.flag(self, name)
+        if self.via is not None and not (isinstance(self.via, str) and _TOKEN.fullmatch(self.via)):
+            raise checks.bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")

@@ -1,0 +1,87 @@
+//! A body on a tenant's account, for whoever sends it: counted as it goes, sent no faster than the tenant may have it, and ended
+//! when the tenant has had all that it may.
+
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use crate::access::Allotment;
+use crate::error::Result;
+use crate::net::{Payload, Source, Supply, Watch};
+
+/// A source around a body.
+#[derive(Debug)]
+pub(super) struct Metered {
+    supply: Supply,
+    allotment: Allotment,
+    /// What of the bytes that the body has written itself is counted.
+    aside: u64,
+    /// Nothing more is given before.
+    waits: bool,
+    timer: Watch,
+}
+
+impl Metered {
+    pub(super) fn new(supply: Supply, allotment: Allotment) -> Self {
+        Self { supply, allotment, aside: 0, waits: false, timer: Watch::default() }
+    }
+
+    fn count_aside(&mut self) {
+        let aside = self.supply.aside();
+        self.allotment.tenant.count(aside - self.aside);
+        self.aside = aside;
+    }
+
+    fn take(&mut self, payload: &Payload) {
+        let now = Instant::now();
+        self.allotment.tenant.count(payload.len() as u64);
+        if let Some(until) = self.allotment.pace(payload.len(), now) {
+            self.waits = true;
+            self.timer.start(Some(until.duration_since(now)));
+        }
+    }
+}
+
+impl Source for Metered {
+    fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
+        self.count_aside();
+        if self.waits {
+            ready!(self.timer.poll_expired(context));
+            self.waits = false;
+        }
+        let next = ready!(self.supply.poll_next(context, held));
+        if let Some(Ok(payload)) = &next {
+            // Of a body that ends with the last of them nothing is missing.
+            if let Err(error) = self.allotment.check_total() {
+                return Poll::Ready(Some(Err(error)));
+            }
+            self.take(payload);
+        }
+        Poll::Ready(next)
+    }
+
+    fn attend(&mut self, context: &mut Context<'_>) {
+        self.supply.attend(context);
+    }
+
+    fn idle(&mut self) {
+        self.supply.idle();
+    }
+
+    fn aside(&self) -> u64 {
+        self.supply.aside()
+    }
+
+    fn rest(&mut self) -> Option<Payload> {
+        self.supply.rest()
+    }
+
+    fn client_left(&mut self) {
+        self.supply.client_left();
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        self.count_aside();
+    }
+}
