@@ -80,7 +80,7 @@ impl Claims {
         if !paths.is_empty() && !paths.iter().any(|pattern| is_on(pattern, path)) {
             return Err(Code::TokenPathNotCovered.error("the token is not for this path"));
         }
-        Ok(Grant { tenant, expires, paths, address: None })
+        Ok(Grant { tenant, expires, paths, ..Grant::default() })
     }
 
     /// Until when it is valid.

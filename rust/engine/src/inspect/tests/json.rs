@@ -199,12 +199,17 @@ proptest! {
     }
 }
 
+/// A text with nothing but escapes in it.
+fn escaped(text: &str) -> String {
+    text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat()
+}
+
 proptest! {
     /// What a value says of itself is what a parser makes of it.
     #[test]
     fn strings_numbers_and_elements_are_those_of_a_parser(text in "\\PC{0,12}", other in "\\PC{0,3}", number in any::<f64>()) {
         prop_assume!(number.is_finite());
-        let written: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+        let written = escaped(&text);
         let plain = serde_json::to_string(&text).unwrap();
         let array = format!("[ {plain} ,\"{written}\",{number:?}, [1,2] ]");
         let array = Json::read(array.as_bytes()).unwrap();
@@ -224,7 +229,7 @@ proptest! {
     #[test]
     fn a_name_that_is_there_twice_is_found_however_it_is_written(names in prop::collection::vec("[ab\u{1f600}]{0,2}", 0..4)) {
         let member = |(index, name): (usize, &String)| {
-            let escaped: String = name.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+            let escaped = escaped(name);
             format!("\"{}\":{index}", if index % 2 == 0 { name } else { &escaped })
         };
         let text = format!("{{{}}}", names.iter().enumerate().map(member).collect::<Vec<_>>().join(","));

@@ -58,8 +58,8 @@ fn what_is_no_set_or_too_large_is_refused() {
         assert_eq!(read_set(none.as_bytes(), &ALL, 8).unwrap_err().code(), Code::BadConfiguration, "{none}");
     }
     let key = p256("");
-    assert_eq!(counts(&vec![key.as_str(); 8]), (8, 0));
-    assert_eq!(set(&vec![key.as_str(); 9]).unwrap_err().code(), Code::BadConfiguration);
+    assert_eq!(counts(&[key.as_str(); 8]), (8, 0));
+    assert_eq!(set(&[key.as_str(); 9]).unwrap_err().code(), Code::BadConfiguration);
 }
 
 #[test]

@@ -46,7 +46,8 @@ fn times_may_have_fractions_and_be_beyond_all_bounds() {
 fn what_is_asked_for_must_be_there() {
     assert_eq!(refused("{}"), Code::TokenClaimMissing);
     let rules = Claims { required: Vec::new(), ..claims() };
-    assert_eq!(check(rules, &token("{}")).unwrap(), Grant::default());
+    let grant = check(rules, &token("{}")).unwrap();
+    assert_eq!((grant.tenant, grant.expires, grant.paths.len()), (None, None, 0));
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn a_header_that_is_none_is_refused() {
         let payload = format!(r#"{{"exp":{}}}"#, NOW + 1);
         assert_eq!(code(check(claims(), &token_of(header, payload))), expected, "{header}");
     }
-    let many: String = (0..16).map(|index| format!(r#","m{index}":0"#)).collect();
+    let many = (0..16).map(|index| format!(r#","m{index}":0"#)).collect::<Vec<_>>().concat();
     assert_eq!(
         code(check(claims(), &token_of(&format!(r#"{{"alg":"HS256"{many}}}"#), "{}"))),
         Code::TokenMalformed

@@ -10,7 +10,7 @@ fn verifier() -> SignedUrl {
 
 fn sign_with(secret: &[u8], fields: &str) -> String {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), fields.as_bytes());
-    let digits: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
     format!("{fields}~hmac={digits}")
 }
 
@@ -40,7 +40,7 @@ fn the_signature_is_that_of_the_one_line_of_the_guide() {
 fn a_token_is_good_in_a_path_a_query_and_a_cookie_however_it_is_encoded() {
     let token = sign("exp=1764000100~acl=/vod/7/*");
     let encoded = token.replace('/', "%2F").replace('*', "%2a");
-    let all: String = token.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let all = token.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
     for token in [&token, &encoded, &all] {
         ask(&verifier(), &format!("/vod/7/a.m4s?token={token}"), &[], None).unwrap();
         ask(&verifier(), "/vod/7/a.m4s", &[("Cookie", &format!("token={token}"))], None).unwrap();
@@ -53,7 +53,7 @@ fn a_token_is_good_in_a_path_a_query_and_a_cookie_however_it_is_encoded() {
 #[test]
 fn what_a_token_says_is_held_to() {
     let grant = verify("exp=1764000100~acl=/vod/7/*~id=acme~data=whatever").unwrap();
-    assert_eq!(grant, Grant { tenant: Some("acme".into()), expires: Some(NOW + 100), ..Grant::default() });
+    assert_eq!((grant.tenant.as_deref(), grant.expires), (Some("acme"), Some(NOW + 100)));
     for (fields, expected) in [
         ("exp=1764000000~acl=*", Err(Code::TokenExpired)),
         ("exp=1764000001~acl=*", Ok(())),
