@@ -598,7 +598,7 @@ class Inspector:
     def report(self) -> _ReportRow:
         """End it, and say what was seen."""
 
-_Places: TypeAlias = tuple[str, list[str], bool]
+_Places: TypeAlias = tuple[str, Sequence[str], bool]
 
 def signed_url(secrets: list[tuple[str | None, bytes]], at: _Places) -> Verifier:
     """What verifies signed URLs: ids and secrets; the token's name, its places, and whether the origin gets it too."""
@@ -623,7 +623,7 @@ class Jwt:
         """Have `fetch` called on the running loop when keys are wanted, no more than once in `pause` seconds."""
 
     def set_keys(
-        self, text: bytes, names: list[str], most: int, refresh: int, expires: int
+        self, text: bytes, names: Sequence[str], most: int, refresh: int, expires: int
     ) -> tuple[int, int]:
         """Take a set of keys: how many can be used, and how many cannot. Times are seconds since 1970."""
 

@@ -74,11 +74,7 @@ class Jwks:
             raise bad(self, "url", "must be an absolute https URL")
         if target.scheme != "https" and not self.insecure and not _is_loopback(target.raw_host or ""):
             raise bad(self, "url", "must be https; keys that come in the clear can be anybody's")
-        if (
-            isinstance(self.algorithms, str)
-            or not set(self.algorithms) <= set(ALGORITHMS[3:])
-            or not self.algorithms
-        ):
+        if not self.algorithms or not set(self.algorithms) <= set(ALGORITHMS[3:]):
             raise bad(self, "algorithms", f"must be some of {', '.join(ALGORITHMS[3:])}")
         put(self, "algorithms", tuple(self.algorithms))
         for name in ("least", "usual", "most", "pause", "keep", "timeout"):

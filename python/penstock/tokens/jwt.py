@@ -127,13 +127,14 @@ def _rows(settings: Jwt) -> list[tuple[str, str | None, str, bytes]]:
         keys = (keys,)
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise make_error("BAD_CONFIGURATION", "Jwt.keys must be Key, or JSON Web Keys as mappings")
-    made, rows = [], []
+    made: list[Key | str] = []
+    rows: list[tuple[str, str | None, str, bytes]] = []
     for key in keys:
         if isinstance(key, Key):
             made.append(key)
             rows.append(key._row())  # noqa: SLF001 (of this module)
         elif isinstance(key, Mapping) and key.get("kty") in _KINDS:
-            algorithm = key.get("alg")
+            algorithm = str(key.get("alg"))
             if algorithm not in ALGORITHMS:
                 raise make_error(
                     "BAD_CONFIGURATION", "Jwt.keys: a JSON Web Key must have an alg that is known"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from ipaddress import ip_network
-from typing import Final
+from typing import Final, cast
 from urllib.parse import quote
 
 from yarl import URL
@@ -105,7 +105,7 @@ class SignedUrl:
                     "BAD_CONFIGURATION", f"the tenant is {tenant!r}; it must be ASCII without a ~"
                 )
             fields.append(f"id={tenant}")
-        name, secret = self.keys[0]  # type: ignore[index] # (pairs, once it is made)
+        name, secret = self._pairs()[0]
         if name is not None:
             fields.append(f"kid={name}")
         signed = "~".join(fields)
@@ -162,11 +162,14 @@ class SignedUrl:
         path = f"{prefix}{segment}/{path.removeprefix(prefix)}"
         return str(_replaced(target, path, target.raw_query_string))
 
+    def _pairs(self) -> tuple[tuple[str | None, bytes], ...]:
+        return cast("tuple[tuple[str | None, bytes], ...]", self.keys)
+
     def _attend(self, _: Engine) -> None:
         """There is nothing that an engine would have to look after."""
 
     def _verifier(self) -> _native.Verifier:
-        return _native.signed_url(list(self.keys), (self.name, list(self.places), self.forward))  # type: ignore[arg-type]
+        return _native.signed_url(list(self._pairs()), (self.name, list(self.places), self.forward))
 
 
 def _replaced(url: URL, path: str, query: str) -> URL:
