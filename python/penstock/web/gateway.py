@@ -286,7 +286,8 @@ class Gateway:
             authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and
                 returns an `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the
                 engine remembers it. One that fails, or takes too long, has refused (500, 503), which is not remembered.
-                Or the `decisions` of another route, to share hook and memory with it. By default all may.
+                Or the `decisions` of another route, to share hook and memory with it. Or what verifies by itself, a
+                `penstock.tokens.SignedUrl` or `Jwt`, without a `decision_key`. By default all may.
             decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`,
                 `path:COUNT` (so many segments behind the prefix), `address`, `host`, `method`; several together.
                 Requests that have the same get the same answer, so a hook must decide by nothing else.
