@@ -5,6 +5,7 @@
 //! their state in locks and atomics, so nothing here relies on the GIL.
 
 mod access;
+mod admission;
 mod awaitable;
 mod buffer;
 mod cache;
@@ -35,6 +36,7 @@ mod _native {
 
     #[pymodule_export]
     use super::access::{Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
+    use super::admission::Admission;
     #[pymodule_export]
     use super::awaitable::Awaitable;
     #[pymodule_export]
