@@ -36,6 +36,7 @@ mod _native {
 
     #[pymodule_export]
     use super::access::{Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
+    #[pymodule_export]
     use super::admission::Admission;
     #[pymodule_export]
     use super::awaitable::Awaitable;
