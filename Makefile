@@ -20,7 +20,7 @@ $(VENV)/.tools: pyproject.toml
 	touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES)
-	$(BIN)/maturin develop --release --quiet
+	$(BIN)/maturin develop --release --quiet $(FEATURES:%=--features %)
 	touch $@
 
 .PHONY: build

@@ -32,6 +32,7 @@ ALONE = [
 ]
 TESTS = ["tests", "--ignore=tests/demo", "--ignore=tests/media", "--ignore=tests/edge"]
 TESTS += [f"--ignore={path.relative_to(ROOT)}" for path in ALONE]
+ABI3 = "abi3-py311"
 ASK = (
     "import json, platform, sys, sysconfig; print(json.dumps([sys.version_info[:3], "
     "bool(sysconfig.get_config_var('Py_GIL_DISABLED')), platform.python_implementation()]))"
@@ -80,6 +81,12 @@ def find() -> list[Interpreter]:
     return sorted(newest.values())
 
 
+def is_tested(interpreter: Interpreter) -> bool:
+    """Whether `make test` has tested it with what the wheel is built of: the Makefile builds with FEATURES."""
+    own = not interpreter.free_threaded and interpreter.version[:2] == sys.version_info[:2]
+    return own and os.environ.get("FEATURES") == ABI3
+
+
 def build(folder: Path, *options: str) -> Path:
     """The wheel that maturin builds."""
     maturin = Path(sys.executable).with_name("maturin")
@@ -106,11 +113,14 @@ def main() -> int:
         folder = Path(name)
         shared = None
         for interpreter in interpreters:
+            if is_tested(interpreter):
+                print(f"{interpreter}: make test has tested it", flush=True)
+                continue
             started = time.monotonic()
             if interpreter.free_threaded:
                 wheel = build(folder / f"wheel-{interpreter}", "-i", str(interpreter.path))
             else:
-                wheel = shared = shared or build(folder / "wheel", "--features", "abi3-py311")
+                wheel = shared = shared or build(folder / "wheel", "--features", ABI3)
             print(f"{interpreter}: {wheel.name}", flush=True)
             passed = test(interpreter, wheel, folder / f"venv-{interpreter}")
             outcome = "passed" if passed else "FAILED"

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 from harness import command, results
 from harness.fan_out import CASES, FanOut, run
-from harness.hubs import BY_NAME, HUBS, LIMIT, NCHAN, OWN, QUEUES
+from harness.hubs import BY_NAME, HUBS, LIMIT, NCHAN, OWN, OWN_HANDLER, QUEUES
 from harness.settings import FULL
 
 OUTPUT = results.DIRECTORY / "fanout.json"
@@ -104,8 +104,8 @@ def show(rows: list[Row]) -> None:
 def verdicts(rows: list[Row]) -> list[str]:
     """Return which targets are met."""
     said = []
-    for row in (row for row in rows if row.hub == OWN and row.void is None):
-        case = f"{row.subscribers} subscribers"
+    for row in (row for row in rows if row.hub in (OWN, OWN_HANDLER) and row.void is None):
+        case = f"{row.hub}, {row.subscribers} subscribers"
         for other, share in ((LIMIT, row.of_limit), (NCHAN, row.of_nchan), (QUEUES, row.of_aiohttp_sse)):
             if share is not None:
                 met = command.met(share <= MOST[other])

@@ -71,6 +71,8 @@ def logs_keep_the_text_of_errors_alone() -> Iterator[None]:
         if record.exc_info:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
             record.exc_info = None
+        if any(isinstance(value, BaseException) for value in record.args or ()):
+            record.msg, record.args = record.getMessage(), ()
         return record
 
     logging.setLogRecordFactory(record)

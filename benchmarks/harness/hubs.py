@@ -66,7 +66,12 @@ def _penstock(launch: Launch) -> list[str]:
     return [sys.executable, str(PEERS / "penstock_hub.py"), "--listen", launch.listen]
 
 
-LIMIT, NCHAN, QUEUES, OWN = "bare-fan-out", "nchan", "aiohttp-sse", "penstock-hub"
+def _penstock_handler(launch: Launch) -> list[str]:
+    return [*_penstock(launch), "--handler"]
+
+
+LIMIT, NCHAN, QUEUES = "bare-fan-out", "nchan", "aiohttp-sse"
+OWN, OWN_HANDLER = "penstock-hub", "penstock-stream"
 HUBS = (
     Gateway(
         LIMIT,
@@ -87,6 +92,14 @@ HUBS = (
         OWN,
         "**penstock**'s hub",
         _penstock,
+        package_versions("penstock", "aiohttp", "uvloop"),
+        kinds=FAN_OUT,
+        own=True,
+    ),
+    Gateway(
+        OWN_HANDLER,
+        "**penstock**'s hub, by a handler",
+        _penstock_handler,
         package_versions("penstock", "aiohttp", "uvloop"),
         kinds=FAN_OUT,
         own=True,

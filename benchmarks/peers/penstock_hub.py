@@ -1,4 +1,4 @@
-"""penstock's hub, on uvloop: subscribers on a route that the engine answers alone, and a handler that publishes."""
+"""penstock's hub, on uvloop: subscribers on a route that the engine answers alone or by a handler, and a publisher."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ EDGE = Edge(idle_timeout=300)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--listen", required=True, metavar="HOST:PORT")
+    parser.add_argument("--handler", action="store_true", help="let subscribers in by a handler")
     arguments = parser.parse_args()
     engine = penstock.Engine(threads=1)
     hub = penstock.Hub(engine=engine)
@@ -25,6 +26,9 @@ def main() -> None:
         await hub.publish("topic", await request.read())
         return web.Response(status=204)
 
+    async def subscribe(request: web.Request) -> web.StreamResponse:
+        return await hub.stream(request, "topic")
+
     async def close(_app: web.Application) -> None:
         hub.close()
         await engine.aclose()
@@ -32,7 +36,10 @@ def main() -> None:
     app = web.Application()
     app.on_cleanup.append(close)
     app.router.add_post("/publish", publish)
-    app.add_routes([hub.native("/events/")])
+    if arguments.handler:
+        app.router.add_get("/events/topic", subscribe)
+    else:
+        app.add_routes([hub.native("/events/")])
     host, _, port = arguments.listen.rpartition(":")
     run_app(
         app,

@@ -14,7 +14,7 @@ in `penstock.framing`.
 from . import config, framing
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
-from .config import RedisLog
+from .config import KafkaLog, RedisLog
 from .engine import Engine, default_engine
 from .events import encode_event
 from .exceptions import (
@@ -69,6 +69,7 @@ __all__ = [
     "HubCounts",
     "HubStats",
     "InspectionStats",
+    "KafkaLog",
     "LogStats",
     "OriginStats",
     "PenstockError",

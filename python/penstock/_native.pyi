@@ -13,6 +13,7 @@ from .exceptions import PenstockError
 
 __all__ = [
     "BUILD_PROFILE",
+    "Admission",
     "Awaitable",
     "Cache",
     "Caching",
@@ -476,15 +477,29 @@ class Hub:
         topic: str,
         after: str | None,
         terms: config.Subscriptions,
-        guest: tuple[str | None, str | None],
-        lease: Lease,
         framing: Framing,
-        near: Transport | None,
     ) -> Source:
-        """Subscribe as if an origin were asked: a head, then events. `guest`: tenant and address."""
+        """Subscribe as if an origin were asked: a head, then events."""
+
+    def admit(
+        self,
+        topic: str,
+        after: str | None,
+        terms: config.Subscriptions,
+        guest: tuple[str | None, str | None],
+    ) -> Admission:
+        """Ask whether a client may subscribe. `guest`: tenant and address."""
+
+    def read(
+        self, admission: Admission, lease: Lease | None, framing: Framing, near: Transport | None
+    ) -> Source:
+        """The events of one who has been let in, until `lease` has run out if there is one."""
 
     def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
         """Publish the events of `stream` to `topic`, and finish it when that ends."""
+
+    def take_over(self, stream: FrameStream, framing: Framing) -> Source:
+        """What is left of `stream`, cut by `framing`, on the running loop. It is not its owner's any more."""
 
     def topics(self) -> list[str]:
         """The names of all topics."""
@@ -493,10 +508,25 @@ class Hub:
         """End all responses to subscribers behind a whole event, and take nothing any more. Idempotent."""
 
 @final
+class Admission:
+    """A request to subscribe."""
+
+    def step(self) -> asyncio.Future[None] | None:
+        """Go on. None: it is decided; else a future of when to ask again. Raises what refuses it."""
+
+    def head(self) -> tuple[int, list[tuple[str, str]]] | None:
+        """Status and fields of the response; None before it is decided, and once somebody serves it."""
+
+    def close(self) -> None:
+        """Give it up. Idempotent."""
+
+@final
 class Lease:
     """How long a subscription may go on."""
 
-    def __new__(cls, seconds: float | None) -> Self: ...
+    def __new__(cls, seconds: float) -> Self:
+        """For so many seconds from now on."""
+
     def renew(self, seconds: float | None) -> None:
         """For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event."""
 
@@ -697,14 +727,20 @@ class Transport:
         method: str,
         version: tuple[int, int],
         closes: bool,
-        on_end: Callable[[int, PenstockError | None], object],
+        on_end: Callable[[int, PenstockError | None, bool], object],
     ) -> int: ...
     def _attach_rest(
         self,
         stream: FrameStream,
         policy: EventPolicy | None,
         inspector: Inspector | None,
-        on_end: Callable[[int, PenstockError | None], object],
+        on_end: Callable[[int, PenstockError | None, bool], object],
+    ) -> None: ...
+    def _attach_topic(
+        self,
+        admission: Admission,
+        lease: Lease | None,
+        on_end: Callable[[int, PenstockError | None, bool], object],
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from . import _native
-from .config import Access, History, RedisLog, RouteLimits, Subscriptions, parse_size
+from .config import Access, History, KafkaLog, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
-from .log import Event, Log, LogStats, Reader
+from .log import Event, Log, LogStats, Reader, Source
 from .stream import FrameStream, Response
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 __all__ = ["Hub", "HubCounts", "HubStats", "TopicStats"]
 
+# What the hub says itself is longer than an event by some lines at most.
 _SAID: Final = 64 * 1024
 
 
@@ -64,8 +65,8 @@ class HubStats:
     subscribers: int
     """Subscribers of all of them."""
     used: int
-    """Bytes of the engine's pool that their history takes, whole slabs; what has left and is still being sent
-    counts."""
+    """Bytes that their history takes: whole slabs of the engine's pool, and lists of the events, some 80 bytes each.
+    What has left and is still being sent counts."""
     limit: int
     """Bytes that it may."""
     counts: HubCounts
@@ -110,7 +111,8 @@ class Hub:
     Args:
         engine: in whose pool the history lies; by default the one that the process shares (`penstock.default_engine`).
         history: what is kept of each topic, and of all of them. Processes that share a log should have the same.
-        log: where events are kept for other processes; None: in this one alone.
+        log: where events are kept for other processes; None: in this one alone. With a `KafkaLog` the hub follows what
+            is published there, and publishes nothing itself.
 
     Raises:
         StateError: the engine is closed.
@@ -122,7 +124,7 @@ class Hub:
         *,
         engine: Engine | None = None,
         history: History | None = None,
-        log: RedisLog | None = None,
+        log: RedisLog | KafkaLog | None = None,
     ) -> None:
         self._engine = engine or default_engine()
         history = history or History()
@@ -130,11 +132,13 @@ class Hub:
             history = replace(history, memory=self._engine.stats().pool.budget // 4)
         self._events = parse_size(history.bytes)
         self._reader: Reader | None = None
-        self._delivers_alone = log is not None and log.away == "deliver"
+        self._delivers_alone = isinstance(log, RedisLog) and log.away == "deliver"
+        # Topics that only others can begin begin with no subscriber.
+        self._opens = not isinstance(log, KafkaLog)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.native_hub = _native.Hub(self._engine.native, history, log is not None)
         if log is not None:
-            self._reader = Reader(self.native_hub, _open(log, history), longest_wait=log.longest_wait)
+            self._reader = Reader(self.native_hub, *_open(log, history), longest_wait=log.longest_wait)
 
     async def publish(
         self,
@@ -171,6 +175,7 @@ class Hub:
             StateError: the topic has been finished (TOPIC_FINISHED), or the hub closed (HUB_CLOSED).
             PoolError: there is no room for it (POOL_FULL), or for one more topic (TOO_MANY_TOPICS).
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
+            ConfigurationError: the hub follows a Kafka.
         """
         milliseconds = None if retry is None else round(retry * 1000)
         if self._reader is None:
@@ -202,6 +207,7 @@ class Hub:
             StateError: the hub has been closed.
             PoolError: there is no room for one more topic.
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
+            ConfigurationError: the hub follows a Kafka.
         """
         if self._reader is None:
             return self.native_hub.finish(topic)
@@ -234,34 +240,61 @@ class Hub:
                 (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
                 hub is closed (HUB_CLOSED).
         """
-        terms = replace(subscriptions or Subscriptions(), heartbeat=None)
-        return self._read(topic, after, terms, (None, None), _native.Lease(None), None, False)
+        terms = replace(self._terms(subscriptions), heartbeat=None)
+        framing = _native.Framing.events(self._events + _SAID, False)
+        response = Response(self.native_hub.subscribe(topic, after, terms, framing))
+        response.method, response.url = "GET", topic
+        return response
 
-    def feed(self, topic: str, response: FrameStream, *, error_event: str = "error") -> None:
-        """Have the engine publish the events of a response, such as a token stream, to a topic that nothing else feeds.
+    async def feed(self, topic: str, response: FrameStream, *, error_event: str = "error") -> None:
+        """Have the events of a response, such as a token stream, published to a topic that nothing else feeds.
 
-        Its own ids are kept; an event without one gets the hub's. It goes on whether anybody listens or not, so that
-        who comes later gets the transcript, as far as the history holds it. When it has ended the topic is finished.
-        One that fails is told of by an event before that. Not with a log that other processes share.
+        Returns when the topic is the response's. Its own ids are kept; an event without one gets the hub's. It goes on
+        whether anybody listens or not, so that who comes later gets the transcript, as far as the history holds it. When
+        it has ended the topic is finished. One that fails is told of by an event before that.
+
+        With a shared log its events are there for all processes, each once: what the log has not confirmed holds up the
+        reading of the response, also while the log is away. Where this process dies another one ends the topic, after
+        `RedisLog(lease=)`, with an event that has the name FEEDER_GONE; one that leaves its hub does so at once.
 
         Args:
             topic: its name.
-            response: an event stream, of which nothing has been taken. It is the engine's from now on.
+            response: an event stream, of which nothing has been taken. It is the hub's from now on.
             error_event: the type of the event that tells of a failure; its data is JSON with code, name and message.
 
         Raises:
-            StateError: another response feeds the topic (BUSY), the response is closed, or the hub is.
-            ConfigurationError: the hub has a log that other processes share.
-            ArgumentError: the topic's name is none (BAD_TOPIC).
+            StateError: another response feeds the topic, of this or of another process (BUSY); the response is closed,
+                or the hub is; with a shared log, also where the topic has been finished (TOPIC_FINISHED).
+            ArgumentError: the topic's name is none (BAD_TOPIC), or `error_event` no type (BAD_EVENT).
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
+            ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
+            ConfigurationError: the hub follows a Kafka.
         """
-        if self._reader is not None:
-            raise make_error(
-                "BAD_CONFIGURATION", "a response feeds topics of one process alone: the hub has a log"
-            )
+        self.native_hub.check(topic, "", error_event, None, None, None)
         # Longer events would have no room in the history.
         framing = _native.Framing.events(self._events, False)
-        self.native_hub.feed(topic, response, framing, error_event)
+        if self._reader is None:
+            self.native_hub.feed(topic, response, framing, error_event)
+            return
+        if response.closed:
+            raise make_error("STREAM_CLOSED", "the response that is to feed the topic has been closed")
+        response._set_framing(framing)  # noqa: SLF001 (of the same package)
+        await self._on_loop(self._reader.feed(topic, response, framing, error_event))
+
+    async def _has(self, topic: str) -> bool:
+        """Whether there is anything of a topic, wherever it is kept."""
+        if self._reader is None:
+            return self.topic_stats(topic) is not None
+        return await self._on_loop(self._reader.has(topic))
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether topics can be there of which this process knows nothing."""
+        return self._reader is not None
+
+    def _terms(self, subscriptions: Subscriptions | None) -> Subscriptions:
+        terms = subscriptions or Subscriptions()
+        return terms if self._opens else replace(terms, open=False)
 
     async def stream(
         self,
@@ -307,26 +340,29 @@ class Hub:
             topic,
             tenant=tenant,
             authorise=authorise,
-            subscriptions=subscriptions or Subscriptions(),
+            subscriptions=self._terms(subscriptions),
             changes=changes("headers", headers, ()),
         )
 
+    async def _admit(
+        self, topic: str, after: str | None, terms: Subscriptions, guest: tuple[str | None, str | None]
+    ) -> _native.Admission:
+        """Let a client subscribe: `guest` is its tenant and its address. `_read`, or the engine, serves it then."""
+        admission = self.native_hub.admit(topic, after, terms, guest)
+        try:
+            while (decided := admission.step()) is not None:
+                await decided
+        except BaseException:
+            admission.close()
+            raise
+        return admission
+
     def _read(
-        self,
-        topic: str,
-        after: str | None,
-        terms: Subscriptions,
-        guest: tuple[str | None, str | None],
-        lease: _native.Lease,
-        near: _native.Transport | None,
-        blocks: bool,
-    ) -> Response:
-        """Subscribe as if an origin were asked. `blocks`: comments as well."""
-        # What the hub says itself is longer than an event by some lines at most.
-        framing = _native.Framing.events(self._events + _SAID, blocks)
-        response = Response(self.native_hub.subscribe(topic, after, terms, guest, lease, framing, near))
-        response.method, response.url = "GET", topic
-        return response
+        self, admission: _native.Admission, lease: _native.Lease | None, near: _native.Transport | None
+    ) -> FrameStream:
+        """The events of who has been let in, comments as well."""
+        framing = _native.Framing.events(self._events + _SAID, True)
+        return FrameStream(self.native_hub.read(admission, lease, framing, near))
 
     def native(
         self,
@@ -376,7 +412,7 @@ class Hub:
             self,
             prefix,
             host=host,
-            subscriptions=subscriptions or Subscriptions(),
+            subscriptions=self._terms(subscriptions),
             limits=limits or RouteLimits(),
             headers=response_headers,
             add_headers=add_response_headers,
@@ -435,11 +471,20 @@ class Hub:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
 
-def _open(log: RedisLog, history: History) -> Log:
+def _open(log: RedisLog | KafkaLog, history: History) -> tuple[Source, Log | None]:
+    """What is followed, and the same if it is published to."""
+    extra = "kafka" if isinstance(log, KafkaLog) else "redis"
     try:
+        if isinstance(log, KafkaLog):
+            from .log.kafka_source import KafkaPartitions  # noqa: PLC0415 (an extra)
+
+            return KafkaPartitions(log, history), None
         from .log.redis_log import RedisStreams  # noqa: PLC0415 (an extra)
+
+        streams = RedisStreams(log, history)
     except ImportError as error:
+        name = type(log).__name__
         raise make_error(
-            "BAD_CONFIGURATION", f"RedisLog needs `pip install penstock[redis]`: {error}"
+            "BAD_CONFIGURATION", f"{name} needs `pip install penstock[{extra}]`: {error}"
         ) from None
-    return RedisStreams(log, history)
+    return streams, streams

@@ -45,6 +45,13 @@ broker.session.timeout.ms=1000
 broker.heartbeat.interval.ms=250
 # What a broker has acknowledged is on its disk.
 log.flush.interval.messages=1
+# What can be compacted is, at once.
+log.cleaner.backoff.ms=100
+log.cleaner.dedupe.buffer.size=4194304
+# A test makes what it means to have.
+auto.create.topics.enable=false
+# Fifty take a second to make.
+transaction.state.log.num.partitions=1
 """
 
 

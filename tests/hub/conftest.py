@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from edge.conftest import THREADS, _edges
 from edge.serving import Edges
 
 from .applications import Served
+from .kafka_nodes import Kafka, KafkaNodes, need_kafka, shared_broker
 from .nodes import Nodes
 from .subscribers import Topics
 
@@ -44,6 +45,30 @@ async def redis() -> AsyncIterator[RedisServer]:
 async def nodes(edge: Edges, redis: RedisServer) -> AsyncIterator[Nodes]:
     """Hubs that share it."""
     nodes = Nodes(edge, redis)
+    yield nodes
+    await nodes.close()
+
+
+@pytest.fixture(scope="session")
+def kafka_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Kafka that all tests share."""
+    need_kafka()
+    with shared_broker(tmp_path_factory.mktemp("kafka")) as address:
+        yield address
+
+
+@pytest.fixture
+async def kafka(edge: Edges, kafka_address: str) -> AsyncIterator[Kafka]:
+    """What writes to it, and is gone before the engine looks who is left."""
+    kafka = Kafka(kafka_address)
+    yield kafka
+    await kafka.close()
+
+
+@pytest.fixture
+async def kafka_nodes(edge: Edges, kafka: Kafka) -> AsyncIterator[KafkaNodes]:
+    """Hubs that follow it."""
+    nodes = KafkaNodes(edge, kafka.address)
     yield nodes
     await nodes.close()
 

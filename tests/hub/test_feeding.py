@@ -166,10 +166,10 @@ async def test_one_that_leaves_before_the_head_leaves_its_turn_to_the_next(serve
 async def test_one_stream_feeds_a_topic_and_no_other(served: Served) -> None:
     model, other = Model(), Model()
     async with ScriptedOrigin(model, other) as origin, served.engine.get(origin.url) as response:
-        served.hub.feed("news", response)
+        await served.hub.feed("news", response)
         async with served.engine.get(origin.url) as second:
             with pytest.raises(penstock.StateError, match="BUSY"):
-                served.hub.feed("news", second)
+                await served.hub.feed("news", second)
         model.send("data: a\n\n")
         async with served.hub.subscribe("news", after=None) as events:
             model.end()

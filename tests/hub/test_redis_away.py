@@ -311,7 +311,7 @@ async def test_what_redis_needs_is_named_where_it_is_missing(
     monkeypatch.setitem(sys.modules, "penstock.log.redis_log", None)
     with pytest.raises(penstock.ConfigurationError, match=r"penstock\[redis\]"):
         Hub(engine=engine, log=RedisLog("redis://localhost"))
-    for wrong in ({"url": "http://x"}, {"prefix": ""}, {"away": "x"}, {"timeout": 0}):
+    for wrong in ({"url": "http://x"}, {"prefix": ""}, {"away": "x"}, {"timeout": 0}, {"lease": 10.0}):
         with pytest.raises(penstock.ConfigurationError):
             RedisLog(**{"url": "redis://localhost", **wrong})  # type: ignore[arg-type]
     monkeypatch.undo()

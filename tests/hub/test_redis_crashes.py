@@ -24,8 +24,9 @@ BETWEEN = 100
 class Watcher:
     """A subscriber that leaves and comes back, and keeps what it got in runs without a gap."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, path: str = PATH) -> None:
         self.random = random.Random(seed)
+        self.path = path
         self.runs: list[list[tuple[str, str]]] = [[]]
         self.last: str | None = None
         self.has_ended = False
@@ -40,7 +41,7 @@ class Watcher:
 
     async def _listen(self, client: RawClient) -> None:
         fields = () if self.last is None else (f"Last-Event-ID: {self.last}",)
-        await client.get(PATH, *fields)
+        await client.get(self.path, *fields)
         head = await client.head()
         if head.status == 204:
             self.has_ended = True

@@ -11,11 +11,11 @@ from conftest import until
 from events.ways import NEVER, Steps, Way
 from gateway.client import answer
 from gateway.origins import says
-from penstock.config import Caching, Edge, Inspection, RouteLimits, Timeouts
-from penstock.testing import ScriptedOrigin
+from penstock.config import Caching, Drain, Edge, EventRelay, Inspection, RouteLimits, Timeouts
+from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 
-from .gateways import Origin, inspecting
+from .gateways import Origin, events, inspecting
 
 
 async def test_without_inspection(way: Way) -> None:
@@ -64,6 +64,45 @@ async def test_a_client_that_leaves_before_the_head(way: Way) -> None:
         await origin.connection()
         client.abort()
         end = await chat.end()
+    assert (end.status, end.bytes) == (None, 0)
+    assert end.error is not None
+    assert end.error.name == "CLIENT_GONE"  # type: ignore[attr-defined]
+
+
+async def test_an_origin_that_fails_before_any_of_it_has_left(way: Way) -> None:
+    nonsense = answer("Transfer-Encoding: chunked", body=b"nonsense\r\n")
+    async with ScriptedOrigin(says(nonsense)) as origin:
+        chat = await inspecting(way, origin.url, None)
+        client = await way.connect(chat.relay.port)
+        await client.get()
+        head = await client.head()
+        end = await chat.end()
+    # Stock transports are given the head by itself.
+    assert head.status == (200 if way.is_stock else 502)
+    assert (end.status, end.bytes) == (200 if way.is_stock else None, 0)
+    assert end.error is not None
+    assert end.error.name == "BAD_CHUNK"  # type: ignore[attr-defined]
+
+
+async def test_a_client_that_leaves_before_the_head_of_what_is_read_on(way: Way) -> None:
+    go = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.request()
+        await go.wait()
+        await peer.send(events(b"data: x\n\n"))
+
+    async with ScriptedOrigin(slow) as origin:
+        options: dict[str, Any] = {"events": EventRelay(drain=Drain()), "timeouts": NEVER}
+        chat = await inspecting(way, origin.url, None, **options)
+        client = await way.connect(chat.relay.port)
+        await client.get()
+        await origin.connection()
+        client.reset()
+        await until(lambda: way.counts().draining == 1, "it is read on")
+        go.set()
+        end = await chat.end()
+        await until(lambda: way.counts().drained == 1, "it has been")
     assert (end.status, end.bytes) == (None, 0)
     assert end.error is not None
     assert end.error.name == "CLIENT_GONE"  # type: ignore[attr-defined]

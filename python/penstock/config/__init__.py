@@ -11,7 +11,7 @@ from .checks import parse_size
 from .edge import Edge, RouteLimits
 from .engine import Flow, Pool, Reads
 from .events import Drain, EventRelay, Inspection
-from .hub import History, RedisLog, Subscriptions
+from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, Timeouts, Tls
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Forwarding",
     "History",
     "Inspection",
+    "KafkaLog",
     "OriginLimits",
     "Overrides",
     "Pool",

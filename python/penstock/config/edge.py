@@ -33,7 +33,11 @@ class Edge:
     body_timeout: float | None = 60.0
     """Between two reads of a request body (408)."""
     write_timeout: float | None = 60.0
-    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range."""
+    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range.
+
+    The kernel is given the same limit, in whole seconds: what it has sent is acknowledged by then (TCP_USER_TIMEOUT),
+    and a client that is sent nothing answers its probes. So one whose host has vanished is gone, whatever waits for
+    it."""
     stall_grace: int = 5
     """For a client that takes nothing while the pool is full: after so many whole seconds the one that has taken
     nothing for longest is cut off, one a second. Several round trips of a bad network."""

@@ -1,7 +1,11 @@
 """Topics: what is kept of them, where, and how those who subscribe are served."""
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Literal
+from typing import Any, Final, Literal
+
+from penstock.exceptions import make_error
 
 from . import checks
 from .checks import PAGE, Size
@@ -19,8 +23,9 @@ class History:
     """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
     goes, unless it is finished."""
     memory: Size | None = None
-    """Bytes of the engine's pool that all topics take at most, whole slabs of 4 to 64 KiB. What is beyond costs the
-    oldest events of the topic that is published to; then publishing is refused (POOL_FULL). None: a quarter of it."""
+    """Bytes that all topics take at most: whole slabs of the engine's pool, of 4 to 64 KiB, and the lists of events, 80
+    bytes each and what a key takes. What is beyond costs the oldest events of the topic that is published to; then
+    publishing is refused (POOL_FULL). None: a quarter of the pool."""
     topics: int = 10_000
     """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
     finished_age: float = 600.0
@@ -61,6 +66,10 @@ class RedisLog:
     idle: float = 86_400.0
     """After which time Redis forgets a topic that nothing is published to. Who still listens is told of a gap when
     something is. Longer than most pages stay open."""
+    lease: float = 15.0
+    """After which time a process that feeds a topic (`Hub.feed`) and says nothing counts as dead: another one then ends
+    the topic, with an event that says so. It must be above one and a half times `timeout` and `longest_wait` together,
+    or a Redis that is restarted would find all of them dead; and longer than any handler holds up the event loop."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str) or not self.url.startswith(("redis://", "rediss://", "unix://")):
@@ -72,6 +81,62 @@ class RedisLog:
         checks.seconds(self, "timeout")
         checks.seconds(self, "longest_wait")
         checks.seconds(self, "idle")
+        checks.seconds(self, "lease")
+        # After Redis was away a process says that it is alive when it has come back, and within a third of the lease.
+        if self.lease * 2 / 3 <= self.timeout + self.longest_wait:
+            raise checks.bad(
+                self, "lease", "must be above one and a half times timeout and longest_wait together"
+            )
+
+
+_NAME_OF_KAFKA: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
+_HOW_TO_CONNECT: Final = re.compile(r"client_id|security_protocol|(ssl|sasl)_[a-z_]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaLog:
+    """Topics of a Kafka that hubs follow, and publish nothing to. Times are seconds.
+
+    Each partition is a topic of the hub, `TOPIC/PARTITION`, and an event's id is `PARTITION:OFFSET`. Needs
+    `pip install penstock[kafka]`.
+    """
+
+    servers: str
+    """`host:9092,host:9092`: some of its brokers, which know the others."""
+    topics: Sequence[str]
+    """Those that may be listened to, by their names in Kafka. Whoever is let into a route that serves the hub can have
+    all of them."""
+    _: KW_ONLY
+    type_header: str | None = None
+    """The header of a record that has the event's type, such as `ce_type`. None: events have no types."""
+    timeout: float = 10.0
+    """For each operation, and for how long Kafka may say nothing before it counts as away. A partition gets another
+    leader within it."""
+    longest_wait: float = 5.0
+    """Between two attempts to reach it: the first comes at once, each later one after twice the time, and chance takes
+    up to half off."""
+    connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """How to connect: arguments of `aiokafka.AIOKafkaConsumer` that begin with `ssl_` or `sasl_`, `security_protocol`
+    and `client_id`."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.servers, str) or not all(part.strip() for part in self.servers.split(",")):
+            raise checks.bad(self, "servers", "must be like 'host:9092,host:9092'")
+        names = self.topics
+        if isinstance(names, str) or not names or not all(_NAME_OF_KAFKA.fullmatch(name) for name in names):
+            raise checks.bad(
+                self, "topics", "must be names of topics: letters, digits, dots, underscores and hyphens"
+            )
+        checks.put(self, "topics", tuple(names))
+        if self.type_header == "":
+            raise checks.bad(self, "type_header", "must not be empty")
+        for name in self.connection:
+            if not _HOW_TO_CONNECT.fullmatch(name):
+                # What it has is nobody's to read.
+                rule = f"{name}: only client_id, security_protocol, and what begins with ssl_ or sasl_"
+                raise make_error("BAD_CONFIGURATION", f"KafkaLog.connection: {rule}")
+        checks.seconds(self, "timeout")
+        checks.seconds(self, "longest_wait")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,18 @@
-"""What a hub asks of a log that several processes share.
+"""What a hub asks of what keeps its topics for several processes.
 
-A log has an order of its own for each topic: it gives each event a position, `milliseconds-sequence`, above all before.
-Each entry names the one before it, so that whoever has that one knows that nothing is missing between the two. All
-methods raise `ConnectionFailedError` (HUB_UNAVAILABLE) where the log cannot be reached; it has then to be opened again.
+A source has an order of its own for each topic: it gives each event a position, `milliseconds-sequence` or
+`partition:offset`, above all before. Each entry names the one before it, so that whoever has that one knows that
+nothing is missing between the two. A log is a source that a hub publishes to. All methods raise `ConnectionFailedError`
+(HUB_UNAVAILABLE) where it cannot be reached; it has then to be opened again.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["NOTHING", "Entry", "Event", "History", "Log", "order"]
+from penstock.exceptions import PenstockError, make_error
+
+__all__ = ["NOTHING", "Entry", "Event", "Feed", "History", "Log", "Page", "Source", "order", "unavailable"]
 
 NOTHING: Final = "0-0"
 """The position before all others."""
@@ -48,8 +51,27 @@ class History(NamedTuple):
     entries: Sequence[Entry]
 
 
-class Log(Protocol):
-    """A log that several processes share. Used on one event loop."""
+class Page(NamedTuple):
+    """What follows on a position."""
+
+    entries: Sequence[Entry]
+    is_last: bool
+    """There were no more when it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The right to append to a topic what one stream has, from its beginning to its end."""
+
+    topic: str
+    owner: str
+    """Whose right it is: a text that nobody else has."""
+    farewell: Event
+    """What tells of the death of whoever had it."""
+
+
+class Source(Protocol):
+    """Something that several processes follow. Used on one event loop."""
 
     async def open(self) -> None:
         """Connect. It can be opened again after it was closed."""
@@ -57,17 +79,11 @@ class Log(Protocol):
     async def close(self) -> None:
         """Let go of what is open. Idempotent; what waits for an answer fails."""
 
-    async def publish(self, topic: str, event: Event | None) -> str:
-        """Append an event, or None for the topic's end, and give its position once the log has it.
-
-        Cancellation leaves it open whether it was appended.
-
-        Raises:
-            StateError: the topic has been finished (TOPIC_FINISHED).
-        """
+    def may_have(self, topic: str) -> bool:
+        """Whether there can be a topic of that name. It is asked while it is closed as well."""
 
     async def watch(self, topics: Sequence[str]) -> None:
-        """Have `receive` give what is published to them from the return of this on."""
+        """Have `receive` give what is published to them behind what `history` or `read` gives from now on."""
 
     async def unwatch(self, topics: Sequence[str]) -> None:
         """Have it give no more of that."""
@@ -78,14 +94,63 @@ class Log(Protocol):
     async def history(self, topic: str) -> History:
         """What there is of a topic, as far as a hub keeps it."""
 
-    async def read(self, topic: str, after: str, count: int) -> list[Entry]:
-        """The next entries behind `after`: fewer than `count` only if there are no more."""
+    async def read(self, topic: str, after: str, count: int) -> Page:
+        """The next entries behind `after`, at most `count`."""
 
     async def newest(self, topic: str) -> str:
-        """The position of the newest entry, or `NOTHING`."""
+        """A position that all entries are at or below, or `NOTHING`."""
+
+
+class Log(Source, Protocol):
+    """A source that is published to."""
+
+    @property
+    def lease(self) -> float:
+        """Seconds that a feed stays whose owner is not heard of."""
+
+    async def publish(self, topic: str, event: Event | None) -> str:
+        """Append an event, or None for the topic's end, and give its position once the log has it.
+
+        Cancellation leaves it open whether it was appended.
+
+        Raises:
+            StateError: the topic has been finished (TOPIC_FINISHED).
+        """
+
+    async def has(self, topic: str) -> bool:
+        """Whether there is anything of a topic, or somebody feeds it."""
+
+    async def claim(self, feed: Feed) -> None:
+        """Have its owner feed its topic, and nobody else.
+
+        Raises:
+            StateError: another one does (BUSY), or the topic has been finished (TOPIC_FINISHED).
+        """
+
+    async def append(self, feed: Feed, number: int, event: Event | None) -> None:
+        """Append the event of that number, the first of which is 1; None for the topic's end, and for that of the feed.
+
+        Whatever was asked for before is there once, and at its place: it can be asked for again.
+
+        Raises:
+            StateError: the feed has ended: its owner was taken for dead (BUSY), or the topic has been finished
+                (TOPIC_FINISHED).
+        """
+
+    async def renew(self, feed: Feed) -> None:
+        """Say that the owner of a feed is alive; `append` says so too. Raises as `append`."""
+
+    async def bury(self, feed: Feed | None = None) -> list[str]:
+        """End the topics of feeds whose owners are dead, or of `feed`, with their farewells. Gives their names."""
 
 
 def order(position: str) -> tuple[int, int]:
     """What positions are compared by."""
-    milliseconds, _, sequence = position.partition("-")
-    return int(milliseconds), int(sequence)
+    first, _, second = position.partition(":" if ":" in position else "-")
+    return int(first), int(second)
+
+
+def unavailable(what: str, error: BaseException) -> PenstockError:
+    """The error for what a log, or the way there, has failed."""
+    text = "it did not answer in time" if isinstance(error, TimeoutError) and not str(error) else str(error)
+    return make_error("HUB_UNAVAILABLE", f"{what}: {text or type(error).__name__}")

@@ -1,4 +1,4 @@
-"""Keeps the topics of an engine's hub as a shared log has them.
+"""Keeps the topics of an engine's hub as a source has them that processes share.
 
 One task holds the connection: it catches up with what was published meanwhile, then appends what comes. Another one
 gives the engine what it wants: the history of a topic that somebody subscribes to, or word that all is there. The
@@ -16,8 +16,10 @@ from typing import Final, Literal
 
 from penstock import _native
 from penstock.exceptions import PenstockError, make_error
+from penstock.stream import FrameStream
 
-from .interface import NOTHING, Entry, Event, Log, order
+from .feeder import Feeder, begin_feed
+from .interface import NOTHING, Entry, Event, Log, Source, order
 
 __all__ = ["LogStats", "Reader"]
 
@@ -83,18 +85,23 @@ class _Topic:
 
 
 class Reader:
-    """Follows a log on behalf of one hub."""
+    """Follows a source on behalf of one hub, and publishes to it if it is a log."""
 
-    def __init__(self, hub: _native.Hub, log: Log, *, longest_wait: float) -> None:
+    def __init__(self, hub: _native.Hub, source: Source, log: Log | None, *, longest_wait: float) -> None:
+        """`log`: the source, if it is one."""
         self._hub = hub
+        self._source = source
         self._log = log
         self._longest_wait = longest_wait
         self._topics: dict[str, _Topic] = {}
-        self._is_ready = False
+        self._ready = asyncio.Event()
+        # Since when it has been so, on the loop's clock.
+        self._since = 0.0
         self._error: str | None = "it has not been reached yet"
         # Whether it has been tried to reach it.
         self._tried = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._feeders: set[asyncio.Task[None]] = set()
         self._published = self._refused = self._delivered = 0
         self._received = self._gaps = self._connections = 0
 
@@ -104,15 +111,12 @@ class Reader:
             self._tasks.append(asyncio.create_task(work))
         await self._tried.wait()
 
-    def cancel(self) -> None:
-        """Have it end. On its loop."""
-        for task in self._tasks:
-            task.cancel()
-
     async def stop(self) -> None:
-        """End."""
-        self.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """End. Topics that are fed from here end with an event that says so."""
+        for tasks in (self._feeders, self._tasks):
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
 
     async def publish(self, topic: str, event: Event | None) -> str:
@@ -121,21 +125,57 @@ class Reader:
         Raises:
             ConnectionFailedError: the log is away (HUB_UNAVAILABLE): then nothing was appended; or it did not confirm
                 the event, and then it may have been.
+            ConfigurationError: the source is none.
         """
         try:
-            if not self._is_ready:
-                raise make_error("HUB_UNAVAILABLE", f"the log is away: {self._error}")
-            position = await self._log.publish(topic, event)
+            position = await self._there().publish(topic, event)
         except PenstockError as error:
             self._refused += error.name == "HUB_UNAVAILABLE"
             raise
         self._published += 1
         return position
 
+    async def has(self, topic: str) -> bool:
+        """Whether the log has a topic; see `Log.has`. Raises as `publish`."""
+        return await self._there().has(topic)
+
+    async def feed(
+        self, topic: str, response: FrameStream, framing: _native.Framing, error_event: str
+    ) -> None:
+        """Claim a topic, and go on to append to it what `response` brings, cut into events by `framing`.
+
+        Raises as `publish`, and:
+            StateError: another stream feeds the topic (BUSY), or it has been finished (TOPIC_FINISHED).
+        """
+        log = self._there()
+        feed = begin_feed(topic, error_event)
+        await log.claim(feed)
+        try:
+            stream = FrameStream(self._hub.take_over(response, framing))
+        except PenstockError:
+            await log.bury(feed)
+            raise
+        feeder = Feeder(log, feed, stream, check=self._check, ready=self._ready)
+        task = asyncio.create_task(feeder.run())
+        self._feeders.add(task)
+        task.add_done_callback(self._feeders.discard)
+
+    def _check(self, topic: str, event: Event) -> None:
+        self._hub.check(topic, event.data, event.type, event.id, event.key, event.retry)
+
+    def _there(self) -> Log:
+        if self._log is None:
+            raise make_error(
+                "BAD_CONFIGURATION", "the hub follows what others publish, and publishes nothing"
+            )
+        if not self._ready.is_set():
+            raise make_error("HUB_UNAVAILABLE", f"the log is away: {self._error}")
+        return self._log
+
     @property
     def is_ready(self) -> bool:
         """Whether the log can be published to."""
-        return self._is_ready
+        return self._ready.is_set()
 
     def deliver(self, topic: str, event: Event) -> None:
         """Give subscribers of this hub alone an event that the log cannot be given."""
@@ -146,7 +186,7 @@ class Reader:
     def stats(self) -> LogStats:
         """How it fares."""
         return LogStats(
-            "ready" if self._is_ready else "away",
+            "ready" if self.is_ready else "away",
             self._error,
             len(self._topics),
             sum(topic.is_behind for topic in self._topics.values()),
@@ -164,7 +204,7 @@ class Reader:
         wait = _SOONEST
         while True:
             try:
-                await self._log.open()
+                await self._source.open()
                 self._connections += 1
                 await self._come_back()
                 wait = _SOONEST
@@ -177,8 +217,8 @@ class Reader:
                 _LOG.exception("a bug in penstock; the hub's log is opened again")
                 self._leave(str(error))
             finally:
-                self._is_ready = False
-                await self._log.close()
+                self._ready.clear()
+                await self._source.close()
             # Chance keeps nodes apart that lost it in one moment.
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 (nothing secret)
             wait = min(wait * 2, self._longest_wait)
@@ -192,8 +232,9 @@ class Reader:
 
     async def _come_back(self) -> None:
         names = list(self._topics)
-        await self._log.watch(names)
-        self._error, self._is_ready = None, True
+        await self._source.watch(names)
+        self._error, self._since = None, asyncio.get_running_loop().time()
+        self._ready.set()
         self._tried.set()
         await self._for_each(names, self._catch_up)
         _LOG.info("the hub's log is ready: %d topics followed", len(names))
@@ -201,7 +242,7 @@ class Reader:
     async def _receive(self) -> None:
         while True:
             runs: dict[str, list[Entry]] = {}
-            for name, entry in await self._log.receive():
+            for name, entry in await self._source.receive():
                 runs.setdefault(name, []).append(entry)
             behind = []
             for name, entries in runs.items():
@@ -219,6 +260,8 @@ class Reader:
         if topic.is_behind:
             return False
         end = topic.position
+        # Who has asked meanwhile may have got the first of them.
+        entries = entries[next((at for at, entry in enumerate(entries, 1) if entry.position == end), 0) :]
         for count, entry in enumerate(entries):
             if entry.before != end:
                 self._take(name, topic, entries[:count])
@@ -237,20 +280,20 @@ class Reader:
                 # Whoever loads it asks.
                 return
             topic.is_behind = False
-            newest = await self._log.newest(name)
+            newest = await self._source.newest(name)
             if topic.is_alone or position == _UNKNOWN:
                 topic.is_alone = False
                 self._interrupt(name, topic, newest if position == _UNKNOWN else position)
             if order(newest) < order(topic.position or NOTHING):
                 # The log has lost what is here, and what is lost with it nobody knows.
-                floor, entries = await self._log.history(name)
+                floor, entries = await self._source.history(name)
                 self._interrupt(name, topic, floor)
                 self._take(name, topic, entries)
                 return
             # What comes meanwhile is no reason to stop: whoever waits here waits for what the log has now.
             while topic.position is not None:
-                entries = await self._log.read(name, topic.position, _PAGE)
-                if not self._take_all(name, topic, entries) or len(entries) < _PAGE:
+                page = await self._source.read(name, topic.position, _PAGE)
+                if not self._take_all(name, topic, page.entries) or page.is_last:
                     return
 
     def _take_all(self, name: str, topic: _Topic, entries: Sequence[Entry]) -> bool:
@@ -311,13 +354,23 @@ class Reader:
             ]
             for name in gone:
                 del self._topics[name]
-            if not self._is_ready:
+            if not self.is_ready:
                 continue
             behind = [name for name, topic in self._topics.items() if topic.is_behind]
             # Where the log cannot be reached, whoever receives from it has been told as well.
             with contextlib.suppress(PenstockError):
-                await self._log.unwatch(gone)
+                await self._source.unwatch(gone)
                 await self._for_each(behind, self._catch_up)
+                await self._bury()
+
+    async def _bury(self) -> None:
+        """End the topics of those who fed them and are dead."""
+        log = self._log
+        # While the log was away nobody was heard of.
+        if log is None or asyncio.get_running_loop().time() - self._since < log.lease:
+            return
+        for name in await log.bury():
+            _LOG.warning("topic %r has been ended: whoever fed it has not been heard of", name)
 
     # What the engine wants.
 
@@ -329,9 +382,14 @@ class Reader:
             await more
 
     async def _give(self, name: str) -> None:
+        if not self._source.may_have(name):
+            with contextlib.suppress(PenstockError):
+                self._hub.load(name, NOTHING, [])
+                self._hub.checked(name)
+            return
         topic = self._topics.setdefault(name, _Topic())
         try:
-            if self._is_ready:
+            if self.is_ready:
                 # It may be a new topic of the same name.
                 if topic.position is None or self._hub.take(name, []) is None:
                     await self._load(name, topic)
@@ -348,8 +406,8 @@ class Reader:
 
     async def _load(self, name: str, topic: _Topic) -> None:
         async with topic.lock:
-            await self._log.watch([name])
-            floor, entries = await self._log.history(name)
+            await self._source.watch([name])
+            floor, entries = await self._source.history(name)
             readable = [entry for entry in entries if entry.event is not None or entry.is_end]
             if self._hub.load(name, floor, [_row(entry) for entry in readable]):
                 topic.position = entries[-1].position if entries else floor

@@ -18,7 +18,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["Commands", "Messages", "connections", "unavailable"]
+from .interface import unavailable
+
+__all__ = ["Commands", "Messages", "connections"]
 
 Command = tuple[str | bytes | int, ...]
 
@@ -44,12 +46,6 @@ def connections(url: str) -> ConnectionPool:
         )
     except ValueError as error:
         raise make_error("BAD_CONFIGURATION", f"the URL of the log: {error}") from None
-
-
-def unavailable(what: str, error: BaseException) -> PenstockError:
-    """The error for what Redis, or the way there, has failed."""
-    text = "it did not answer in time" if isinstance(error, TimeoutError) and not str(error) else str(error)
-    return make_error("HUB_UNAVAILABLE", f"{what}: {text or type(error).__name__}")
 
 
 class _Link(ABC):

@@ -7,6 +7,7 @@ their order is one. An event is a line of JSON, which has its type, id, key and 
 is.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
@@ -18,24 +19,11 @@ from penstock.config import History as Kept
 from penstock.config import RedisLog
 from penstock.exceptions import PenstockError, make_error
 
-from .interface import NOTHING, Entry, Event, History, order
-from .redis_link import Commands, Messages, connections, unavailable
+from . import redis_scripts as scripts
+from .interface import NOTHING, Entry, Event, Feed, History, Page, order, unavailable
+from .redis_link import Commands, Messages, connections
 
 __all__ = ["RedisStreams"]
-
-# Sent whole each time: a server that was restarted, or another one in its place, knows no script by its hash.
-_PUBLISH: Final = """\
-local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
-local before = '0-0'
-if last then
-  if last[2][3] == 'end' then return redis.error_reply('FINISHED') end
-  before = last[1]
-end
-local id = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'before', before, ARGV[3], ARGV[4])
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-redis.call('PUBLISH', ARGV[5], id .. ' ' .. before .. ' ' .. ARGV[3] .. ' ' .. ARGV[4])
-return id
-"""
 
 # As Redis writes them. What is no number of 64 bits has more digits.
 _POSITION: Final = re.compile(rb"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
@@ -59,12 +47,15 @@ class RedisStreams:
         self._channel = b"%d:%b" % (self._pool.connection_kwargs.get("db", 0), self._prefix)
         self._timeout = settings.timeout
         self._idle = round(settings.idle * 1000)
+        self._lease = settings.lease
+        # No topic's name has a control character.
+        self._feeds = [self._prefix + b"\0feeds", self._prefix + b"\0limits"]
         self._kept = kept
         self._commands: Commands | None = None
         self._messages: Messages | None = None
 
     async def open(self) -> None:
-        """See `Log.open`."""
+        """See `Source.open`."""
         messages = Messages(self._pool, self._timeout, self._channel)
         commands = Commands(self._pool, self._timeout, messages.fail)
         self._messages, self._commands = messages, commands
@@ -75,33 +66,70 @@ class RedisStreams:
         await self._call("PING")
 
     async def close(self) -> None:
-        """See `Log.close`."""
+        """See `Source.close`."""
         for link in (self._commands, self._messages):
             if link is not None:
                 await link.close()
         self._commands = self._messages = None
 
+    def may_have(self, topic: str) -> bool:  # noqa: ARG002 (whatever is published to)
+        """See `Source.may_have`."""
+        return True
+
+    @property
+    def lease(self) -> float:
+        """See `Log.lease`."""
+        return self._lease
+
     async def publish(self, topic: str, event: Event | None) -> str:
         """See `Log.publish`."""
-        kind, blob, idle = "event", b"", self._idle
-        if event is None:
-            kind, idle = "end", max(1, round(self._kept.finished_age * 1000))
-        else:
-            blob = encode(event)
-        key, channel = self._key(topic), self._channel + topic.encode()
-        position = await self._call("EVAL", _PUBLISH, 1, key, self._kept.events, idle, kind, blob, channel)
+        position = await self._call(
+            "EVAL", scripts.PUBLISH, 1, self._key(topic), *self._appended(topic, event)
+        )
         return str(position.decode())
 
+    async def has(self, topic: str) -> bool:
+        """See `Log.has`."""
+        there, fed = await asyncio.gather(
+            self._call("EXISTS", self._key(topic)), self._call("HEXISTS", self._feeds[0], topic.encode())
+        )
+        return bool(there or fed)
+
+    async def claim(self, feed: Feed) -> None:
+        """See `Log.claim`."""
+        await self._feed(scripts.CLAIM, feed, encode(feed.farewell))
+
+    async def append(self, feed: Feed, number: int, event: Event | None) -> None:
+        """See `Log.append`."""
+        await self._feed(scripts.APPEND, feed, number, *self._appended(feed.topic, event))
+
+    async def renew(self, feed: Feed) -> None:
+        """See `Log.renew`."""
+        await self._feed(scripts.APPEND, feed, 0)
+
+    async def bury(self, feed: Feed | None = None) -> list[str]:
+        """See `Log.bury`."""
+        one: tuple[bytes, ...] = ()
+        if feed is not None:
+            one = (feed.topic.encode(), feed.owner.encode(), encode(feed.farewell))
+        limits = (self._kept.events, self._idle, self._ended())
+        # Of the streams that it writes to the server knows by itself; a user who may have none but ours is let in.
+        keys = (self._prefix, *self._feeds)
+        names = await self._call(
+            "EVAL", scripts.BURY, len(keys), *keys, self._prefix, self._channel, *limits, *one
+        )
+        return [name.decode() for name in names]
+
     async def watch(self, topics: Sequence[str]) -> None:
-        """See `Log.watch`."""
+        """See `Source.watch`."""
         await self._channels().subscribe([self._channel + topic.encode() for topic in topics])
 
     async def unwatch(self, topics: Sequence[str]) -> None:
-        """See `Log.unwatch`."""
+        """See `Source.unwatch`."""
         await self._channels().unsubscribe([self._channel + topic.encode() for topic in topics])
 
     async def receive(self) -> list[tuple[str, Entry]]:
-        """See `Log.receive`."""
+        """See `Source.receive`."""
         entries = []
         for channel, message in await self._channels().receive():
             entry = read_message(message)
@@ -110,7 +138,7 @@ class RedisStreams:
         return entries
 
     async def history(self, topic: str) -> History:
-        """See `Log.history`."""
+        """See `Source.history`."""
         key = self._key(topic)
         oldest = await self._oldest()
         entries: list[Entry] = []
@@ -134,13 +162,13 @@ class RedisStreams:
                 last = f"({entries[-1].position}"
         return History(floor, entries[::-1])
 
-    async def read(self, topic: str, after: str, count: int) -> list[Entry]:
-        """See `Log.read`."""
+    async def read(self, topic: str, after: str, count: int) -> Page:
+        """See `Source.read`."""
         rows = await self._call("XRANGE", self._key(topic), f"({after}", "+", "COUNT", count)
-        return [read_row(row) for row in rows]
+        return Page([read_row(row) for row in rows], len(rows) < count)
 
     async def newest(self, topic: str) -> str:
-        """See `Log.newest`."""
+        """See `Source.newest`."""
         rows = await self._call("XREVRANGE", self._key(topic), "+", "-", "COUNT", 1)
         return rows[0][0].decode() if rows else NOTHING
 
@@ -150,6 +178,22 @@ class RedisStreams:
             return 0
         seconds, microseconds = await self._call("TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000 - round(self._kept.age * 1000)
+
+    def _appended(self, topic: str, event: Event | None) -> tuple[str | bytes | int, ...]:
+        """What the scripts append."""
+        kind, blob, idle = (
+            ("end", b"", self._ended()) if event is None else ("event", encode(event), self._idle)
+        )
+        return self._kept.events, idle, kind, blob, self._channel + topic.encode()
+
+    def _ended(self) -> int:
+        """Milliseconds for which it is known of a topic that it has ended."""
+        return max(1, round(self._kept.finished_age * 1000))
+
+    async def _feed(self, script: str, feed: Feed, *more: str | bytes | int) -> None:
+        keys = (self._key(feed.topic), *self._feeds)
+        lease = max(1, round(self._lease * 1000))
+        await self._call("EVAL", script, len(keys), *keys, feed.topic.encode(), feed.owner, lease, *more)
 
     def _key(self, topic: str) -> bytes:
         return self._prefix + topic.encode()
@@ -167,6 +211,10 @@ class RedisStreams:
         except ResponseError as error:
             if str(error).startswith("FINISHED"):
                 raise make_error("TOPIC_FINISHED", "the topic has been finished") from None
+            if str(error).startswith("FED"):
+                raise make_error(
+                    "BUSY", "a stream feeds the topic already, or this one was given up"
+                ) from None
             raise unavailable("Redis refused it", error) from None
 
 

@@ -4,17 +4,22 @@ aiohttp calls it when a response has ended, or when the middleware `settle_failu
 """
 
 import asyncio
+from typing import Final
 
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
 from penstock.exceptions import PenstockError
 
-from .failures import FAILURE, note_failure
+from .failures import CLIENT_LEFT, FAILURE, note_failure
 from .gateway import TENANT
 from .handover import HANDED_OVER, RelayEnd
+from .problem import status_for
 
 __all__ = ["AccessLogger"]
+
+# The engine answers these with nothing: nobody is there, or what was begun cannot be taken back.
+_UNANSWERED: Final = ("CLIENT_GONE", "REQUEST_TRUNCATED", "BAD_RESPONSE")
 
 
 class AccessLogger(AbstractAccessLogger):
@@ -32,9 +37,8 @@ class AccessLogger(AbstractAccessLogger):
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
         """Log one request; one whose body the engine is sending when that is over."""
         handover = request.get(HANDED_OVER)
-        if handover is None or handover.end is not None:
-            sent = 0 if handover is None or handover.end is None else handover.end.bytes
-            self._log(request, response.status, request.writer.output_size + sent, time)
+        if handover is None:
+            self._log(request, response.status, request.writer.output_size, time)
             return
         loop = asyncio.get_running_loop()
         started = loop.time() - time
@@ -43,9 +47,12 @@ class AccessLogger(AbstractAccessLogger):
             if isinstance(end.error, PenstockError):
                 note_failure(request, end.error, end.status)
             size = request.writer.output_size + end.bytes
-            self._log(request, response.status, size, loop.time() - started)
+            self._log(request, _status(end), size, loop.time() - started)
 
-        handover.when_over(log_end)
+        if handover.end is None:
+            handover.when_over(log_end)
+        else:
+            log_end(handover.end)
 
     def _log(self, request: web.BaseRequest, status: int, size: int, time: float) -> None:
         version = request.version
@@ -66,3 +73,13 @@ class AccessLogger(AbstractAccessLogger):
             "" if tenant is None else f" tenant={tenant!r}",
             "" if failure is None else f" failed=0x{failure.error.code:03X}/{failure.error.name}",
         )
+
+
+def _status(end: RelayEnd) -> int:
+    """What the engine has answered a request with whose body was left to it."""
+    if end.status is not None:
+        return end.status
+    error = end.error
+    if isinstance(error, PenstockError) and error.name not in _UNANSWERED:
+        return status_for(error).value
+    return CLIENT_LEFT

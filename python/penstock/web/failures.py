@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler
 
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["FAILURE", "Failure", "client_gone", "note_failure", "settle_failures"]
+__all__ = ["CLIENT_LEFT", "FAILURE", "Failure", "client_gone", "note_failure", "settle_failures"]
 
 
 class Failure(NamedTuple):
@@ -27,8 +27,8 @@ class Failure(NamedTuple):
 FAILURE: Final = web.RequestKey("failure", Failure)
 """Where `Gateway.relay` leaves the failure of a request."""
 
-# What nginx has made the custom for a client that left before the head. Nobody receives it.
-_CLIENT_LEFT: Final = 499
+CLIENT_LEFT: Final = 499
+"""What nginx has made the custom for a client that left before the head. Nobody receives it."""
 
 
 def note_failure(request: web.BaseRequest, error: PenstockError, status: int | None) -> None:
@@ -57,4 +57,4 @@ async def settle_failures(request: web.Request, handler: Handler) -> web.StreamR
         transport = request.transport
         if failure is None or not (transport is None or transport.is_closing()):
             raise
-        return web.Response(status=failure.status or _CLIENT_LEFT)
+        return web.Response(status=failure.status or CLIENT_LEFT)

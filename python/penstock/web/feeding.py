@@ -1,10 +1,12 @@
 """Relays that are resumable: the first request of a topic has the origin asked, and all are answered by the topic.
 
-Everything here happens on one event loop. Requests of several processes for the same topic ask an origin each.
+Requests of one process wait for the first of them. Where processes share a log they look there whether there is the
+topic; of several that ask their origins all at once, one feeds it, and the others drop what they have been answered.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -12,15 +14,21 @@ from aiohttp import web
 from multidict import MultiMapping
 
 from penstock.config import EventRelay, Subscriptions
+from penstock.exceptions import PenstockError
 from penstock.hub import Hub
 from penstock.stream import Response
 
+from .failures import note_failure
+from .problem import problem_response
 from .relayed import is_event_stream
 
 __all__ = ["Feeding"]
 
 _FROM_THE_START: Final = Subscriptions(join="start", open=False)
 _ERROR: Final = "error"
+
+# Of one who is not needed to feed a topic: another one does, or has.
+_NOT_NEEDED: Final = ("BUSY", "TOPIC_FINISHED")
 
 _asking: Final[WeakKeyDictionary[Hub, dict[str, asyncio.Future[None]]]] = WeakKeyDictionary()
 """Topics whose first request waits for its origin."""
@@ -40,7 +48,9 @@ class Feeding:
         self._hub = hub
         self._topic = topic
         self._tenant = tenant
-        self._subscriptions = subscriptions or _FROM_THE_START
+        terms = subscriptions or _FROM_THE_START
+        # A topic that another process has just begun is not known here yet.
+        self._subscriptions = replace(terms, open=True) if hub._is_shared else terms  # noqa: SLF001
         self._error_event = (events.error_event if events is not None else None) or _ERROR
         self._asked: asyncio.Future[None] | None = None
 
@@ -49,7 +59,14 @@ class Feeding:
     ) -> web.StreamResponse:
         """Answer with the topic if it is there; otherwise ask the origin, or wait for the one who does."""
         asking = _asking.setdefault(self._hub, {})
-        while self._hub.topic_stats(self._topic) is None:
+        while True:
+            try:
+                if await self._hub._has(self._topic):  # noqa: SLF001 (of the same package)
+                    break
+            except PenstockError as error:
+                note_failure(request, error, None)
+                error.__traceback__ = None
+                return problem_response(error)
             other = asking.get(self._topic)
             if other is None:
                 self._asked = asking[self._topic] = asyncio.get_running_loop().create_future()
@@ -60,11 +77,16 @@ class Feeding:
             await asyncio.shield(other)
         return await self.stream(request)
 
-    def take(self, upstream: Response, status: int, fields: MultiMapping[str]) -> bool:
+    async def take(self, upstream: Response, status: int, fields: MultiMapping[str]) -> bool:
         """Have the topic fed by the origin's answer, if its status and its fields say that it is one of events."""
         if status != web.HTTPOk.status_code or not is_event_stream(fields):
             return False
-        self._hub.feed(self._topic, upstream, error_event=self._error_event)
+        try:
+            await self._hub.feed(self._topic, upstream, error_event=self._error_event)
+        except PenstockError as error:
+            if error.name not in _NOT_NEEDED:
+                raise
+            await upstream.aclose()
         self._answered()
         return True
 

@@ -468,7 +468,7 @@ class Gateway:
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
             if order.feeding is not None:
                 fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-                if order.feeding.take(upstream, status, fed):
+                if await order.feeding.take(upstream, status, fed):
                     return await order.feeding.stream(request)
             if (
                 direct is not None

@@ -28,6 +28,7 @@ __all__ = [
     "can_hand_over",
     "engines",
     "hand_over",
+    "hand_over_topic",
     "pipe_part",
     "timings_of",
 ]
@@ -40,7 +41,8 @@ class RelayEnd:
     """What became of a relay, or of a request on a native route."""
 
     status: int | None
-    """The status that was relayed, or None if there was no head to relay; the error says what it was answered with."""
+    """The status that the client was sent, or None if it was sent none of this response: there was no head, or nothing
+    of it had left yet. The error says what it was answered with, if it was there."""
     bytes: int
     """Payload that was sent to the client."""
     timings: Timings | None
@@ -120,15 +122,15 @@ class Handover:
         self._status = status
         self._upstream: Response | None = None
         self._on_end: list[OnComplete] | None = None
-        self._outcome: tuple[int, PenstockError | None] | None = None
+        self._outcome: tuple[int, PenstockError | None, bool] | None = None
 
     @property
     def end(self) -> RelayEnd | None:
         """The end, once it has come."""
         if self._outcome is None:
             return None
-        sent, error = self._outcome
-        return self._asked.end(self._status, sent, self._upstream, error)
+        sent, error, begun = self._outcome
+        return self._asked.end(self._status if begun else None, sent, self._upstream, error)
 
     def when_over(self, callback: OnComplete, upstream: Response | None = None) -> None:
         """Have `callback` called with the end. With `upstream`, it is told the timings."""
@@ -149,12 +151,12 @@ class Handover:
         self.when_over(end)
         await ended
 
-    def __call__(self, sent: int, error: PenstockError | None) -> None:
+    def __call__(self, sent: int, error: PenstockError | None, begun: bool) -> None:
         """Take the end from the engine, which keeps this and not a method of it: it does so for hours."""
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
             _log.log(level, "%s %s: %s", self._asked.method, self._asked.path, error)
-        self._outcome = (sent, error)
+        self._outcome = (sent, error, begun)
         if self._asked.inspector is not None:
             # It is over and is counted, whether somebody asks or not.
             self._asked.inspector.report()
@@ -202,6 +204,24 @@ def hand_over(
     writer.send_headers()
     transport._attach_rest(stream, policy, inspector, handover)  # noqa: SLF001
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
+    writer._eof = True  # noqa: SLF001
+
+
+def hand_over_topic(
+    admission: _native.Admission,
+    lease: _native.Lease | None,
+    writer: Any,
+    transport: _native.Transport,
+    handover: Handover,
+) -> None:
+    """Let the engine serve who has been let in to a topic, behind the head of `writer`, until `lease` has run out.
+
+    Raises:
+        ConnectionResetError: the client left.
+    """
+    writer.send_headers()
+    transport._attach_topic(admission, lease, handover)  # noqa: SLF001
+    # As in `hand_over`.
     writer._eof = True  # noqa: SLF001
 
 

@@ -21,7 +21,15 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure
-from .handover import HANDED_OVER, Asked, Handover, RelayEnd, can_hand_over, engines, hand_over
+from .handover import (
+    HANDED_OVER,
+    Asked,
+    Handover,
+    RelayEnd,
+    can_hand_over,
+    engines,
+    hand_over_topic,
+)
 from .native import Changes
 from .problem import problem_response
 
@@ -52,7 +60,8 @@ class _Permit:
         self._request = request
         self._topic = topic
         self._task: asyncio.Task[None] | None = None
-        self.lease = _native.Lease(None)
+        self.lease: _native.Lease | None = None
+        """None: for as long as it likes."""
 
     async def ask(self) -> bool:
         """Whether it may begin."""
@@ -60,11 +69,12 @@ class _Permit:
             return True
         answer = await self._authorise(self._request, self._topic)
         if answer is not True and answer > 0:
-            self.lease.renew(answer + _GRACE)
-            self._task = asyncio.get_running_loop().create_task(self._ask_again(float(answer)))
+            self.lease = _native.Lease(answer + _GRACE)
+            again = self._ask_again(self.lease, float(answer))
+            self._task = asyncio.get_running_loop().create_task(again)
         return answer is True or answer > 0
 
-    async def _ask_again(self, seconds: float) -> None:
+    async def _ask_again(self, lease: _native.Lease, seconds: float) -> None:
         authorise = self._authorise
         assert authorise is not None  # noqa: S101 (it has answered)
         while True:
@@ -75,12 +85,12 @@ class _Permit:
                 _log.exception("%s: the hook that authorises it has failed", self._topic)
                 answer = False
             if answer is True:
-                self.lease.renew(None)
+                lease.renew(None)
                 return
             if answer <= 0:
-                self.lease.renew(0)
+                lease.renew(0)
                 return
-            self.lease.renew(answer + _GRACE)
+            lease.renew(answer + _GRACE)
             seconds = float(answer)
 
     def over(self, _: RelayEnd | None = None) -> None:
@@ -108,32 +118,41 @@ async def respond(
     if not await permit.ask():
         return web.Response(status=_FORBIDDEN, text="403: Forbidden")
     handover: Handover | None = None
+    admission: _native.Admission | None = None
     response: web.StreamResponse | None = None
     link = ClientLink.of(transport)
     link.task = asyncio.current_task(link.loop)
-    upstream = hub._read(  # noqa: SLF001 (of the same package)
-        topic, _had(request), subscriptions, (tenant, request.remote), permit.lease, engines(transport), True
-    )
     try:
-        await upstream
-        fields = CIMultiDict(upstream.headers)
+        admission = await hub._admit(  # noqa: SLF001 (of the same package)
+            topic, _had(request), subscriptions, (tenant, request.remote)
+        )
+        decided = admission.head()
+        assert decided is not None  # noqa: S101 (it is)
+        status, answered = decided
+        fields = CIMultiDict(answered)
         changes.apply(fields)
-        if upstream.status != web.HTTPOk.status_code or request.method == hdrs.METH_HEAD:
-            await upstream.aclose()
-            return web.Response(status=upstream.status, headers=fields)
+        if status != web.HTTPOk.status_code or request.method == hdrs.METH_HEAD:
+            admission.close()
+            return web.Response(status=status, headers=fields)
         response = web.StreamResponse(headers=fields)
         writer = await response.prepare(request)
         assert writer is not None  # noqa: S101 (it is for a response that has ended)
         direct = can_hand_over(writer, transport)
         if direct is not None:
             asked = Asked(request.method, request.raw_path, None, None, None)
-            handover = request[HANDED_OVER] = Handover(asked, response.status)
-            handover.when_over(permit.over)
-            hand_over(upstream, writer, direct, None, None, handover)
+            handover = Handover(asked, response.status)
+            if permit.lease is not None:
+                # It keeps the request, for as long as somebody is asked again.
+                handover.when_over(permit.over)
+            hand_over_topic(admission, permit.lease, writer, direct, handover)
+            request[HANDED_OVER] = handover
         else:
-            await copy_body(upstream, writer, transport, Payload(admitted))
+            async with hub._read(admission, permit.lease, engines(transport)) as events:  # noqa: SLF001
+                await copy_body(events, writer, transport, Payload(admitted))
     except BaseException as error:
-        await upstream.aclose()
+        permit.over()
+        if admission is not None:
+            admission.close()
         left = link.lost or transport.is_closing()
         status = None
         if response is not None and request.writer.output_size:

@@ -185,6 +185,7 @@ table! {
     0x522 TooManyTopics "TOO_MANY_TOPICS" Memory Local true "The hub has as many topics as it may.";
     0x523 HubClosed "HUB_CLOSED" State Local false "The hub has been closed.";
     0x524 HubUnavailable "HUB_UNAVAILABLE" Connection Local true "What the hub's events are kept in cannot be reached, or has not confirmed the event.";
+    0x525 FeederGone "FEEDER_GONE" State Local true "The process that fed the topic has gone, or has lost the right to, before its stream had ended.";
     0x530 AccessFailed "ACCESS_FAILED" State Local true "The hook that authorises requests has failed.";
     0x531 AccessTimeout "ACCESS_TIMEOUT" Timeout Local true "The hook that authorises requests has not answered within its limit.";
     0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";

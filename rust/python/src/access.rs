@@ -47,7 +47,7 @@ struct Listener {
 
 impl Receive for Listener {
     fn receive(&self, py: Python<'_>) {
-        while let Some(posed) = self.decisions.take() {
+        while let Some(posed) = access::Decisions::take(&self.decisions) {
             let question = Question(Mutex::new(Some(posed)));
             if let Err(error) = self.pose.bind(py).call1((question,)) {
                 error.write_unraisable(py, Some(self.pose.bind(py)));

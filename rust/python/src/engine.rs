@@ -8,13 +8,13 @@ use penstock_engine::Code;
 use penstock_engine::edge::Supplies;
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
-use penstock_engine::hub::{self, Hub, Reading};
+use penstock_engine::hub;
 use penstock_engine::origin::{self, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
-use penstock_engine::stream::{FlowConfig, Meter, ReadSizes, Stream, channel};
+use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -164,22 +164,25 @@ impl Engine {
         Ok(Source::new(stream, port))
     }
 
-    /// Has `hub` feed a subscription, on the engine thread of the client of `near` if that is given and one of this engine's.
-    pub(crate) fn read_topic(
+    /// Starts `start`, which feeds a stream cut by `framing`, on the engine thread of the client of `near` if that is given and
+    /// one of this engine's.
+    pub(crate) fn feed_stream<F>(
         &self,
         py: Python<'_>,
-        hub: Arc<Hub>,
-        reading: Reading,
         framing: &Framing,
         near: Option<&Bound<'_, Transport>>,
-    ) -> PyResult<Source> {
+        start: impl FnOnce(Feed) -> F + Send + 'static,
+    ) -> PyResult<Source>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
         self.check(py)?;
         let port = self.port(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &framing.0, &self.meter);
         let thread = near
             .and_then(|transport| transport.get().thread(&self.threads))
             .unwrap_or_else(|| self.threads.pick());
-        self.threads.spawn(thread, || hub::read(hub, reading, feed));
+        self.threads.spawn(thread, || start(feed));
         Ok(Source::new(stream, port))
     }
 
@@ -198,12 +201,8 @@ impl Engine {
     where
         R: Future<Output = ()> + Send + 'static,
     {
-        self.check(py)?;
-        let port = self.port(py)?;
-        let (feed, stream) = channel(&self.pool, self.flow, &framing.get().0, &self.meter);
-        let intake = source::Intake::new(self.pool.clone(), self.reads, feed);
-        self.threads.spawn(self.threads.pick(), || read(intake));
-        Ok(Source::new(stream, port))
+        let (pool, reads) = (self.pool.clone(), self.reads);
+        self.feed_stream(py, framing.get(), None, move |feed| read(source::Intake::new(pool, reads, feed)))
     }
 }
 

@@ -14,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::access::Gate;
+use crate::admission::Admission;
 use crate::edge::{Change, edit};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
@@ -67,7 +68,7 @@ fn utf8<'a>(py: Python<'_>, data: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]
 
 fn id(py: Python<'_>, text: &str) -> PyResult<Id> {
     text.parse().map_err(|_| {
-        let detail = format!("{text:?} is no id of the form milliseconds-sequence");
+        let detail = format!("{text:?} is no id of the form milliseconds-sequence or partition:offset");
         exception(py, &Code::BadEvent.error(detail))
     })
 }
@@ -225,26 +226,52 @@ impl Hub {
         ))
     }
 
-    /// Subscribes as if an origin were asked: a head, then events, cut by `framing`; on the engine thread of the client of
-    /// `near`, if that is given. `guest`: tenant and address.
-    #[pyo3(signature = (topic, after, terms, guest, lease, framing, near))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a subscription, each once")]
+    /// Subscribes as if an origin were asked: a head, then events, cut by `framing`.
     fn subscribe(
         &self,
         py: Python<'_>,
         topic: String,
         after: Option<String>,
         terms: SubscriptionSettings,
+        framing: &Bound<'_, Framing>,
+    ) -> PyResult<Source> {
+        let reading = Reading { topic, after, terms: terms.into(), tenant: None, address: None };
+        let hub = Arc::clone(&self.shared);
+        self.engine.get().feed_stream(py, framing.get(), None, |feed| hub::read(hub, reading, feed))
+    }
+
+    /// Asks whether a client may subscribe. `guest`: tenant and address.
+    fn admit(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        after: Option<String>,
+        terms: SubscriptionSettings,
         guest: (Option<String>, Option<String>),
-        lease: &Bound<'_, Lease>,
+    ) -> PyResult<Admission> {
+        let engine = self.engine.get();
+        engine.check(py)?;
+        let (tenant, address) = guest;
+        let reading = Reading { topic, after, terms: terms.into(), tenant, address };
+        let asking = hub::admit(Arc::clone(&self.shared), reading);
+        Ok(Admission::new(asking, Slot::new(engine.port(py)?)))
+    }
+
+    /// The events of one who has been let in, cut by `framing`, until `lease` has run out if there is one; read on the engine
+    /// thread of the client of `near`, if that is given.
+    #[pyo3(signature = (admission, lease, framing, near))]
+    fn read(
+        &self,
+        py: Python<'_>,
+        admission: &Bound<'_, Admission>,
+        lease: Option<&Bound<'_, Lease>>,
         framing: &Bound<'_, Framing>,
         near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Source> {
-        let (tenant, address) = guest;
-        let lease = lease.get().0.clone();
-        let reading = Reading { topic, after, terms: terms.into(), tenant, address, lease };
-        let hub = Arc::clone(&self.shared);
-        self.engine.get().read_topic(py, hub, reading, framing.get(), near)
+        let admitted = admission.get().take(py)?;
+        let (hub, lease) = (Arc::clone(&self.shared), lease.map(|lease| lease.get().shared()));
+        let read = move |feed| hub::pass_on(hub, admitted, lease, feed);
+        self.engine.get().feed_stream(py, framing.get(), near, read)
     }
 
     /// Publishes the events of `stream` to `topic`, and finishes it when that ends. `framing` is that of events.
@@ -261,6 +288,19 @@ impl Hub {
         let stream = stream.get().hand_over(py)?;
         self.engine.get().feed_topic(claim, stream, error_event);
         Ok(())
+    }
+
+    /// What is left of `stream`, cut by `framing`, for whoever publishes it elsewhere, on the running loop. It is not its owner's
+    /// any more.
+    fn take_over(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        framing: &Bound<'_, Framing>,
+    ) -> PyResult<Source> {
+        stream.get().set_framing(py, framing.get())?;
+        let port = self.engine.get().port(py)?;
+        Ok(Source::new(stream.get().hand_over(py)?, port))
     }
 
     /// The names of all topics.
@@ -280,12 +320,18 @@ impl Hub {
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Lease(hub::Lease);
 
+impl Lease {
+    pub(crate) fn shared(&self) -> hub::Lease {
+        self.0.clone()
+    }
+}
+
 #[pymethods]
 impl Lease {
-    /// For so many seconds from now on; None: for ever.
+    /// For so many seconds from now on.
     #[new]
-    fn new(seconds: Option<f64>) -> Self {
-        Self(hub::Lease::new(seconds.map(Duration::from_secs_f64)))
+    fn new(seconds: f64) -> Self {
+        Self(hub::Lease::new(Some(Duration::from_secs_f64(seconds))))
     }
 
     /// For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event.

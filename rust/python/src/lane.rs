@@ -175,7 +175,7 @@ impl Shared {
     fn complete(&self, py: Python<'_>, ticket: u64, outcome: &Outcome) {
         let Some(callback) = lock(&self.endings).callbacks.remove(&ticket) else { return };
         let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
-        if let Err(error) = callback.bind(py).call1((outcome.bytes, error)) {
+        if let Err(error) = callback.bind(py).call1((outcome.bytes, error, outcome.begun)) {
             self.report(py, error, "a callback of the end of a response failed");
         }
     }

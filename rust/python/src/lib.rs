@@ -5,6 +5,7 @@
 //! their state in locks and atomics, so nothing here relies on the GIL.
 
 mod access;
+mod admission;
 mod awaitable;
 mod buffer;
 mod cache;
@@ -36,6 +37,8 @@ mod _native {
 
     #[pymodule_export]
     use super::access::{Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
+    #[pymodule_export]
+    use super::admission::Admission;
     #[pymodule_export]
     use super::awaitable::Awaitable;
     #[pymodule_export]

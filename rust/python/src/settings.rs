@@ -152,7 +152,11 @@ impl From<&EdgeSettings> for EdgeConfig {
 
 impl From<&EdgeSettings> for ListenOptions {
     fn from(settings: &EdgeSettings) -> Self {
-        Self { backlog: settings.backlog, reuse_port: settings.reuse_port }
+        Self {
+            backlog: settings.backlog,
+            reuse_port: settings.reuse_port,
+            silence: settings.write_timeout.map(Duration::from_secs_f64),
+        }
     }
 }
 

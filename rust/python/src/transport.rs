@@ -306,7 +306,7 @@ impl Core {
                 return Ok(());
             }
             let error = match outcome {
-                Ok(Outcome { bytes, failure: None }) => {
+                Ok(Outcome { bytes, failure: None, .. }) => {
                     return future.call_method1(intern!(py, "set_result"), (bytes,)).map(drop);
                 }
                 Ok(Outcome { failure: Some(error), .. }) => exception(py, &error),

@@ -262,13 +262,13 @@ impl Decisions {
     }
 
     /// The question that has waited for longest.
-    pub fn take(self: &Arc<Self>) -> Option<Posed> {
-        while let Some((question, request)) = self.inbox.take() {
+    pub fn take(this: &Arc<Self>) -> Option<Posed> {
+        while let Some((question, request)) = this.inbox.take() {
             if question.is_settled() {
-                self.inbox.give_back();
+                this.inbox.give_back();
                 continue;
             }
-            return Some(Posed { request, question: Some(question), decisions: Arc::clone(self) });
+            return Some(Posed { request, question: Some(question), decisions: Arc::clone(this) });
         }
         None
     }
@@ -303,9 +303,9 @@ impl Decisions {
     }
 
     /// Notes that a response runs by `decision`, which was found before the revocation of that number. None: there was one since.
-    pub fn hold(self: &Arc<Self>, key: Key, decision: Arc<Decision>, revocations: u64) -> Option<Permit> {
+    pub fn hold(this: &Arc<Self>, key: Key, decision: Arc<Decision>, revocations: u64) -> Option<Permit> {
         let holder = Arc::new(Holder::new(key, decision));
-        let mut shard = lock(self.shard(&key));
+        let mut shard = lock(this.shard(&key));
         if shard.revocations != revocations {
             return None;
         }
@@ -313,7 +313,7 @@ impl Decisions {
         shard.next += 1;
         shard.running.insert(number, Arc::clone(&holder));
         drop(shard);
-        Some(Permit { decisions: Arc::clone(self), holder, number })
+        Some(Permit { decisions: Arc::clone(this), holder, number })
     }
 
     pub(super) fn let_go(&self, key: &Key, number: u64) {

@@ -211,7 +211,7 @@ impl Gate {
 
     /// Notes that what was let in runs. None: it was revoked since, and is to be asked anew.
     pub fn hold(&self, pass: &Pass) -> Option<Permit> {
-        self.decisions.hold(pass.key, Arc::clone(&pass.decision), pass.revocations)
+        Decisions::hold(&self.decisions, pass.key, Arc::clone(&pass.decision), pass.revocations)
     }
 
     /// As [`Decisions::revoke`], of the requests of this route that have these values for the parts of its key.

@@ -20,9 +20,12 @@ pub struct Limits {
     pub burst: f64,
 }
 
-/// What is counted for limits.
+/// What is counted for limits. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Limiter(Arc<Counted>);
+
 #[derive(Debug)]
-pub struct Limiter {
+struct Counted {
     active: AtomicUsize,
     bucket: Mutex<Bucket>,
 }
@@ -39,27 +42,27 @@ impl Limiter {
     pub fn new() -> Self {
         // As many as the first who enters may have.
         let bucket = Mutex::new(Bucket { tokens: f64::INFINITY, at: Instant::now() });
-        Self { active: AtomicUsize::new(0), bucket }
+        Self(Arc::new(Counted { active: AtomicUsize::new(0), bucket }))
     }
 
     /// Requests that are being answered.
     pub fn active(&self) -> usize {
         // Relaxed, here and below: a count, which orders nothing.
-        self.active.load(Ordering::Relaxed)
+        self.0.active.load(Ordering::Relaxed)
     }
 
     /// Counts a request, until what it returns is dropped.
     ///
     /// # Errors
     /// `code`: `who` has too many.
-    pub fn enter(self: &Arc<Self>, limits: &Limits, code: Code, who: impl fmt::Display) -> Result<Entered> {
-        let active = self.active.fetch_add(1, Ordering::Relaxed);
-        let entered = Entered(Arc::clone(self));
+    pub fn enter(&self, limits: &Limits, code: Code, who: impl fmt::Display) -> Result<Entered> {
+        let active = self.0.active.fetch_add(1, Ordering::Relaxed);
+        let entered = Entered(Arc::clone(&self.0));
         if let Some(most) = limits.concurrency.filter(|most| active >= *most) {
             return Err(code.error(format!("{who} has {most} requests already")));
         }
         if let Some(rate) = limits.rate {
-            let mut bucket = lock(&self.bucket);
+            let mut bucket = lock(&self.0.bucket);
             let now = Instant::now();
             let earned = now.duration_since(bucket.at).as_secs_f64() * rate;
             bucket.tokens = (bucket.tokens + earned).min(limits.burst);
@@ -81,7 +84,7 @@ impl Default for Limiter {
 
 /// A request that is being answered.
 #[derive(Debug)]
-pub struct Entered(Arc<Limiter>);
+pub struct Entered(Arc<Counted>);
 
 impl Drop for Entered {
     fn drop(&mut self) {

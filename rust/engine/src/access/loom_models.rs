@@ -70,7 +70,7 @@ fn two_who_ask_at_once_get_one_answer() {
         });
         let mut answered = 0;
         while answered == 0 {
-            match decisions.take() {
+            match Decisions::take(&decisions) {
                 Some(posed) => {
                     answered += 1;
                     posed.answer(allow("a"), LIFETIME);
@@ -81,7 +81,7 @@ fn two_who_ask_at_once_get_one_answer() {
         for one in asking {
             assert_eq!(one.join().unwrap().as_deref(), Some("a"));
         }
-        assert!(decisions.take().is_none());
+        assert!(Decisions::take(&decisions).is_none());
         assert_eq!(decisions.stats().counted.asked, 1);
     });
 }
@@ -93,7 +93,7 @@ fn who_looks_behind_a_revocation_sees_nothing_from_before() {
         let Joined::Waiting(waiting) = decisions.join(&key(), Instant::now(), request).unwrap() else {
             panic!("it was decided");
         };
-        let posed = decisions.take().unwrap();
+        let posed = Decisions::take(&decisions).unwrap();
         let answering = thread::spawn(move || posed.answer(allow("before"), LIFETIME));
         decisions.revoke(Whose::Everybody, true);
         let found = decisions.look(&key(), Instant::now());
@@ -113,7 +113,7 @@ fn what_begins_to_run_beside_a_revocation_is_cut_or_does_not_begin() {
             let decisions = Arc::clone(&decisions);
             thread::spawn(move || {
                 let (decision, revocations) = decisions.look(&key(), Instant::now())?;
-                decisions.hold(key(), decision, revocations)
+                Decisions::hold(&decisions, key(), decision, revocations)
             })
         };
         decisions.revoke(Whose::Tenant("a"), true);
@@ -132,7 +132,7 @@ fn who_waits_is_woken_whatever_becomes_of_the_question() {
         let Joined::Waiting(mut waiting) = decisions.join(&key(), Instant::now(), request).unwrap() else {
             panic!("it was decided");
         };
-        let posed = decisions.take().unwrap();
+        let posed = Decisions::take(&decisions).unwrap();
         let dropping = thread::spawn(move || drop(posed));
         let revoking = {
             let decisions = Arc::clone(&decisions);

@@ -26,7 +26,7 @@ const AHEAD: Duration = Duration::from_secs(1);
 /// One on whose account requests are.
 pub struct Tenant {
     name: Box<str>,
-    limiter: Arc<Limiter>,
+    limiter: Limiter,
     requests: AtomicU64,
     refused: AtomicU64,
     bytes: AtomicU64,
@@ -51,7 +51,7 @@ impl Tenant {
     fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            limiter: Arc::new(Limiter::new()),
+            limiter: Limiter::new(),
             requests: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             bytes: AtomicU64::new(0),

@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 use super::queue::Completion;
 use crate::error::{Code, Error};
 use crate::events::Policy;
+#[cfg(not(loom))]
+use crate::hub::{Admitted, Lease};
 use crate::inspect::Inspector;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
@@ -53,6 +55,9 @@ pub enum Command {
     Write(Content),
     /// What follows is a stream's; the engine sends it.
     Attach(Attachment),
+    /// What follows is a topic's; the engine sends it.
+    #[cfg(not(loom))]
+    Subscribe(Subscription),
     /// A part of a file follows. Answered by [`Outcome`].
     File(File),
     /// An option of the client's socket that is a number: its level, its name, and the number.
@@ -77,6 +82,18 @@ pub struct Attachment {
     pub inspector: Option<Inspector>,
 }
 
+/// One who has been let in to a topic, whom the engine serves in the application's place, to the end of the response.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub struct Subscription {
+    /// Who.
+    pub admitted: Box<Admitted>,
+    /// How long it may go on, where somebody says so meanwhile.
+    pub lease: Option<Lease>,
+    /// Who hears of the end.
+    pub rest: Completion,
+}
+
 /// A part of a file.
 #[derive(Debug)]
 pub struct File {
@@ -93,6 +110,8 @@ pub struct File {
 pub struct Outcome {
     /// Payload bytes that were sent.
     pub bytes: u64,
+    /// Whether the client was sent any of the response, its head included.
+    pub begun: bool,
     /// Why it ended before its end.
     pub failure: Option<Error>,
 }
@@ -300,14 +319,24 @@ impl Far {
 
     /// Lets the engine send a stream, which leaves as bytes do.
     pub fn attach(&self, attachment: Attachment) {
+        self.queue(Command::Attach(attachment));
+    }
+
+    /// Lets the engine serve one who has been let in to a topic; that begins as bytes leave.
+    #[cfg(not(loom))]
+    pub fn subscribe(&self, subscription: Subscription) {
+        self.queue(Command::Subscribe(subscription));
+    }
+
+    fn queue(&self, command: Command) {
         let mut state = lock(&self.link);
         if state.is_over_for_good() {
             // It tells its owner what became of it.
             drop(state);
-            drop(attachment);
+            drop(command);
             return;
         }
-        state.commands.push_back(Command::Attach(attachment));
+        state.commands.push_back(command);
     }
 
     /// Lets the engine send a part of a file.

@@ -88,7 +88,7 @@ fn an_application_that_waits_for_the_kernel_is_told() {
 fn an_outcome_finds_one_who_begins_to_listen() {
     model(3, || {
         let (near, far) = link();
-        let client = thread::spawn(move || near.report(Outcome { bytes: 1, failure: None }));
+        let client = thread::spawn(move || near.report(Outcome { bytes: 1, begun: true, failure: None }));
         assert_eq!(await_news(&far, |news| news.outcome).bytes, 1);
         client.join().unwrap();
     });

@@ -16,6 +16,8 @@ pub use checker::{Checker, Rest, asks_to_switch};
 pub use ended::{Ended, Stages};
 #[cfg(not(loom))]
 pub(crate) use head::serialise;
+#[cfg(not(loom))]
+pub use link::Subscription;
 pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Outcome, Over, link};
 pub use queue::{Completion, Ends, Fault, Place, Queue, Request};
 

@@ -259,7 +259,7 @@ impl Drop for Completion {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
             let failure = Code::ClientGone.error("the client left before the response was begun to be sent");
-            queue.complete(self.ticket, Outcome { bytes: 0, failure: Some(failure) });
+            queue.complete(self.ticket, Outcome { bytes: 0, begun: false, failure: Some(failure) });
         }
     }
 }

@@ -35,6 +35,8 @@ pub enum Refusal {
     Useless,
     /// It is a part, and does not say of what, or contradicts itself.
     Range,
+    /// It is a stream of events as they happen.
+    Events,
 }
 
 impl fmt::Display for Refusal {
@@ -52,6 +54,7 @@ impl fmt::Display for Refusal {
             Self::Cookies => "set-cookie",
             Self::Useless => "not-reusable",
             Self::Range => "content-range",
+            Self::Events => "event-stream",
         })
     }
 }
@@ -116,6 +119,14 @@ pub(super) fn check(
         return Err(Refusal::Cookies);
     }
     Ok(())
+}
+
+/// Whether it is a stream of events that goes on for as long as there are some: one that says how long it is was over when it
+/// was sent. Stored, it would be told again to whoever comes later, as if it happened then.
+pub(super) fn is_live(lines: &Lines<'_>) -> bool {
+    const KIND: &[u8] = b"text/event-stream";
+    let is_events = |kind: &[u8]| kind.get(..KIND.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(KIND));
+    values(lines, "content-type").any(is_events) && values(lines, "content-length").next().is_none()
 }
 
 /// Whether a response without validators can ever answer a request.

@@ -7,7 +7,7 @@ use super::policy::Policy;
 use super::range::ContentRange;
 use super::request::Request;
 use super::spans::{Span, Spans};
-use super::storable::{Refusal, check, check_method, is_kept, is_of_use};
+use super::storable::{Refusal, check, check_method, is_kept, is_live, is_of_use};
 use super::targeted::response_control;
 use super::time::Time;
 use super::validate::{Validators, freshened};
@@ -72,6 +72,9 @@ impl Stored {
         let validators = Validators::of(lines, timing.received);
         check_method(request, status, lines, &freshness)?;
         check(request, status, lines, &control.0, &freshness, policy)?;
+        if is_live(lines) {
+            return Err(Refusal::Events);
+        }
         let vary = Vary::of(lines, request.lines);
         let selection = Selection::of(&vary, request.lines, policy.languages).ok_or(Refusal::Vary)?;
         if !validators.any() && !is_of_use(&control.0, &freshness) {

@@ -17,10 +17,11 @@ use super::progress::Progress;
 use super::site::Site;
 use crate::app::{
     Attachment, Checker, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome, Over, Place,
-    Queue, Request, Rest, asks_to_switch, link, serialise,
+    Queue, Request, Rest, Subscription, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
+use crate::hub::Wire;
 use crate::net::{
     Body as Attached, Fault as SendFault, Filing, Life, Outgoing, Part, Piece, Socket, Supply, Watch,
 };
@@ -232,7 +233,9 @@ impl Lane<'_> {
         let reason = result.as_ref().err();
         self.progress.tear(self.outgoing.is_torn());
         if let Some(error) = reason {
-            let outcome = |bytes| Outcome { bytes, failure: Some(error.clone()) };
+            let begun = self.progress.status().is_some();
+            let outcome =
+                |bytes| Outcome { bytes: if begun { bytes } else { 0 }, begun, failure: Some(error.clone()) };
             match std::mem::replace(&mut self.sending, Sending::Nothing) {
                 Sending::Nothing => {}
                 Sending::Stream { before, rest, .. } => {
@@ -355,6 +358,7 @@ impl Lane<'_> {
             match command {
                 Command::Write(content) => self.write(content)?,
                 Command::Attach(stream) => self.attach(stream)?,
+                Command::Subscribe(subscription) => self.subscribe(subscription)?,
                 Command::File(file) => self.attach_file(file)?,
                 Command::Option(level, name, value) => {
                     // The application cannot be told; what it may ask for is chosen so that it succeeds.
@@ -419,16 +423,41 @@ impl Lane<'_> {
             }
             (Some(Rest::Chunked), None) => Attached::Part(Part { supply, most: None, chunked: true }),
         });
-        if completion.is_some() {
+        self.send_attached(completion, framed, leave);
+        Ok(())
+    }
+
+    /// From here on the body is a topic's, and the one task that follows that on this thread may write it to the client.
+    fn subscribe(&mut self, subscription: Subscription) -> Result<()> {
+        let Subscription { admitted, lease, rest } = subscription;
+        let framing = self.checker.rest().map_err(|error| self.blame(error))?;
+        let framed = !matches!(framing, Some(Rest::Length(_)));
+        if framed {
+            self.client.keep_backlog(self.site.config.event_backlog);
+        }
+        let wire = Wire::over(&self.client.connection, framing == Some(Rest::Chunked));
+        let supply = Supply::Source(Box::new(admitted.seat(wire, lease)));
+        self.outgoing.attach(match framing {
+            None => Attached::Counted(supply, 0),
+            Some(Rest::Length(length)) => Attached::Counted(supply, length),
+            Some(Rest::Chunked) => Attached::Framed(supply),
+            Some(Rest::UntilClose) => Attached::Raw(supply),
+        });
+        self.send_attached(Some(rest), framed, Leave::Cancel);
+        Ok(())
+    }
+
+    /// Begins to send what has been attached to the outgoing message.
+    fn send_attached(&mut self, rest: Option<Completion>, framed: bool, leave: Leave) {
+        if rest.is_some() {
             // It may take hours.
             self.checker.leave_rest();
             self.commands.shrink_to_fit();
         }
         let before = self.outgoing.payload();
-        self.sending = Sending::Stream { before, rest: completion, framed, leave };
+        self.sending = Sending::Stream { before, rest, framed, leave };
         // Only now does the response hold memory of the pool that others may need more.
         self.outgoing.begin_life(self.life);
-        Ok(())
     }
 
     /// From here on a file is sent, whose bytes nobody looks at: only a framing that needs no look will do.
@@ -456,7 +485,7 @@ impl Lane<'_> {
     fn finish_sending(&mut self, bytes: u64, rest: Option<Completion>) -> Result<()> {
         self.sending = Sending::Nothing;
         self.checker.pass(bytes).map_err(|error| self.blame(error))?;
-        let outcome = Outcome { bytes, failure: None };
+        let outcome = Outcome { bytes, begun: true, failure: None };
         match rest {
             None => self.near.report(outcome),
             Some(completion) => {

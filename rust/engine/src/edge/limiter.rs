@@ -5,20 +5,19 @@
 use super::route::RouteLimits;
 use crate::access::{self, Entered};
 use crate::error::{Code, Result};
-use crate::sync::Arc;
 
 /// The limits of one route, and what is counted of it.
 #[derive(Debug)]
 pub struct Limiter {
     name: String,
     limits: RouteLimits,
-    counted: Arc<access::Limiter>,
+    counted: access::Limiter,
 }
 
 impl Limiter {
     /// For a route of that name, which nothing has been asked of.
     pub fn new(name: String, limits: RouteLimits) -> Self {
-        Self { name, limits, counted: Arc::new(access::Limiter::new()) }
+        Self { name, limits, counted: access::Limiter::new() }
     }
 
     /// Counts a request, until what it returns is dropped.

@@ -22,6 +22,7 @@ use crate::error::{Code, Result};
 use crate::net::{Connection, Socket, Transport};
 use crate::runtime::Threads;
 use crate::sync::Arc;
+use crate::sys::descriptor::set_option;
 
 /// After a failure to accept that is not the client's, such as no free descriptor: long enough for one to become
 /// free, and not to spin meanwhile. Arbitrary.
@@ -30,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How often a listener that cannot accept says so. Arbitrary; a shortage comes and goes with every client.
 const TELL_AGAIN: Duration = Duration::from_secs(60);
 
+/// The most that Linux takes for the time between two probes, in seconds.
+const MOST_SILENCE: f64 = 32_767.0;
+
 /// How a socket listens.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenOptions {
@@ -37,6 +41,8 @@ pub struct ListenOptions {
     pub backlog: i32,
     /// TCP only: other processes may listen to the same address.
     pub reuse_port: bool,
+    /// TCP only: how long a client's host may leave unacknowledged what it was sent, and unanswered whether it is there.
+    pub silence: Option<Duration>,
 }
 
 /// A socket that listens.
@@ -59,6 +65,7 @@ impl Listener {
                 socket.set_only_v6(true)?;
             }
             socket.bind(&address.into())?;
+            find_vanished(&socket, options.silence)?;
             socket.listen(options.backlog)?;
             Ok(socket)
         };
@@ -90,8 +97,14 @@ impl Listener {
     /// `LISTEN_FAILED`: it is no socket that could.
     pub fn adopt(descriptor: OwnedFd, options: ListenOptions) -> Result<Self> {
         let socket = Raw::from(descriptor);
-        let open = socket.listen(options.backlog).map(|()| socket);
-        Self::ready(open, "the socket that was passed in")
+        let open = || -> io::Result<Raw> {
+            if socket.local_addr()?.as_socket().is_some() {
+                find_vanished(&socket, options.silence)?;
+            }
+            socket.listen(options.backlog)?;
+            Ok(socket)
+        };
+        Self::ready(open(), "the socket that was passed in")
     }
 
     fn ready(open: io::Result<Raw>, what: &str) -> Result<Self> {
@@ -121,6 +134,20 @@ impl Listener {
             }
         });
     }
+}
+
+/// Has the kernel end connections whose clients have vanished without a word, whether they are sent something or nothing. The
+/// sockets that are accepted have what the listener has.
+fn find_vanished(listener: &Raw, silence: Option<Duration>) -> io::Result<()> {
+    listener.set_keepalive(true)?;
+    let Some(silence) = silence else { return Ok(()) };
+    // Whole seconds, as the kernel probes; and at least one, so that a probe has the time to be answered.
+    #[expect(clippy::cast_possible_truncation, reason = "clamped")]
+    let seconds = silence.as_secs_f64().ceil().clamp(1.0, MOST_SILENCE) as i32;
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, seconds * 1000)?;
+    // The limit above holds for probes as well: two are unanswered by then, where there is time for two.
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, (seconds / 2).max(1))?;
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (seconds / 4).max(1))
 }
 
 enum Bound {
@@ -156,8 +183,6 @@ async fn accept(listener: Listener, site: &Arc<Site>, threads: &Threads) {
             Bound::Tcp(listener) => listener.accept().await.map(|(stream, remote)| {
                 // Events and small answers leave at once; what belongs together is written at once anyway.
                 let _ = stream.set_nodelay(true);
-                // A client that has vanished without a word is found out even if nothing is sent to it.
-                let _ = socket2::SockRef::from(&stream).set_keepalive(true);
                 let addresses = Addresses::new(Some(remote), stream.local_addr().ok());
                 (Socket::Tcp(stream), addresses)
             }),

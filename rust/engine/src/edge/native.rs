@@ -24,7 +24,7 @@ use crate::error::{Code, Error, Result};
 use crate::events::{Draining, EventBody, Field, Leave, Policy, begin_inspection};
 use crate::framing::Framing as Cut;
 use crate::inspect::Inspector;
-use crate::net::{Body, Fault, Outgoing, Piece, Stop, Supply};
+use crate::net::{Body, Fault, Outgoing, Peer, Piece, Stop, Supply};
 use crate::origin::{self, Request, RequestBody};
 use crate::relay;
 use crate::store::{self, Caching, Delivery, Overrides};
@@ -270,6 +270,11 @@ pub(super) async fn send(
     })
     .await;
     task.progress.set_payload(outgoing.payload());
+    if sent.is_err() && !outgoing.has_begun() {
+        // Nobody has seen the head: who has not left can still be told what went wrong.
+        task.progress.begin(0);
+        task.progress.set_payload(0);
+    }
     if is_events && sent.is_ok() {
         task.client.keep_any_backlog(task.site.config.event_backlog);
     }
@@ -515,7 +520,7 @@ impl Task<'_> {
         let (via, edits) = (via.as_deref(), &native.response);
         let bytes = encode((status, reason), fields, framing, persistence, via, edits, defaults);
         self.progress.begin(status);
-        outgoing.push(Piece::Bytes(bytes));
+        outgoing.push_head(bytes);
     }
 }
 
@@ -542,8 +547,6 @@ pub(super) fn fault(fault: Fault) -> Error {
         Fault::Source(error) => error,
         Fault::Socket(Stop::Stalled) => Code::WriteTimeout.error("the client took nothing within the limit"),
         Fault::Socket(Stop::Cut) => Code::ClientStalled.error("the pool was full and the client stalled"),
-        Fault::Socket(Stop::Broken(error)) => {
-            Code::ClientGone.error(format!("the connection to the client broke: {error}"))
-        }
+        Fault::Socket(Stop::Broken(error)) => Peer::Client.broken(&error),
     }
 }

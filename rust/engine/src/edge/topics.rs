@@ -7,10 +7,10 @@ use super::head::{Framing, Persistence, encode};
 use super::limiter::Limiter;
 use super::native::Task;
 use super::route::{Edit, Pattern, RouteLimits};
-use crate::access::{Allotment, Entered, Gate};
+use crate::access::{Decision, Entered, Gate};
 use crate::error::{Code, Result};
-use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, fields};
-use crate::net::{Body, Outgoing, Piece, Supply};
+use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
+use crate::net::{Body, Outgoing, Supply};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
 
@@ -78,37 +78,30 @@ pub(super) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgo
     let incoming = task.incoming;
     let (topic, after) = topics.asked(incoming, &task.target())?;
     let framing = Framing::of(Announced::Chunked, incoming.minor_version);
-    let chunked = framing == Framing::Chunked;
+    let decision = task.progress.decision();
+    let tenant = decision.as_deref().and_then(Decision::tenant);
+    let guest = Guest { tenant, address: task.client.addresses.host.as_deref() };
+    let asked = Asked { after: after.as_deref(), terms: topics.terms, guest };
     // On the heap: what is sent for hours keeps nothing of it.
-    // What is held to something has to pass where that is looked at.
-    let allotment = task.progress.allotment();
-    let is_limited = allotment.as_ref().is_some_and(Allotment::is_limited);
-    let connection = Some(&task.client.connection);
-    let connection = connection.filter(|connection| chunked && !connection.is_tls() && !is_limited);
-    let asked = Asked {
-        after: after.as_deref(),
-        terms: topics.terms,
-        chunked,
-        guest: Guest {
-            tenant: allotment.as_ref().map(|one| one.tenant.name()),
-            address: task.client.addresses.host.as_deref(),
-        },
-        express: connection.cloned(),
-    };
     let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
-    let (subscriber, resumption) = match admission {
+    let admitted = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
         Admission::Over => {
             topics.put_head(task, (204, b"No Content"), Framing::Empty, Resumption::Full, outgoing);
             return Ok(());
         }
-        Admission::Subscriber(subscriber, resumption) => (subscriber, resumption),
+        Admission::Admitted(admitted) => admitted,
     };
-    topics.put_head(task, (200, b"OK"), framing, resumption, outgoing);
+    topics.put_head(task, (200, b"OK"), framing, admitted.resumption(), outgoing);
     if incoming.method() == "HEAD" {
         return Ok(());
     }
-    let supply = task.metered(Supply::Source(subscriber));
+    let chunked = framing == Framing::Chunked;
+    task.client.keep_backlog(task.site.config.event_backlog);
+    // What is held to something has to pass where that is looked at.
+    let is_limited = task.progress.allotment().is_some_and(|allotment| allotment.is_limited());
+    let wire = if is_limited { Wire::through(chunked) } else { Wire::over(&task.client.connection, chunked) };
+    let supply = task.metered(Supply::Source(Box::new(admitted.seat(wire, None))));
     outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
     Ok(())
 }
@@ -131,7 +124,7 @@ impl Topics {
         let bytes =
             encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response, &[]);
         progress.begin(status);
-        outgoing.push(Piece::Bytes(bytes));
+        outgoing.push_head(bytes);
     }
 }
 

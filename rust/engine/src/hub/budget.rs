@@ -1,4 +1,5 @@
-//! What the history of all topics of a hub may take, and who has taken it: bytes at their true cost, which is whole slabs.
+//! What the history of all topics of a hub may take, and who has taken it: bytes at their true cost, which is whole slabs, and
+//! the lists of what lies in them.
 //!
 //! What has left a history counts as long as somebody is being sent it: its memory is taken until then.
 
@@ -46,6 +47,23 @@ pub(super) struct Charge {
 }
 
 impl Charge {
+    /// Of nothing yet.
+    pub(super) fn nothing(budget: &Arc<Budget>) -> Self {
+        Self { budget: Arc::clone(budget), bytes: 0 }
+    }
+
+    /// Makes it `bytes`, if there is room for what that is more.
+    pub(super) fn resize(&mut self, bytes: usize) -> bool {
+        if bytes > self.bytes {
+            let Some(mut more) = Budget::take(&self.budget, bytes - self.bytes) else { return false };
+            more.bytes = 0;
+        } else if bytes < self.bytes {
+            self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+        true
+    }
+
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

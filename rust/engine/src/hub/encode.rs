@@ -53,7 +53,7 @@ impl Event<'_> {
 
     /// Bytes on the wire, at most.
     pub(super) fn length(&self) -> usize {
-        let longest = Text::of(Id { milliseconds: u64::MAX, sequence: u64::MAX });
+        let longest = Text::of(Id::Time { milliseconds: u64::MAX, sequence: u64::MAX });
         self.lines(&longest).chunk().len()
     }
 
@@ -257,7 +257,10 @@ mod tests {
     fn an_event_is_one_chunk() {
         let event = Event { data: b"a\r\nb", name: Some("x"), retry: Some(5), ..Event::default() };
         let expected = b"2b\r\nid: 1-2\nevent: x\nretry: 5\ndata: a\ndata: b\n\n\r\n";
-        assert_eq!(written(&event, Id { milliseconds: 1, sequence: 2 }).as_slice(), expected.as_slice());
+        assert_eq!(
+            written(&event, Id::Time { milliseconds: 1, sequence: 2 }).as_slice(),
+            expected.as_slice()
+        );
         assert_eq!(id_of(b"id: 1-2\nevent"), b"1-2");
     }
 

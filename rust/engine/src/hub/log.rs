@@ -5,6 +5,8 @@
 //! that order, whole; a number that is not there any more is told as such and never passed over in silence.
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::mem::size_of;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
@@ -18,6 +20,12 @@ use crate::wire::CHUNK_END;
 
 /// The largest slab that events share, as an index of [`CLASSES`]: 64 KiB. An event that is larger has one of its own.
 const LARGEST: usize = 2;
+
+/// Events that a topic has room for in its list as long as it exists: topics are limited by their number.
+const FEW: usize = 4;
+
+/// What a key takes, besides its text: the counts before that, and a place in a table that is half full.
+const KEY: usize = 2 * size_of::<usize>() + 2 * (size_of::<(Plain<str>, u64)>() + 1);
 
 /// A slab that was full sooner is followed by a larger one, one that took 16 times as long by a smaller one. Arbitrary.
 const BUSY: Duration = Duration::from_secs(1);
@@ -101,6 +109,27 @@ pub(super) struct Log {
     newest: Id,
     /// The newest event of each key.
     keys: HashMap<Plain<str>, u64>,
+    /// What the keys take.
+    keyed: usize,
+    /// What the list of the entries and the keys take of the hub's memory: with tiny events more than their slabs do.
+    list: Charge,
+}
+
+/// What an event is called on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Name {
+    Id(Id),
+    /// As its publisher says.
+    Own(Plain<str>),
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Own(name) => f.write_str(name),
+        }
+    }
 }
 
 /// A run of events for one reader.
@@ -111,8 +140,8 @@ pub(super) struct Run {
     pub(super) next: u64,
     /// Events in it.
     pub(super) events: u64,
-    /// The id of the last of them, unless it has another name on the wire.
-    pub(super) last: Option<Id>,
+    /// What the last of them is called.
+    pub(super) last: Name,
     /// Events before it that newer ones of their keys stand for.
     pub(super) conflated: u64,
     /// To be held as long as the bytes are.
@@ -133,6 +162,7 @@ impl Log {
     /// An empty one, of which nothing is known up to `floor`.
     pub(super) fn new(room: Room, floor: Id) -> Self {
         Self {
+            list: Charge::nothing(&room.budget),
             room,
             entries: VecDeque::new(),
             first: 0,
@@ -147,6 +177,7 @@ impl Log {
             floor_name: None,
             newest: floor,
             keys: HashMap::new(),
+            keyed: 0,
         }
     }
 
@@ -195,6 +226,7 @@ impl Log {
         let length = chunk.len();
         let most = self.room.fit(length)?;
         self.expire(now);
+        self.make_place(event.key)?;
         self.make_room(length, now)?;
         let Some((writer, segment)) = self.writer.as_mut().zip(self.segments.back_mut()) else {
             return Err(Code::Internal.error("a log has no room for what it has made room for"));
@@ -207,10 +239,7 @@ impl Log {
             .bytes
             .join(written)
             .map_err(|_| Code::Internal.error("two events do not lie side by side"))?;
-        let key = event.key.map(Plain::from);
-        if let Some(key) = &key {
-            self.keys.insert(Plain::clone(key), self.tail());
-        }
+        let key = event.key.map(|key| self.note_key(key));
         self.entries.push_back(Entry {
             id,
             segment: self.first_segment + self.segments.len() as u64 - 1,
@@ -275,7 +304,7 @@ impl Log {
             bytes: segment.bytes.slice(range),
             next: self.first + last as u64,
             events: (last - at) as u64,
-            last: self.entries.get(last - 1).filter(|entry| !entry.named).map(|entry| entry.id),
+            last: self.name(self.entries.get(last - 1).unwrap_or(entry)),
             conflated: (at - from) as u64,
             charge: Arc::clone(&segment.charge),
         })
@@ -289,8 +318,13 @@ impl Log {
 
     /// The place behind the event that is called `name` on the wire, if that is there; also where it was the last to leave.
     pub(super) fn place_after(&self, name: &str) -> Option<u64> {
-        let is_here =
-            |id: &Id| *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok();
+        let is_here = |id: &Id| match id {
+            // Between two that are there nothing is missing: a log that counts has places without an event.
+            Id::Offset { .. } => self.floor <= *id && *id <= self.newest,
+            Id::Time { .. } => {
+                *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok()
+            }
+        };
         // Who comes back has seen one of the newest.
         let by_name = || {
             let mut entries = self.entries.iter().rev();
@@ -306,16 +340,17 @@ impl Log {
     pub(super) fn name_before(&self, place: u64) -> String {
         let before = usize::try_from(place.saturating_sub(self.first)).ok().and_then(|at| at.checked_sub(1));
         match before.and_then(|at| self.entries.get(at)) {
-            Some(entry) if entry.named => String::from_utf8_lossy(self.name_of(entry)).into_owned(),
-            Some(entry) => entry.id.to_string(),
+            Some(entry) => self.name(entry).to_string(),
             None => self.floor_name.as_deref().map_or_else(|| self.floor.to_string(), str::to_owned),
         }
     }
 
-    /// The id of the event before `place`, where that is there and what it is called on the wire.
-    pub(super) fn id_before(&self, place: u64) -> Option<Id> {
-        let before = usize::try_from(place.checked_sub(self.first)?.checked_sub(1)?).ok()?;
-        self.entries.get(before).filter(|entry| !entry.named).map(|entry| entry.id)
+    fn name(&self, entry: &Entry) -> Name {
+        if entry.named {
+            Name::Own(String::from_utf8_lossy(self.name_of(entry)).into())
+        } else {
+            Name::Id(entry.id)
+        }
     }
 
     fn name_of(&self, entry: &Entry) -> &[u8] {
@@ -328,6 +363,39 @@ impl Log {
 
     fn is_outdated(&self, at: usize, entry: &Entry) -> bool {
         entry.key.as_ref().is_some_and(|key| self.keys.get(key) != Some(&(self.first + at as u64)))
+    }
+
+    /// Has room in the list for one more event, which has `key`. Where the hub has none, what is oldest here leaves.
+    fn make_place(&mut self, key: Option<&str>) -> Result<()> {
+        loop {
+            let cost = key.filter(|key| !self.keys.contains_key(*key)).map_or(0, key_cost);
+            let (length, capacity) = (self.entries.len(), self.entries.capacity());
+            // One more than the history may have: the oldest leaves behind the newest.
+            let most = self.room.history.events.saturating_add(1).saturating_sub(length);
+            let more = if length < capacity { 0 } else { length.max(FEW).min(most) };
+            let size = list_cost(capacity + more, self.keyed + cost);
+            if self.list.resize(size) {
+                self.entries.reserve_exact(more);
+                return Ok(());
+            }
+            if length == 0 {
+                return Err(self.full(size));
+            }
+            self.evict();
+        }
+    }
+
+    /// The next event is the newest of `key`.
+    fn note_key(&mut self, key: &str) -> Plain<str> {
+        let (known, number) = (self.keys.get_key_value(key), self.tail());
+        let key = if let Some((key, _)) = known {
+            Plain::clone(key)
+        } else {
+            self.keyed += key_cost(key);
+            Plain::from(key)
+        };
+        self.keys.insert(Plain::clone(&key), number);
+        key
     }
 
     /// Has `length` bytes follow those of the last segment, or begins another.
@@ -407,6 +475,7 @@ impl Log {
         self.bytes -= entry.length as usize;
         if let Some(key) = entry.key.filter(|key| self.keys.get(key) == Some(&self.first)) {
             self.keys.remove(&key);
+            self.keyed -= key_cost(&key);
         }
         self.first += 1;
         let needed = self.entries.front().map_or(entry.segment + 1, |next| next.segment);
@@ -416,11 +485,22 @@ impl Log {
         if self.segments.is_empty() {
             self.writer = None;
         }
-        if self.entries.is_empty() {
+        if self.entries.len() < self.entries.capacity() / 4 {
             // A burst is over, and what was made for it would be kept.
-            self.entries.shrink_to(4);
+            self.entries.shrink_to(FEW.max(self.entries.len() * 2));
         }
+        // What is less is always there.
+        self.list.resize(list_cost(self.entries.capacity(), self.keyed));
     }
+}
+
+/// What a list with room for so many events takes, and keys that take `keyed`.
+fn list_cost(capacity: usize, keyed: usize) -> usize {
+    capacity.saturating_sub(FEW) * size_of::<Entry>() + keyed
+}
+
+fn key_cost(key: &str) -> usize {
+    KEY + key.len()
 }
 
 /// Where an event lies in its segment, without the framing.

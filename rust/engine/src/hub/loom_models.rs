@@ -8,7 +8,7 @@ use loom::future::block_on;
 use loom::thread;
 
 use super::budget::Budget;
-use super::log::{Found, Log, Room};
+use super::log::{Found, Log, Name, Room};
 use super::topic::{Gone, Mark, Phase, Topic};
 use super::{Event, History, Id, Join};
 use crate::error::Result;
@@ -37,7 +37,8 @@ fn follow(topic: &Topic, mut place: u64, follower: u64, mut seen: Mark) -> Vec<u
     let mut ids = Vec::new();
     loop {
         while let Found::Run(run) = topic.read(place, false, false).0 {
-            ids.extend(run.last.map(|id| id.sequence));
+            let Name::Id(id) = run.last else { panic!("nobody has named it") };
+            ids.push(id.sequence);
             place = run.next;
         }
         if matches!(seen.1, Phase::Finished(_)) {

@@ -23,11 +23,15 @@ mod resume;
 mod topic;
 
 #[cfg(not(loom))]
+mod admitted;
+#[cfg(not(loom))]
 mod external;
 #[cfg(not(loom))]
 mod feeding;
 #[cfg(not(loom))]
 mod guests;
+#[cfg(not(loom))]
+mod lease;
 #[cfg(not(loom))]
 mod reading;
 #[cfg(not(loom))]
@@ -47,21 +51,25 @@ pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};
 pub use resume::Resumption;
 
 #[cfg(not(loom))]
+pub use admitted::Admitted;
+#[cfg(not(loom))]
+pub(crate) use admitted::Wire;
+#[cfg(not(loom))]
 pub use external::{Published, Taken};
 #[cfg(not(loom))]
 pub use feeding::feed;
 #[cfg(not(loom))]
 pub(crate) use guests::Guest;
 #[cfg(not(loom))]
+pub use lease::Lease;
+#[cfg(not(loom))]
 pub(crate) use reading::fields;
 #[cfg(not(loom))]
-pub use reading::{Lease, Reading, read};
+pub use reading::{Reading, admit, pass_on, read};
 #[cfg(not(loom))]
-pub(crate) use subscriber::Asked;
+pub(crate) use topics::Asked;
 #[cfg(not(loom))]
-pub(crate) use topics::Admission;
-#[cfg(not(loom))]
-pub use topics::{Claim, Hub, HubStats, TopicStats, keep};
+pub use topics::{Admission, Claim, Hub, HubStats, TopicStats, keep};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

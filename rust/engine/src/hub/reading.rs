@@ -1,18 +1,18 @@
-//! A subscription that is read as if an origin sent it: a head, then events, into a stream for whoever wants them in Python.
+//! A subscription that Python asks for: decided wherever that is, and read as if an origin sent it where Python wants the
+//! events, or sends them by transports that are not the engine's.
 //!
 //! What waits there counts against the stream's window. A consumer that does not take it is a slow subscriber like any other.
 
 use std::future::poll_fn;
-use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::Terms;
+use super::admitted::{Admitted, Wire};
 use super::guests::Guest;
+use super::lease::Lease;
 use super::resume::Resumption;
-use super::subscriber::{Asked, Subscriber};
-use super::topics::{Admission, Hub};
+use super::topics::{Admission, Asked, Hub};
 use crate::error::Result;
 use crate::events::{Field, NO_BUFFERING, NO_CACHE};
 use crate::net::Source;
@@ -33,42 +33,15 @@ pub struct Reading {
     pub tenant: Option<String>,
     /// Where it comes from, where that is limited.
     pub address: Option<String>,
-    /// How long it may go on; it ends behind a whole event.
-    pub lease: Lease,
 }
 
-/// How long a subscription may go on, as far as it does not depend on it. Cloning shares it.
-#[derive(Debug, Clone)]
-pub struct Lease(Arc<watch::Sender<Option<Instant>>>);
-
-impl Lease {
-    /// For `time` from now on; `None`: for ever.
-    pub fn new(time: Option<Duration>) -> Self {
-        Self(Arc::new(watch::Sender::new(time.map(|time| Instant::now() + time))))
-    }
-
-    /// For `time` from now on, in place of what was said before.
-    pub fn renew(&self, time: Option<Duration>) {
-        self.0.send_replace(time.map(|time| Instant::now() + time));
-    }
-
-    /// Ready when it has run out.
-    async fn over(&self) {
-        let mut until = self.0.subscribe();
-        loop {
-            let end = *until.borrow_and_update();
-            let out = async {
-                match end {
-                    Some(end) => sleep_until(end).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                // An error would mean that the sender is gone, which is ours.
-                _ = until.changed() => {}
-                () = out => return,
-            }
+impl Admission {
+    /// The head of the response.
+    pub fn head(&self) -> Head {
+        match self {
+            Self::Admitted(admitted) => Head::new(200, b"OK", fields(admitted.resumption(), false)),
+            // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
+            Self::Over => Head::new(204, b"No Content", fields(Resumption::Full, true)),
         }
     }
 }
@@ -86,23 +59,51 @@ pub(crate) fn fields(resumption: Resumption, is_over: bool) -> Vec<Field> {
     fields
 }
 
-/// Subscribes on the calling engine thread, and feeds what comes. Ends with the topic, with the lease, or when nobody takes it.
+/// Lets whoever `reading` is of subscribe. Needs no engine thread.
+///
+/// # Errors
+/// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `TOO_MANY_REQUESTS`, `HUB_CLOSED`.
+pub async fn admit(hub: Arc<Hub>, reading: Reading) -> Result<Admission> {
+    let guest = Guest { tenant: reading.tenant.as_deref(), address: reading.address.as_deref() };
+    let asked = Asked { after: reading.after.as_deref(), terms: reading.terms, guest };
+    hub.subscribe(&reading.topic, asked).await
+}
+
+/// Subscribes, and feeds a head and what comes. Ends with the topic, or when nobody takes it.
 pub async fn read(hub: Arc<Hub>, reading: Reading, feed: Feed) {
-    let began = Instant::now();
-    let result = tokio::select! {
+    let admission = tokio::select! {
         biased;
         () = feed.closed() => return,
-        result = subscribe(&hub, &reading, &feed) => result,
+        admission = admit(Arc::clone(&hub), reading) => admission,
     };
-    let ended = match result {
-        Ok(Some(subscriber)) => tokio::select! {
-            biased;
-            () = feed.closed() => return,
-            () = reading.lease.over() => Ok(()),
-            ended = pass_on(&hub, subscriber, &feed) => ended,
-        },
-        Ok(None) => Ok(()),
-        Err(error) => Err(error),
+    match admission {
+        Err(error) => feed.fail(error),
+        Ok(admission) => {
+            feed.set_head(ResponseHead { head: admission.head(), timings: Timings::default(), reused: true });
+            match admission {
+                Admission::Over => feed.finish(Ending::default()),
+                Admission::Admitted(admitted) => pass_on(hub, admitted, None, feed).await,
+            }
+        }
+    }
+}
+
+/// Feeds what comes to one who has been let in, on the calling engine thread. Ends with the topic, with the lease, or when
+/// nobody takes it.
+pub async fn pass_on(hub: Arc<Hub>, admitted: Box<Admitted>, lease: Option<Lease>, feed: Feed) {
+    let began = Instant::now();
+    let over = async {
+        match lease {
+            // Watched here, and not by the subscriber: nobody asks that while the consumer has no room.
+            Some(lease) => lease.over().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        biased;
+        () = feed.closed() => return,
+        () = over => Ok(()),
+        ended = give(&hub, admitted, &feed) => ended,
     };
     match ended {
         Ok(()) => feed.finish(Ending { body: began.elapsed(), ..Ending::default() }),
@@ -110,27 +111,8 @@ pub async fn read(hub: Arc<Hub>, reading: Reading, feed: Feed) {
     }
 }
 
-async fn subscribe(hub: &Hub, reading: &Reading, feed: &Feed) -> Result<Option<Box<Subscriber>>> {
-    let guest = Guest { tenant: reading.tenant.as_deref(), address: reading.address.as_deref() };
-    let asked =
-        Asked { after: reading.after.as_deref(), terms: reading.terms, chunked: false, guest, express: None };
-    let head = |status, reason: &[u8], resumption, is_over| {
-        let head = Head::new(status, reason, fields(resumption, is_over));
-        feed.set_head(ResponseHead { head, timings: Timings::default(), reused: true });
-    };
-    Ok(match hub.subscribe(&reading.topic, asked).await? {
-        Admission::Over => {
-            head(204, b"No Content", Resumption::Full, true);
-            None
-        }
-        Admission::Subscriber(subscriber, resumption) => {
-            head(200, b"OK", resumption, false);
-            Some(subscriber)
-        }
-    })
-}
-
-async fn pass_on(hub: &Hub, mut subscriber: Box<Subscriber>, feed: &Feed) -> Result<()> {
+async fn give(hub: &Hub, admitted: Box<Admitted>, feed: &Feed) -> Result<()> {
+    let mut subscriber = admitted.seat(Wire::default(), None);
     loop {
         feed.room().await?;
         let next = poll_fn(|context| {

@@ -15,7 +15,7 @@ use std::thread::ThreadId;
 use tokio::time::Instant;
 
 use super::counts::add;
-use super::log::{Found, Run};
+use super::log::{Found, Name, Run};
 use super::seats::{Rest, Seats, Times};
 use super::topic::{Mark, Topic};
 use crate::net::{Connection, Watch};
@@ -48,6 +48,8 @@ pub(super) struct Seat {
 pub(super) struct Taken {
     /// The number of its next event, if the row may have written meanwhile.
     pub(super) place: Option<u64>,
+    /// What the last event is called that the row has written, if it has written any.
+    pub(super) last: Option<Name>,
     /// What is left of that.
     pub(super) rest: Option<Box<Rest>>,
     /// A heartbeat is due.

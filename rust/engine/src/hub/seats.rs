@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::budget::Charge;
 use super::encode::HEARTBEAT_CHUNK;
-use super::log::Run;
+use super::log::{Name, Run};
 use super::row::Taken;
 use crate::net::{Connection, Payload, shortened};
 use crate::sync::Arc;
@@ -45,6 +45,8 @@ pub(super) struct Place {
     ends: bool,
     /// Where to write to while it is idle. None: its task has to be woken.
     connection: Option<Arc<Connection>>,
+    /// What the last event is called that was written here; the log may not have it any more when somebody asks.
+    last: Option<Name>,
     /// Its task, while that waits.
     waker: Option<Waker>,
     /// Bytes that were written here.
@@ -159,6 +161,7 @@ impl Place {
         match run {
             Some(run) if self.is_idle && self.next == from && self.connection.is_some() => {
                 self.next = run.next;
+                self.last = Some(run.last.clone());
                 self.write(&run.bytes, now, |taken| Rest {
                     bytes: Payload::Kept(run.bytes.slice(taken..run.bytes.len())),
                     charge: Some(Arc::clone(&run.charge)),
@@ -188,6 +191,7 @@ impl Place {
         let was_idle = std::mem::replace(&mut self.is_idle, false);
         Taken {
             place: Some(self.next).filter(|_| was_idle || rest.is_some()),
+            last: self.last.take(),
             rest,
             beats: std::mem::take(&mut self.beats),
             ends: self.ends,

@@ -5,41 +5,28 @@
 
 use std::task::{Context, Poll};
 
+use super::Slow;
+use super::admitted::{Admitted, Member, Wire};
 use super::budget::Charge;
 use super::counts::add;
-use super::encode::{end, framed, gap, retry};
-use super::guests::{Counted, Guest};
-use super::log::{Found, Run};
-use super::resume::Resumption;
+use super::encode::{end, framed, gap};
+use super::lease::{Lease, Watched};
+use super::log::{Found, Name, Run};
 use super::row::{Row, Seat, Taken};
 use super::seats::{Rest, Times};
-use super::topic::{Entered, Phase, Topic};
-use super::{Id, Slow, Terms};
+use super::topic::{Phase, Topic};
 use crate::error::{Code, Result};
 use crate::events::HEARTBEAT;
-use crate::net::{Connection, Payload, Source};
+use crate::net::{Payload, Source};
 use crate::sync::Arc;
 
 /// Bytes that wait to be sent, beyond which no more of the history is taken: one full slab that events share.
 const MOST: usize = 64 * 1024;
 
-/// How a client wants to subscribe.
-#[derive(Debug)]
-pub(crate) struct Asked<'a> {
-    /// What it had before.
-    pub(crate) after: Option<&'a str>,
-    pub(crate) terms: Terms,
-    /// What it is given is framed as chunks of HTTP/1.1.
-    pub(crate) chunked: bool,
-    pub(crate) guest: Guest<'a>,
-    /// Where what it is given goes as it is: this may be written to past who sends it.
-    pub(crate) express: Option<Arc<Connection>>,
-}
-
 /// A subscriber of a topic.
 #[derive(Debug)]
 pub(crate) struct Subscriber {
-    topic: Arc<Topic>,
+    member: Member,
     seat: Seat,
     /// The number of the event that it gets next.
     place: u64,
@@ -47,47 +34,49 @@ pub(crate) struct Subscriber {
     chunked: bool,
     /// What is sent before all else.
     text: Option<Vec<u8>>,
-    /// The id of the last event that it was given, where that is what the client knows.
-    last: Option<Id>,
+    /// What the last event that it was given is called, if it had one.
+    last: Option<Name>,
+    /// How long it may go on, where somebody says so meanwhile.
+    lease: Option<Watched>,
     /// It has once had all that there was.
     has_caught_up: bool,
     is_over: bool,
     /// What is taken of the hub's memory by what has not been sent.
     held: Vec<Arc<Charge>>,
-    _counted: Counted,
 }
 
 impl Subscriber {
-    /// One that has been let in, on the calling engine thread.
-    pub(super) fn new(topic: Arc<Topic>, entered: &Entered, asked: Asked<'_>, counted: Counted) -> Self {
-        let Asked { after, terms, chunked, express, .. } = asked;
-        let mut opening = terms.retry.map(retry).unwrap_or_default();
-        if entered.beginning.resumption == Resumption::Gap {
-            opening += &gap(after, &entered.resumed);
-        }
+    /// On the calling engine thread.
+    pub(super) fn new(admitted: Admitted, wire: Wire, lease: Option<Lease>) -> Self {
+        let Admitted { member, place, terms, opening, last, .. } = admitted;
+        let Wire { chunked, express } = wire;
         let times = Times { heartbeat: terms.heartbeat, most: terms.age };
-        let seat = Row::seat(&topic, express, times);
+        let seat = Row::seat(&member.topic, express, times);
         Self {
-            topic,
+            member,
             seat,
-            place: entered.beginning.place,
+            place,
             slow: terms.slow,
             chunked,
             text: Some(framed(opening, chunked)).filter(|text| !text.is_empty()),
-            last: None,
+            last,
+            lease: lease.map(Watched::new),
             has_caught_up: false,
             is_over: false,
             held: Vec::new(),
-            _counted: counted,
         }
+    }
+
+    fn topic(&self) -> &Topic {
+        &self.member.topic
     }
 
     /// Goes on where the row has left off; what that has begun to write, and not written.
     fn take_over(&mut self) -> Option<Payload> {
-        let Taken { place, rest, beats, ends } = self.seat.take_over();
-        if let Some(place) = place.filter(|place| *place != self.place) {
-            self.place = place;
-            self.last = self.topic.id_before(place);
+        let Taken { place, last, rest, beats, ends } = self.seat.take_over();
+        self.place = place.unwrap_or(self.place);
+        if last.is_some() {
+            self.last = last;
         }
         self.is_over |= ends;
         if beats {
@@ -105,7 +94,7 @@ impl Subscriber {
         let conflate = self.slow == Slow::NewestPerKey;
         let mut waits = false;
         loop {
-            match self.topic.read(self.place, self.chunked, conflate) {
+            match self.topic().read(self.place, self.chunked, conflate) {
                 (_, Phase::Gone) => return self.end(),
                 (Found::Run(run), _) if self.keeps_up() => return Poll::Ready(Some(self.take(run))),
                 (Found::Run(_), _) => return self.cut_off(),
@@ -115,7 +104,7 @@ impl Subscriber {
                 (Found::Evicted, _) => return Poll::Ready(Some(self.skip())),
                 (Found::Nothing, Phase::Finished(_)) => {
                     self.is_over = true;
-                    return Poll::Ready(Some(self.say(end(&self.topic.last_name()))));
+                    return Poll::Ready(Some(self.say(end(&self.topic().last_name()))));
                 }
                 (Found::Nothing, _) if waits => return Poll::Pending,
                 (Found::Nothing, _) => {
@@ -132,7 +121,7 @@ impl Subscriber {
     fn keeps_up(&self) -> bool {
         match self.slow {
             Slow::Disconnect { behind: Some(most) } if self.has_caught_up => {
-                self.topic.behind(self.place) <= most
+                self.topic().behind(self.place) <= most
             }
             _ => true,
         }
@@ -140,19 +129,22 @@ impl Subscriber {
 
     fn take(&mut self, run: Run) -> Payload {
         self.place = run.next;
-        self.last = run.last;
-        add(&self.topic.counts.delivered, run.events);
-        add(&self.topic.counts.conflated, run.conflated);
+        self.last = Some(run.last);
+        add(&self.topic().counts.delivered, run.events);
+        add(&self.topic().counts.conflated, run.conflated);
         self.held.push(run.charge);
         Payload::Kept(run.bytes)
     }
 
     fn skip(&mut self) -> Payload {
-        let (first, resumed) = self.topic.oldest();
-        add(&self.topic.counts.gaps, 1);
-        add(&self.topic.counts.dropped, first - self.place);
+        let (first, resumed) = self.topic().oldest();
+        add(&self.topic().counts.gaps, 1);
+        add(&self.topic().counts.dropped, first - self.place);
         self.place = first;
-        self.say(gap(self.last.map(|id| id.to_string()).as_deref(), &resumed))
+        let had = self.last.take().map(|last| last.to_string());
+        let text = gap(had.as_deref(), &resumed);
+        self.last = Some(Name::Own(resumed.into()));
+        self.say(text)
     }
 
     fn say(&self, text: String) -> Payload {
@@ -160,7 +152,7 @@ impl Subscriber {
     }
 
     fn cut_off(&mut self) -> Poll<Option<Payload>> {
-        add(&self.topic.counts.slow, 1);
+        add(&self.topic().counts.slow, 1);
         self.end()
     }
 
@@ -174,6 +166,10 @@ impl Source for Subscriber {
     fn poll_next(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
         if held == 0 {
             self.held.clear();
+        }
+        if self.lease.as_mut().is_some_and(|lease| lease.is_over(context)) {
+            self.lease = None;
+            self.is_over = true;
         }
         if let Some(rest) = self.take_over() {
             return Poll::Ready(Some(Ok(rest)));
@@ -202,11 +198,5 @@ impl Source for Subscriber {
 
     fn rest(&mut self) -> Option<Payload> {
         self.take_over()
-    }
-}
-
-impl Drop for Subscriber {
-    fn drop(&mut self) {
-        self.topic.leave();
     }
 }

@@ -231,11 +231,6 @@ impl Topic {
         (state.log.first(), state.log.name_before(state.log.first()))
     }
 
-    /// The id of the event before `place`, where that is what it is called, and is known.
-    pub(super) fn id_before(&self, place: u64) -> Option<Id> {
-        lock(&self.state).log.id_before(place)
-    }
-
     /// What the newest event is called.
     pub(super) fn last_name(&self) -> String {
         let state = lock(&self.state);

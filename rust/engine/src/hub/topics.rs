@@ -9,13 +9,12 @@ use std::sync::Weak;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::admitted::Admitted;
 use super::budget::Budget;
 use super::counts::Counted;
-use super::guests::Guests;
+use super::guests::{Guest, Guests};
 use super::id::Ids;
 use super::log::{Log, Room};
-use super::resume::Resumption;
-use super::subscriber::{Asked, Subscriber};
 use super::topic::{Gone, Phase, Topic};
 use super::{Event, HubConfig, Id, Terms};
 use crate::error::{Code, Error, Result};
@@ -82,11 +81,20 @@ struct Topics {
     closed: bool,
 }
 
+/// How a client wants to subscribe.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// What it had before.
+    pub(crate) after: Option<&'a str>,
+    pub(crate) terms: Terms,
+    pub(crate) guest: Guest<'a>,
+}
+
 /// What becomes of one who subscribes.
 #[derive(Debug)]
-pub(crate) enum Admission {
-    /// It is a subscriber.
-    Subscriber(Box<Subscriber>, Resumption),
+pub enum Admission {
+    /// It is let in.
+    Admitted(Box<Admitted>),
     /// The topic has ended, and it has all of it.
     Over,
 }
@@ -167,7 +175,7 @@ impl Hub {
         }
     }
 
-    /// Lets a client subscribe, on the calling engine thread, once the topic has been loaded.
+    /// Lets a client subscribe, once the topic has been loaded. Any thread may ask.
     ///
     /// # Errors
     /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `TOO_MANY_REQUESTS`, `HUB_CLOSED`.
@@ -197,9 +205,8 @@ impl Hub {
                 Ok(Err(refused)) => return Err(refused),
                 Ok(Ok(entered)) if entered.is_over => return Ok(Admission::Over),
                 Ok(Ok(entered)) => {
-                    let resumption = entered.beginning.resumption;
-                    let subscriber = Subscriber::new(topic, &entered, asked, counted);
-                    return Ok(Admission::Subscriber(Box::new(subscriber), resumption));
+                    let admitted = Admitted::new(topic, entered, asked.after, asked.terms, counted);
+                    return Ok(Admission::Admitted(Box::new(admitted)));
                 }
                 Err(Gone) => self.forget(&topic),
             }

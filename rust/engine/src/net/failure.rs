@@ -23,6 +23,8 @@ impl Peer {
         }
         let code = match self {
             Self::Origin => Code::OriginReset,
+            // The kernel has the same limit, for what is with it already.
+            Self::Client if error.kind() == io::ErrorKind::TimedOut => Code::WriteTimeout,
             Self::Client => Code::ClientGone,
         };
         code.error(format!("the connection broke: {error}"))

@@ -198,6 +198,18 @@ impl Outgoing {
         self.outbox.push(piece);
     }
 
+    /// Appends the head of the response: from now on it is this that [`Outgoing::has_begun`] tells of, and nothing that went
+    /// before it.
+    pub(crate) fn push_head(&mut self, bytes: Vec<u8>) {
+        self.begun &= !self.outbox.is_empty();
+        self.outbox.push(Piece::Bytes(bytes));
+    }
+
+    /// Whether the kernel has any of the message.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Appends a body.
     pub(crate) fn attach(&mut self, body: Body) {
         self.body = body;

@@ -13,3 +13,4 @@ mod pool_testing;
 mod responses;
 mod rig;
 mod sendings;
+mod topics;

@@ -99,7 +99,7 @@ impl Rig {
         let queue = Queue::new(patience.waiting, Some(patience.limit), 1 << 20);
         let site = Arc::new(Site::new(config, supplies, Routes::default(), None, Some(queue.clone())));
         let threads = Arc::new(Threads::start(count).unwrap());
-        let options = ListenOptions { backlog: 64, reuse_port: false };
+        let options = ListenOptions { backlog: 64, reuse_port: false, silence: None };
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let address = listener.address().unwrap();
         listener.serve(&site, &threads);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_engine::app::{Attachment, Content, File};
+use penstock_engine::app::{Attachment, Content, Far, File, Subscription};
 use penstock_engine::edge::RelayedHead;
 use penstock_engine::events::Policy;
 use pyo3::PyTraverseError;
@@ -12,10 +12,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{HIGH, Transport, closing};
+use crate::admission::Admission;
 use crate::buffer::{Taken, own_descriptor, take_bytes};
 use crate::errors::IntoPython;
 use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
+use crate::hub::Lease;
 use crate::inspect::Inspector;
 use crate::lane::Shared;
 use crate::lock;
@@ -68,16 +70,24 @@ impl Transport {
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         let inspector = inspector.map(|inspector| inspector.get().response.clone());
+        self.leave_to_engine(py, |far| {
+            let stream = stream.hand_over(py)?;
+            let rest = Some(self.core.shared.completion(on_end));
+            if let Some(head) = head {
+                far.write(Content::Bytes(head));
+            }
+            far.attach(Attachment { stream, rest, policy, inspector });
+            Ok(())
+        })
+    }
+
+    /// Leaves something to the engine by `how`.
+    fn leave_to_engine(&self, py: Python<'_>, how: impl FnOnce(&Far) -> PyResult<()>) -> PyResult<()> {
         {
             let state = lock(&self.core.state);
             let is_usable = state.turn == self.turn && !state.closing;
             let exchange = state.exchange.as_ref().filter(|_| is_usable).ok_or_else(closing)?;
-            let stream = stream.hand_over(py)?;
-            let rest = Some(self.core.shared.completion(on_end));
-            if let Some(head) = head {
-                exchange.far.write(Content::Bytes(head));
-            }
-            exchange.far.attach(Attachment { stream, rest, policy, inspector });
+            how(&exchange.far)?;
         }
         // Nearly always the handler is done now, and the end of its response goes with this.
         self.core.flush_soon(py);
@@ -299,7 +309,7 @@ impl Transport {
     }
 
     /// Has the engine send the rest of the body from `stream`, framed as the head has said, and by `policy` if it is cut into
-    /// events. `on_end` is called once, with how many bytes were sent and the error that ended it early, or None.
+    /// events. `on_end` is called once: how many bytes were sent, the error that ended it early or None, whether the head was sent.
     fn _attach_rest(
         &self,
         py: Python<'_>,
@@ -310,6 +320,24 @@ impl Transport {
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
         self.attach_rest(py, None, stream.get(), policy_of(policy), inspector, on_end)
+    }
+
+    /// Has the engine serve who has been let in to a topic, as the head has said, until `lease` has run out if there is one.
+    /// `on_end` is as in `_attach_rest`.
+    #[pyo3(signature = (admission, lease, on_end))]
+    fn _attach_topic(
+        &self,
+        py: Python<'_>,
+        admission: &Bound<'_, Admission>,
+        lease: Option<&Bound<'_, Lease>>,
+        on_end: Py<PyAny>,
+    ) -> PyResult<()> {
+        self.core.shared.check_thread()?;
+        let (admitted, lease) = (admission.get().take(py)?, lease.map(|lease| lease.get().shared()));
+        self.leave_to_engine(py, |far| {
+            far.subscribe(Subscription { admitted, lease, rest: self.core.shared.completion(on_end) });
+            Ok(())
+        })
     }
 
     /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.

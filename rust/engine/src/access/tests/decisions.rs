@@ -38,8 +38,8 @@ fn the_first_of_a_key_asks_and_all_get_the_answer() {
     for waiting in &mut all {
         assert!(poll(waiting).is_pending());
     }
-    let posed = decisions.take().unwrap();
-    assert!(decisions.take().is_none(), "one question");
+    let posed = Decisions::take(&decisions).unwrap();
+    assert!(Decisions::take(&decisions).is_none(), "one question");
     assert_eq!(bell.0.load(Ordering::Relaxed), 1);
     posed.answer(allow("a"), LIFETIME);
     for waiting in &mut all {
@@ -55,7 +55,7 @@ fn the_first_of_a_key_asks_and_all_get_the_answer() {
 fn the_answer_is_remembered_though_all_have_left() {
     let (decisions, _) = listened(CONFIG);
     drop(wait(&decisions, key(1)));
-    decisions.take().unwrap().answer(deny(), LIFETIME);
+    Decisions::take(&decisions).unwrap().answer(deny(), LIFETIME);
     assert!(look(&decisions, key(1)).unwrap().grant().is_none());
 }
 
@@ -68,7 +68,7 @@ fn who_is_too_many_is_refused_and_who_joins_is_not() {
     assert_eq!(refused(5), Code::AccessBusy);
     drop(wait(&decisions, key(1)));
     // Those that are being answered count as well.
-    let posed = decisions.take().unwrap();
+    let posed = Decisions::take(&decisions).unwrap();
     assert_eq!(refused(5), Code::AccessBusy);
     posed.answer(allow("a"), LIFETIME);
     drop(wait(&decisions, key(5)));
@@ -92,11 +92,11 @@ fn nobody_is_asked_where_nobody_listens() {
 fn a_question_that_fails_is_not_remembered() {
     let (decisions, _) = listened(CONFIG);
     let mut waiting = wait(&decisions, key(1));
-    drop(decisions.take().unwrap());
+    drop(Decisions::take(&decisions).unwrap());
     let Poll::Ready(Outcome::Failed(error)) = poll(&mut waiting) else { panic!("it waits") };
     assert_eq!(error.code(), Code::AccessFailed);
     let mut waiting = wait(&decisions, key(1));
-    decisions.take().unwrap().fail(Code::AccessTimeout.error("late"));
+    Decisions::take(&decisions).unwrap().fail(Code::AccessTimeout.error("late"));
     assert!(matches!(poll(&mut waiting), Poll::Ready(Outcome::Failed(_))));
     assert_eq!((decisions.stats().counted.failed, decisions.stats().open), (2, 0));
 }
@@ -106,15 +106,15 @@ fn who_has_waited_for_too_long_is_refused_and_the_late_answer_counts_for_nobody(
     let (decisions, _) = listened(AccessConfig { timeout: Duration::ZERO, ..CONFIG });
     let (mut first, mut second) = (wait(&decisions, key(1)), wait(&decisions, key(1)));
     assert!(matches!(poll(&mut first), Poll::Ready(Outcome::Failed(_))), "the second asks anew");
-    let late = decisions.take().unwrap();
-    assert!(decisions.take().is_none(), "nobody waits for the first");
+    let late = Decisions::take(&decisions).unwrap();
+    assert!(Decisions::take(&decisions).is_none(), "nobody waits for the first");
     decisions.expire(&second);
     assert!(matches!(poll(&mut second), Poll::Ready(Outcome::Failed(_))));
     late.answer(allow("a"), LIFETIME);
     assert_eq!(decisions.stats().open, 0);
     let (decisions, _) = listened(CONFIG);
     let mut waiting = wait(&decisions, key(1));
-    let posed = decisions.take().unwrap();
+    let posed = Decisions::take(&decisions).unwrap();
     decisions.expire(&waiting);
     posed.answer(allow("a"), LIFETIME);
     let Poll::Ready(Outcome::Failed(error)) = poll(&mut waiting) else { panic!("it waits") };
@@ -144,14 +144,14 @@ fn an_answer_to_what_was_asked_before_a_revocation_counts_for_nobody() {
     for whose in [Whose::Key(key(1)), Whose::Tenant("anybody"), Whose::Everybody] {
         let (decisions, _) = listened(CONFIG);
         let mut waiting = wait(&decisions, key(1));
-        let before = decisions.take().unwrap();
+        let before = Decisions::take(&decisions).unwrap();
         decisions.revoke(whose, true);
         assert!(matches!(poll(&mut waiting), Poll::Ready(Outcome::Void)), "it asks anew");
         let mut again = wait(&decisions, key(1));
         before.answer(allow("a"), LIFETIME);
         assert!(look(&decisions, key(1)).is_none());
         assert!(poll(&mut again).is_pending());
-        decisions.take().unwrap().answer(deny(), LIFETIME);
+        Decisions::take(&decisions).unwrap().answer(deny(), LIFETIME);
         assert!(decided(poll(&mut again)).grant().is_none());
     }
 }
@@ -161,7 +161,7 @@ fn a_revocation_of_another_key_disturbs_no_question() {
     let (decisions, _) = listened(CONFIG);
     let mut waiting = wait(&decisions, key(1));
     decisions.revoke(Whose::Key(key(2)), true);
-    decisions.take().unwrap().answer(allow("a"), LIFETIME);
+    Decisions::take(&decisions).unwrap().answer(allow("a"), LIFETIME);
     decided(poll(&mut waiting));
 }
 
@@ -172,7 +172,7 @@ fn what_runs_is_cut_though_its_decision_has_been_forgotten() {
     let context = Context::from_waker(&waker);
     let hold = |number, tenant| {
         let (decision, revocations) = decisions.remember(key(number), allow(tenant), Duration::ZERO).unwrap();
-        decisions.hold(key(number), decision, revocations).unwrap()
+        Decisions::hold(&decisions, key(number), decision, revocations).unwrap()
     };
     let (one, other) = (hold(1, "a"), hold(2, "b"));
     assert!(one.poll_cut(&context).is_pending() && other.poll_cut(&context).is_pending());
@@ -191,7 +191,7 @@ fn what_was_found_before_a_revocation_begins_to_run_no_more() {
     let (decisions, _) = listened(CONFIG);
     let (decision, revocations) = decisions.remember(key(1), allow("a"), LIFETIME).unwrap();
     decisions.revoke(Whose::Key(key(1)), false);
-    assert!(decisions.hold(key(1), decision, revocations).is_none());
+    assert!(Decisions::hold(&decisions, key(1), decision, revocations).is_none());
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_new_answer_takes_the_place_of_the_other_kind() {
 fn what_is_decided_for_no_time_is_given_and_not_remembered() {
     let (decisions, _) = listened(CONFIG);
     let mut waiting = wait(&decisions, key(1));
-    decisions.take().unwrap().answer(allow("a"), Duration::ZERO);
+    Decisions::take(&decisions).unwrap().answer(allow("a"), Duration::ZERO);
     decided(poll(&mut waiting));
     assert!(look(&decisions, key(1)).is_none());
 }

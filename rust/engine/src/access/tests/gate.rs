@@ -111,7 +111,7 @@ async fn a_gate_asks_and_lets_in_or_refuses_by_the_answer() {
     let answers = async {
         for _ in 0..2 {
             let posed = loop {
-                match decisions.take() {
+                match Decisions::take(&decisions) {
                     Some(posed) => break posed,
                     None => tokio::task::yield_now().await,
                 }

@@ -127,7 +127,7 @@ fn an_outcome_is_told_once() {
     let (near, far) = link();
     let (bell, waker) = Bell::new();
     far.listen(&waker);
-    near.report(Outcome { bytes: 7, failure: None });
+    near.report(Outcome { bytes: 7, begun: true, failure: None });
     assert_eq!(bell.rung(), 1);
     assert_eq!(far.take().outcome.unwrap().bytes, 7);
     assert!(far.take().outcome.is_none());

@@ -46,6 +46,14 @@ fn what_may_be_stored() {
         (304, "Cache-Control: max-age=10", refused(Refusal::Status)),
         (503, "Cache-Control: max-age=10", Became::Stored),
         (200, "Pragma: no-cache\nCache-Control: max-age=10", Became::Stored),
+        (200, "Content-Type: text/event-stream\nCache-Control: max-age=10", refused(Refusal::Events)),
+        (200, "Content-Type: Text/Event-Stream;charset=utf-8\nETag: \"a\"", refused(Refusal::Events)),
+        (
+            200,
+            "Content-Type: text/event-stream\nContent-Length: 3\nCache-Control: max-age=10",
+            Became::Stored,
+        ),
+        (200, "Content-Type: text/event\nCache-Control: max-age=10", Became::Stored),
     ] {
         assert_eq!(becomes("", status, response), expected, "{status} {response:?}");
     }

@@ -18,7 +18,7 @@ const CONFIG: HubConfig = HubConfig {
 };
 
 fn id(milliseconds: u64) -> Id {
-    Id { milliseconds, sequence: 0 }
+    Id::Time { milliseconds, sequence: 0 }
 }
 
 fn published(milliseconds: u64, data: &str) -> Published<'_> {

@@ -20,7 +20,7 @@ fn history(events: usize, bytes: usize) -> History {
 }
 
 fn id(sequence: u64) -> Id {
-    Id { milliseconds: 7, sequence }
+    Id::Time { milliseconds: 7, sequence }
 }
 
 /// An event as it must stand on the wire.
@@ -171,16 +171,17 @@ fn events_that_lie_side_by_side_are_one_slice() {
 #[test]
 fn slabs_grow_with_the_rate_and_shrink_again() {
     let room = room(history(100_000, 4 << 20), 4 << 20);
-    let budget = Arc::clone(&room.budget);
+    let pool = room.pool.clone();
+    let taken = || pool.stats().live_bytes / 1024;
     let mut log = Log::new(room, id(0));
     let data = [b'x'; 1000];
     let event = Event { data: &data, ..Event::default() };
     let mut costs = Vec::new();
     let mut publish = |log: &mut Log, number: u64, now: Duration| {
-        let before = budget.used();
+        let before = taken();
         log.append(id(number), &event, now).unwrap();
-        if budget.used() > before {
-            costs.push((budget.used() - before) / 1024);
+        if taken() > before {
+            costs.push(taken() - before);
         }
     };
     for number in 1..=200 {
@@ -228,5 +229,49 @@ fn where_the_hub_is_full_the_oldest_of_the_topic_leaves_and_then_nothing_is_take
     one.clear();
     other.append(id(5), &event, now).unwrap();
     other.clear();
+    assert_eq!(shared.budget.used(), 0);
+}
+
+#[test]
+fn tiny_events_cost_what_their_list_takes() {
+    const MEMORY: usize = 256 << 10;
+    let shared = room(history(1 << 20, 64 << 20), MEMORY);
+    let mut log = Log::new(shared.clone(), id(0));
+    for number in 1..=20_000 {
+        log.append(id(number), &Event::default(), Duration::ZERO).unwrap();
+        assert!(shared.budget.used() <= MEMORY);
+    }
+    let there = usize::try_from(log.tail() - log.first()).unwrap();
+    // An id alone takes 16 bytes of an entry, and what lies in slabs comes on top.
+    assert!(there * 64 + log.bytes() <= MEMORY, "{there} events");
+    assert!(there > 1000, "{there} events");
+    // A list that is used for less takes less.
+    let large = [b'x'; 2000];
+    for number in 20_001..=20_200 {
+        log.append(id(number), &Event { data: &large, ..Event::default() }, Duration::ZERO).unwrap();
+    }
+    let few = usize::try_from(log.tail() - log.first()).unwrap();
+    assert!(few < 200, "{few} events");
+    assert!(log.bytes() > MEMORY / 2, "what the list took is there for events");
+    log.clear();
+    assert_eq!(shared.budget.used(), 0);
+}
+
+#[test]
+fn keys_cost_what_they_take() {
+    const MEMORY: usize = 256 << 10;
+    let shared = room(history(1 << 20, 64 << 20), MEMORY);
+    let mut log = Log::new(shared.clone(), id(0));
+    let text = "k".repeat(1000);
+    for number in 1..=1000 {
+        let key = format!("{number} {text}");
+        log.append(id(number), &Event { key: Some(&key), ..Event::default() }, Duration::ZERO).unwrap();
+    }
+    assert!(log.tail() - log.first() < 256, "of each key there is one text");
+    for number in 1001..=2000 {
+        log.append(id(number), &Event { key: Some(&text), ..Event::default() }, Duration::ZERO).unwrap();
+    }
+    assert!(log.tail() - log.first() > 900, "those of one key share it");
+    log.clear();
     assert_eq!(shared.budget.used(), 0);
 }

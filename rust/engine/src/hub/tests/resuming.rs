@@ -10,7 +10,7 @@ use crate::hub::{Event, History, Id, Join};
 use crate::sync::Arc;
 
 fn id(milliseconds: u64) -> Id {
-    Id { milliseconds, sequence: 0 }
+    Id::Time { milliseconds, sequence: 0 }
 }
 
 /// Events 10-0, 20-0 (named "b"), 30-0 and 40-0, of which the last three are there.
@@ -91,4 +91,34 @@ fn one_who_comes_back_is_not_sent_events_without_a_name_again() {
         let beginning = begin(&log, Some(after), Join::Now);
         assert_eq!((beginning.place, beginning.resumption), (place, Resumption::Full), "{after}");
     }
+}
+
+#[test]
+fn an_offset_without_an_event_is_a_place_as_well_but_no_other_partition_is() {
+    let offset = |partition, next| Id::Offset { partition, next };
+    let history = History { events: 2, bytes: 1 << 20, age: None };
+    let room = Room { pool: pool(4), budget: Arc::new(Budget::new(1 << 20)), history };
+    let mut log = Log::new(room, offset(3, 0));
+    assert_eq!(begin(&log, Some("3:-1"), Join::Now).resumption, Resumption::Full);
+    // At the offsets 4, 8 and 9, of which the first leaves.
+    for next in [5, 9, 10] {
+        log.append(offset(3, next), &Event::default(), Duration::ZERO).unwrap();
+    }
+    let cases = [
+        ("3:4", 1, Resumption::Full, "the newest that has left"),
+        ("3:6", 1, Resumption::Full, "an offset that was compacted, or is a mark of a transaction"),
+        ("3:8", 2, Resumption::Full, "in the midst"),
+        ("3:9", 3, Resumption::Full, "the newest: it lacks nothing"),
+        ("3:3", 1, Resumption::Gap, "older than what is known"),
+        ("3:-1", 1, Resumption::Gap, "the beginning, of which something has left"),
+        ("3:10", 1, Resumption::Gap, "in the future"),
+        ("2:8", 1, Resumption::Gap, "another partition"),
+        ("4:8", 1, Resumption::Gap, "another partition"),
+        ("3-8", 1, Resumption::Gap, "an id of another kind"),
+    ];
+    for (after, place, resumption, why) in cases {
+        let beginning = begin(&log, Some(after), Join::Now);
+        assert_eq!((beginning.place, beginning.resumption), (place, resumption), "{after}: {why}");
+    }
+    assert_eq!(log.name_before(1), "3:4");
 }

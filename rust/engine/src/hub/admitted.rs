@@ -1,0 +1,98 @@
+//! Who has been let in to a topic, from the decision, which any thread may make, to the engine thread that serves it.
+//!
+//! The two lie apart because an application decides before the head and hands the body over behind it. The invariant:
+//! whoever has been counted in is counted out once, served or not.
+
+use super::Terms;
+use super::encode::{gap, retry};
+use super::guests::Counted;
+use super::lease::Lease;
+use super::log::Name;
+use super::resume::Resumption;
+use super::subscriber::Subscriber;
+use super::topic::{Entered, Topic};
+use crate::net::Connection;
+use crate::sync::Arc;
+
+/// One who is counted among the subscribers of a topic until this is dropped.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) topic: Arc<Topic>,
+    _counted: Counted,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.topic.leave();
+    }
+}
+
+/// One who has been let in, and is not served yet.
+#[derive(Debug)]
+pub struct Admitted {
+    pub(super) member: Member,
+    /// The number of the event that it gets first.
+    pub(super) place: u64,
+    pub(super) terms: Terms,
+    resumption: Resumption,
+    /// What it is told before all else.
+    pub(super) opening: String,
+    /// What the last event that it had is called, if it had one.
+    pub(super) last: Option<Name>,
+}
+
+/// How what a subscriber is given goes to the client.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    /// As chunks of HTTP/1.1.
+    pub(super) chunked: bool,
+    /// As it is: this may be written to past who sends it.
+    pub(super) express: Option<Arc<Connection>>,
+}
+
+impl Wire {
+    /// Over `connection`, in chunks or to its end.
+    pub(crate) fn over(connection: &Arc<Connection>, chunked: bool) -> Self {
+        let is_express = chunked && !connection.is_tls();
+        Self { chunked, express: is_express.then(|| Arc::clone(connection)) }
+    }
+
+    /// Through whoever sends it alone, such as one that counts what passes.
+    pub(crate) fn through(chunked: bool) -> Self {
+        Self { chunked, express: None }
+    }
+}
+
+impl Admitted {
+    pub(super) fn new(
+        topic: Arc<Topic>,
+        entered: Entered,
+        after: Option<&str>,
+        terms: Terms,
+        counted: Counted,
+    ) -> Self {
+        let Entered { beginning, resumed, .. } = entered;
+        let resumption = beginning.resumption;
+        let mut opening = terms.retry.map(retry).unwrap_or_default();
+        if resumption == Resumption::Gap {
+            opening += &gap(after, &resumed);
+        }
+        let last = match resumption {
+            Resumption::Fresh => None,
+            Resumption::Full => after.map(|after| Name::Own(after.into())),
+            Resumption::Gap => Some(Name::Own(resumed.into())),
+        };
+        let member = Member { topic, _counted: counted };
+        Self { member, place: beginning.place, terms, resumption, opening, last }
+    }
+
+    /// Whether it gets all that it lacks.
+    pub fn resumption(&self) -> Resumption {
+        self.resumption
+    }
+
+    /// Has the calling engine thread serve it, until `lease` has run out if there is one.
+    pub(crate) fn seat(self, wire: Wire, lease: Option<Lease>) -> Subscriber {
+        Subscriber::new(self, wire, lease)
+    }
+}

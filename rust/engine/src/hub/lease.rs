@@ -1,0 +1,67 @@
+//! How long a subscription may go on, as far as that does not depend on it: whoever authorises it says so, again and again.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::Context;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::sync::Arc;
+
+/// How long a subscription may go on. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Lease(Arc<watch::Sender<Option<Instant>>>);
+
+impl Lease {
+    /// For `time` from now on; `None`: for ever.
+    pub fn new(time: Option<Duration>) -> Self {
+        Self(Arc::new(watch::Sender::new(time.map(|time| Instant::now() + time))))
+    }
+
+    /// For `time` from now on, in place of what was said before.
+    pub fn renew(&self, time: Option<Duration>) {
+        self.0.send_replace(time.map(|time| Instant::now() + time));
+    }
+
+    /// Ready when it has run out.
+    pub(super) async fn over(self) {
+        let mut until = self.0.subscribe();
+        loop {
+            let end = *until.borrow_and_update();
+            let out = async {
+                match end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                // An error would mean that the sender is gone, which is ours.
+                _ = until.changed() => {}
+                () = out => return,
+            }
+        }
+    }
+}
+
+/// A lease that is watched by whoever does something else as well.
+pub(super) struct Watched(Pin<Box<dyn Future<Output = ()> + Send>>);
+
+impl Watched {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self(Box::pin(lease.over()))
+    }
+
+    /// Whether it has run out; not to be asked again then. The task of `context` is woken when it has.
+    pub(super) fn is_over(&mut self, context: &mut Context<'_>) -> bool {
+        self.0.as_mut().poll(context).is_ready()
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").finish_non_exhaustive()
+    }
+}
