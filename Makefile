@@ -70,6 +70,10 @@ format: $(VENV)/.tools ## Format everything
 cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACHE_TESTS=its checkout
 	$(BIN)/python benchmarks/cache_tests.py $(CACHE_TESTS)
 
+.PHONY: wycheproof
+wycheproof: ## Run Wycheproof's vectors of JSON Web Signatures and Keys: WYCHEPROOF=its checkout
+	cd rust && WYCHEPROOF=$(abspath $(WYCHEPROOF)) $(CARGO) test --quiet -p penstock-engine --lib -- --ignored tokens::tests::wycheproof
+
 .PHONY: eventsource-tests
 eventsource-tests: $(VENV)/.built ## Run suites of EventSource through penstock: WPT= and EVENTSOURCE= their checkouts
 	$(BIN)/python benchmarks/eventsource_tests.py $(if $(WPT),--wpt $(WPT)) $(if $(EVENTSOURCE),--eventsource $(EVENTSOURCE))

@@ -260,6 +260,17 @@ def hub_page() -> str:
     )
 
 
+def tokens_page() -> str:
+    """What the engine verifies by itself."""
+    package = parse("tokens/__init__.py")
+    return (
+        f"# penstock.tokens\n\n{module_doc(package[''])}\n"
+        + sections("tokens", parse("tokens/signed.py"), ["SignedUrl"])
+        + sections("tokens", parse("tokens/jwt.py"), ["Jwt", "Key"])
+        + sections("tokens", parse("tokens/jwks.py"), ["Jwks"])
+    )
+
+
 def framing_page() -> str:
     """The framings."""
     found, events = parse("framing.py"), parse("events.py")
@@ -397,6 +408,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 - [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`
 - [Several origins](origins.md): `Origins`
 - [Topics](hub.md): `Hub`
+- [Tokens](tokens.md): `SignedUrl`, `Jwt`, `Jwks`
 - [Framings](framing.md): `Raw`, `Fixed`, `LengthPrefixed`, `Lines`, `Events`; `encode_event`
 - [Settings and their defaults](config.md): pool, flow, reads, timeouts, limits, TLS, forwarding
 - [Counters and timings](stats.md): `Engine.stats()`, `Response.timings`
@@ -418,6 +430,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "origins.md": origins_page,
     "hub.md": hub_page,
     "metrics.md": metrics_page,
+    "tokens.md": tokens_page,
     "stats.md": stats_page,
     "streams.md": stream_page,
     "testing.md": testing_page,

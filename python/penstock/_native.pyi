@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, Type
 
 from typing_extensions import Buffer, disjoint_base
 
-from . import config
+from . import config, tokens
 from .exceptions import PenstockError
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Hub",
     "Inspection",
     "Inspector",
+    "Jwt",
     "Lane",
     "Lease",
     "Limiter",
@@ -53,6 +54,7 @@ __all__ = [
     "Waiting",
     "__version__",
     "error_table",
+    "signed_url",
 ]
 
 __version__: Final[str]
@@ -256,6 +258,9 @@ class Decisions:
 class Verifier:
     """What decides by what a request brings along."""
 
+    def forwarded(self, headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+        """Return what the origin is sent of a client's fields: no token."""
+
 @final
 class Gate:
     """What stands before a route."""
@@ -295,6 +300,9 @@ class Waiting:
 class Permit:
     """A request that was let in, until it leaves."""
 
+    @property
+    def target(self) -> str | None:
+        """Path and query without a token; None: as they came."""
     @property
     def tenant(self) -> str | None: ...
     @property
@@ -639,6 +647,38 @@ class Inspector:
 
     def report(self) -> _ReportRow:
         """End it, and say what was seen."""
+
+_Places: TypeAlias = tuple[str, Sequence[str], bool]
+
+def signed_url(secrets: list[tuple[str | None, bytes]], at: _Places) -> Verifier:
+    """What verifies signed URLs: ids and secrets; the token's name, its places, and whether the origin gets it too."""
+
+@final
+class Jwt:
+    """What verifies JSON Web Tokens."""
+
+    def __new__(
+        cls,
+        keys: list[tuple[str, str | None, str, bytes]],
+        claims: tokens.Jwt,
+        at: _Places,
+        longest: int,
+    ) -> Self:
+        """`keys`: `"secret"`, `"pem"` or `"jwk"`, an id, an algorithm, bytes."""
+
+    def verifier(self) -> Verifier:
+        """What stands before a route."""
+
+    def fetched_by(self, engine: Engine, fetch: Callable[[], None], pause: int) -> None:
+        """Have `fetch` called on the running loop when keys are wanted, no more than once in `pause` seconds."""
+
+    def set_keys(
+        self, text: bytes, names: Sequence[str], most: int, refresh: int, expires: int
+    ) -> tuple[int, int]:
+        """Take a set of keys: how many can be used, and how many cannot. Times are seconds since 1970."""
+
+    def verify(self, token: bytes, path: str, now: int | None) -> tuple[str | None, int | None, list[str]]:
+        """Tenant, until when, for which paths; at a time in seconds since 1970, or now."""
 
 @final
 class Lane:

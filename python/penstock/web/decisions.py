@@ -128,6 +128,9 @@ class Verifying(Protocol):
 
     def _verifier(self) -> _native.Verifier: ...
 
+    def _attend(self, engine: Engine) -> None:
+        """Look after what it verifies with, on the running loop, such as keys that are fetched by `engine`."""
+
 
 class Revoked(NamedTuple):
     """What a revocation came to."""
@@ -200,10 +203,12 @@ class Decisions:
             ConfigurationError: there is no key for a hook, or one that cannot be.
         """
         self._verifier: _native.Verifier | None = None
+        self._verifying: Verifying | None = None
         self.access = access or Access()
         if isinstance(authorise, Verifying):
             if key is not None:
                 raise _bad("a decision_key goes with a hook: what verifies knows itself what it decides by")
+            self._verifying = authorise
             self._verifier = authorise._verifier()  # noqa: SLF001 (what the protocol is)
         elif not callable(authorise):
             raise _bad(f"authorise is {authorise!r}: it must be a hook, or what verifies")
@@ -280,6 +285,8 @@ class Decisions:
         """What stands before a route; on the running loop, which is asked from now on."""
         if self._asker is not None:
             self._listen(engine, self._asker)
+        if self._verifying is not None:
+            self._verifying._attend(engine)  # noqa: SLF001 (what the protocol is)
         # Two routes of one name on two hosts are two.
         scope = name if host is None else f"{host} {name}"
         gate = self._gates.get(scope)
@@ -293,6 +300,10 @@ class Decisions:
         if self._listening is None or (self._listening[0](), self._listening[1]) != (engine, loop):
             self._native.listen(engine.native, asker.pose)
             self._listening = (weakref.ref(engine), loop)
+
+    def _forwarded(self, request: web.Request) -> list[tuple[bytes, bytes]] | None:
+        """What the origin is sent of the fields of `request`, where that is not all of them."""
+        return None if self._verifier is None else self._verifier.forwarded(list(request.raw_headers))
 
     async def _enter(
         self, engine: Engine, request: web.Request, name: str, host: str | None, prefix: str

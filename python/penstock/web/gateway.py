@@ -290,7 +290,8 @@ class Gateway:
             authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and
                 returns an `Allow`, a `Deny`, True, or False; requests of the same key wait for its answer, and the
                 engine remembers it. One that fails, or takes too long, has refused (500, 503), which is not remembered.
-                Or the `decisions` of another route, to share hook and memory with it. By default all may.
+                Or the `decisions` of another route, to share hook and memory with it. Or what verifies by itself, a
+                `penstock.tokens.SignedUrl` or `Jwt`, without a `decision_key`. By default all may.
             decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`,
                 `path:COUNT` (so many segments behind the prefix), `address`, `host`, `method`; several together.
                 Requests that have the same get the same answer, so a hook must decide by nothing else.
@@ -389,7 +390,9 @@ class Gateway:
         permit: _native.Permit | None,
     ) -> web.StreamResponse:
         """Serve `route`, which is `resource` in this application, where the engine does not."""
-        target = route.replacement + request.rel_url.raw_path_qs.removeprefix(resource.prefix)
+        stripped = None if permit is None else permit.target
+        asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
+        target = route.replacement + asked_for.removeprefix(resource.prefix)
         order = _Order(
             route.origin,
             route.unix,
@@ -406,6 +409,7 @@ class Gateway:
             tenant=(None if permit is None else permit.tenant) or route.tenant,
             permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
+            received=None if route.decisions is None else route.decisions._forwarded(request),  # noqa: SLF001
         )
         return await self._relay(request, order)
 
@@ -436,7 +440,7 @@ class Gateway:
                 headers = _without_coding(headers)
             if direct is None or order.added is not None:
                 fields = order.forwarding.request_fields(
-                    request.raw_headers,
+                    request.raw_headers if order.received is None else order.received,
                     request.remote,
                     request.scheme,
                     request.host,
@@ -573,6 +577,7 @@ class _Order(NamedTuple):
     permit: _native.Permit | None = None
     seen: Seen | None = None
     feeding: Feeding | None = None
+    received: Sequence[tuple[bytes, bytes]] | None = None
 
 
 def _asked(request: web.Request, order: _Order) -> Asked:

@@ -21,6 +21,7 @@ from penstock.config import Edge, Status, parse_size
 from penstock.engine import Engine, default_engine
 from penstock.exceptions import make_error
 from penstock.metrics import Pages
+from penstock.tokens.jwks import first_keys
 
 from .client_socket import ClientSocket
 from .handler import make_handler
@@ -129,6 +130,7 @@ class Site(web.BaseSite):
         )
         app = getattr(self._runner, "app", None)
         routes = [] if app is None else native_routes(app, engine)
+        await first_keys(loop)
         site = _native.Site(engine.native, edge, routes, self._access_log, lane)
         pages = None
         try:

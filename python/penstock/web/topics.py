@@ -82,7 +82,10 @@ class TopicsResource(NativeResource):
     async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:
         route = self.route
         try:
-            topic = unquote(request.rel_url.raw_path.removeprefix(self.prefix), errors="strict")
+            path = request.rel_url.raw_path
+            if permit is not None and permit.target is not None:
+                path = permit.target.partition("?")[0]
+            topic = unquote(path.removeprefix(self.prefix), errors="strict")
         except UnicodeDecodeError:
             return problem_response(make_error("BAD_TOPIC", "the rest of the path is not UTF-8"))
         return await respond(

@@ -196,6 +196,7 @@ table! {
     0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";
     0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
     0x534 TooManyTenants "TOO_MANY_TENANTS" Memory Local true "As many tenants are known as may be, and requests of all of them run or are remembered.";
+    0x540 KeysUnavailable "KEYS_UNAVAILABLE" State Local true "The keys that tokens are verified with could not be fetched so far.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";
@@ -223,6 +224,18 @@ table! {
     0x631 AccessRevoked "ACCESS_REVOKED" Connection Client false "The authorisation of a response was revoked, or was not renewed.";
     0x632 TenantLimited "TENANT_LIMITED" Protocol Client true "The tenant has more requests than its limit, at once or by the second.";
     0x633 TenantExhausted "TENANT_EXHAUSTED" Protocol Client false "The tenant has had as many bytes as it may.";
+    0x640 TokenMissing "TOKEN_MISSING" Value Client false "The request has no token, and the route asks for one.";
+    0x641 TokenMalformed "TOKEN_MALFORMED" Value Client false "The token is none: it is cut off, too long, or not in the form that is asked for.";
+    0x642 TokenWrongAlgorithm "TOKEN_WRONG_ALGORITHM" Value Client false "The token is signed by another algorithm than its key is for, or by none.";
+    0x643 TokenUnknownKey "TOKEN_UNKNOWN_KEY" Value Client true "The token names a key that is not known here, or not yet.";
+    0x644 TokenWrongSignature "TOKEN_WRONG_SIGNATURE" Value Client false "The token's signature is not that of its key.";
+    0x645 TokenExpired "TOKEN_EXPIRED" Value Client false "The token has expired.";
+    0x646 TokenNotYetValid "TOKEN_NOT_YET_VALID" Value Client true "The token is not valid yet.";
+    0x647 TokenWrongIssuer "TOKEN_WRONG_ISSUER" Value Client false "The token is of another issuer.";
+    0x648 TokenWrongAudience "TOKEN_WRONG_AUDIENCE" Value Client false "The token is for another audience.";
+    0x649 TokenClaimMissing "TOKEN_CLAIM_MISSING" Value Client false "The token is of another type, or lacks a claim that is asked for.";
+    0x64A TokenWrongAddress "TOKEN_WRONG_ADDRESS" Value Client false "The token is for a client of another address.";
+    0x64B TokenPathNotCovered "TOKEN_PATH_NOT_COVERED" Value Client false "The token is not for this path.";
 }
 
 impl Code {
@@ -269,7 +282,21 @@ impl Code {
     /// where the origin or the moment is, 500 else.
     pub fn status(self) -> u16 {
         match self {
-            Self::AccessDenied | Self::AccessRevoked | Self::TenantExhausted => 403,
+            Self::TokenMissing
+            | Self::TokenMalformed
+            | Self::TokenWrongAlgorithm
+            | Self::TokenUnknownKey
+            | Self::TokenWrongSignature
+            | Self::TokenExpired
+            | Self::TokenNotYetValid
+            | Self::TokenWrongIssuer
+            | Self::TokenWrongAudience
+            | Self::TokenClaimMissing => 401,
+            Self::AccessDenied
+            | Self::AccessRevoked
+            | Self::TenantExhausted
+            | Self::TokenWrongAddress
+            | Self::TokenPathNotCovered => 403,
             Self::NoRoute | Self::UnknownTopic => 404,
             Self::RequestTimeout => 408,
             Self::RequestTooLarge => 413,
@@ -290,6 +317,7 @@ impl Code {
             | Self::AccessTimeout
             | Self::AccessBusy
             | Self::AccessUnavailable
+            | Self::KeysUnavailable
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.
             Self::NotCached => 504,

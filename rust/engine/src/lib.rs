@@ -32,6 +32,8 @@ pub mod store;
 pub mod stream;
 mod sync;
 mod sys;
+#[cfg(not(loom))]
+pub mod tokens;
 pub mod wire;
 
 pub use error::{Code, Error, Result};

@@ -130,7 +130,32 @@ impl Drop for Decisions {
 
 /// What decides by what a request brings along.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Verifier(pub(crate) Arc<dyn access::Verifier>);
+pub(crate) struct Verifier {
+    pub(crate) shared: Arc<dyn access::Verifier>,
+    /// What looks after it for as long as somebody has it.
+    pub(crate) keeper: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl Verifier {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.keeper)
+    }
+
+    /// What the origin is sent of a client's fields: no token.
+    fn forwarded<'py>(
+        &self,
+        py: Python<'py>,
+        headers: Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
+    ) -> Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+        let left = |(name, value): (Bound<'py, PyBytes>, Bound<'py, PyBytes>)| {
+            let left = self.shared.forwarded(name.as_bytes(), value.as_bytes())?;
+            let left = PyBytes::new(py, &left);
+            Some((name, left))
+        };
+        headers.into_iter().filter_map(left).collect()
+    }
+}
 
 /// What stands before a route.
 #[pyclass(frozen, module = "penstock._native")]
@@ -138,6 +163,7 @@ pub(crate) struct Gate {
     shared: Arc<access::Gate>,
     /// They listen for as long as somebody stands here.
     decisions: Py<Decisions>,
+    verifier: Option<Py<Verifier>>,
 }
 
 impl Gate {
@@ -181,12 +207,13 @@ impl Gate {
     ) -> PyResult<Self> {
         let of = decisions.get();
         let decider =
-            verifier.map_or(Decider::Ask, |verifier| Decider::Verify(Arc::clone(&verifier.get().0)));
+            verifier.map_or(Decider::Ask, |verifier| Decider::Verify(Arc::clone(&verifier.get().shared)));
         let parts = parts.into_iter().map(|row| part(py, row)).collect::<PyResult<_>>()?;
         let lifetime = Duration::from_secs_f64(lifetime);
         let shared = Arc::clone(&of.shared);
         let gate = access::Gate::new(route, parts, decider, lifetime, shared, of.secret.clone());
-        Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind() })
+        let verifier = verifier.map(|verifier| verifier.clone().unbind());
+        Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind(), verifier })
     }
 
     /// Forgets what was decided about requests that have these values for the parts of the key.
@@ -220,7 +247,7 @@ impl Gate {
         match begun {
             Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
             Ok(Begun::Pass(pass)) => match gate.hold(&pass) {
-                Some(permit) => Permit::found(py, engine, permit),
+                Some(permit) => Permit::found(py, engine, permit, pass.target),
                 // It was revoked in between.
                 None => Ok(py.None().into_bound(py)),
             },
@@ -234,7 +261,8 @@ impl Gate {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.decisions)
+        visit.call(&self.decisions)?;
+        visit.call(&self.verifier)
     }
 }
 
@@ -302,8 +330,9 @@ impl Waiting {
         let Poll::Ready(outcome) = outcome else { return Ok(py.None().into_bound(py)) };
         match self.entering.with(|asked| gate.end(outcome, asked)) {
             Err(refusal) => Ok(Refused::new(py, &refusal).into_pyobject(py)?.into_any()),
+            // Whoever is asked looks at the request as it came.
             Ok(pass) => match pass.and_then(|pass| gate.hold(&pass)) {
-                Some(permit) => Permit::found(py, self.engine.bind(py), permit),
+                Some(permit) => Permit::found(py, self.engine.bind(py), permit, None),
                 None => Ok(py.None().into_bound(py)),
             },
         }
@@ -312,7 +341,11 @@ impl Waiting {
 
 /// A request that was let in, until `leave` is called.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Permit(Mutex<Option<Held>>);
+pub(crate) struct Permit {
+    held: Mutex<Option<Held>>,
+    /// Path and query without a token; none: as they came.
+    target: Option<String>,
+}
 
 /// What is given back when it leaves.
 struct Held {
@@ -326,6 +359,7 @@ impl Permit {
         py: Python<'py>,
         engine: &Bound<'py, Engine>,
         permit: access::Permit,
+        target: Option<String>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let allotment = permit.decision().allotment.as_ref();
         let entered = match allotment.map(Allotment::enter).transpose() {
@@ -334,28 +368,34 @@ impl Permit {
         };
         let slot = Slot::new(engine.get().port(py)?);
         let held = Held { permit, slot, _entered: entered };
-        Ok(Self(Mutex::new(Some(held))).into_pyobject(py)?.into_any())
+        Ok(Self { held: Mutex::new(Some(held)), target }.into_pyobject(py)?.into_any())
     }
 }
 
 #[pymethods]
 impl Permit {
+    /// Path and query without a token; None: as they came.
+    #[getter]
+    fn target(&self) -> Option<&str> {
+        self.target.as_deref()
+    }
+
     /// On whose account it is.
     #[getter]
     fn tenant(&self) -> Option<String> {
-        lock(&self.0).as_ref()?.permit.decision().tenant().map(str::to_owned)
+        lock(&self.held).as_ref()?.permit.decision().tenant().map(str::to_owned)
     }
 
     /// Seconds for which it was decided, from now on.
     #[getter]
     fn left(&self) -> f64 {
-        let until = lock(&self.0).as_ref().map(|held| held.permit.decision().until);
+        let until = lock(&self.held).as_ref().map(|held| held.permit.decision().until);
         until.map_or(0.0, |until| until.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
     /// A future that is done when it is revoked and is to be cut.
     fn cut<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let held = lock(&self.0);
+        let held = lock(&self.held);
         let Some(Held { permit, slot, .. }) = &*held else {
             return Err(exception(py, &Code::Internal.error("the permit was given back")));
         };
@@ -368,7 +408,7 @@ impl Permit {
 
     /// Counts so many bytes on the account of its tenant. For how many seconds nothing more is to be sent.
     fn sent(&self, py: Python<'_>, count: usize) -> PyResult<f64> {
-        let held = lock(&self.0);
+        let held = lock(&self.held);
         let allotment = held.as_ref().and_then(|held| held.permit.decision().allotment.as_ref());
         let Some(allotment) = allotment else { return Ok(0.0) };
         allotment.check_total().into_python(py)?;
@@ -380,7 +420,7 @@ impl Permit {
 
     /// The response is over. Idempotent.
     fn leave(&self) {
-        let held = lock(&self.0).take();
+        let held = lock(&self.held).take();
         drop(held);
     }
 }

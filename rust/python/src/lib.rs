@@ -25,6 +25,7 @@ mod settings;
 mod stats;
 mod status;
 mod stream;
+mod tokens;
 mod transport;
 mod upload;
 mod upstream;
@@ -72,6 +73,8 @@ mod _native {
     use super::status::Status;
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
+    #[pymodule_export]
+    use super::tokens::{Jwt, signed_url};
     #[pymodule_export]
     use super::transport::Transport;
     #[pymodule_export]

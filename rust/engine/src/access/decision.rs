@@ -13,7 +13,7 @@ pub struct Grant {
     pub limits: Option<TenantLimits>,
     /// Unix seconds from which on it is none.
     pub expires: Option<u64>,
-    /// How the paths begin that it is for, as they stand on the wire without what is stripped; empty: all of the route's.
+    /// Patterns of the paths that it is for ([`is_on`](super::is_on)), without what is stripped; empty: all of the route's.
     pub paths: Vec<Box<str>>,
     /// The only client that it is for, as the text of an address.
     pub address: Option<Box<str>>,

@@ -13,6 +13,7 @@ use super::decisions::{Decisions, Joined, Whose};
 use super::holder::Permit;
 use super::inbox::Request;
 use super::key::{Part, Secret};
+use super::paths::is_on;
 use super::question::{Outcome, Waiting};
 use super::table::Key;
 use super::verifier::{Decider, Verifier};
@@ -180,7 +181,8 @@ impl Gate {
             known
         } else {
             let now = unix_seconds();
-            let grant = verifier.verify(asked, now)?;
+            let refused = |error| Refusal { decision: verifier.denial(&error), error };
+            let grant = verifier.verify(asked, now).map_err(refused)?;
             let left = grant.expires.map(|expires| Duration::from_secs(expires.saturating_sub(now)));
             if token.is_some() {
                 let lifetime = left.map_or(self.lifetime, |left| left.min(self.lifetime));
@@ -192,6 +194,14 @@ impl Gate {
             }
         };
         pass(decision, key, revocations, asked, verifier.stripped(asked))
+    }
+
+    /// What decides in the engine; none where somebody is asked.
+    pub fn verifier(&self) -> Option<&dyn Verifier> {
+        match &self.decider {
+            Decider::Ask => None,
+            Decider::Verify(verifier) => Some(verifier.as_ref()),
+        }
     }
 
     /// How long an answer may take.
@@ -256,11 +266,11 @@ fn pass(
 /// Whether a grant is for this request at all, whoever it was given to.
 fn covers(grant: &Grant, asked: &Asked<'_>, target: Option<&str>) -> Result<()> {
     let path = target.map_or(asked.path(), |target| target.split_once('?').map_or(target, |(path, _)| path));
-    if !grant.paths.is_empty() && !grant.paths.iter().any(|prefix| path.starts_with(&**prefix)) {
-        return Err(Code::AccessDenied.error("what was granted is for other paths"));
+    if !grant.paths.is_empty() && !grant.paths.iter().any(|pattern| is_on(pattern, &[path])) {
+        return Err(Code::TokenPathNotCovered.error("what was granted is for other paths"));
     }
     if grant.address.is_some() && grant.address.as_deref() != asked.remote {
-        return Err(Code::AccessDenied.error("what was granted is for another address"));
+        return Err(Code::TokenWrongAddress.error("what was granted is for another address"));
     }
     Ok(())
 }

@@ -27,6 +27,8 @@ mod gate;
 #[cfg(not(loom))]
 mod key;
 #[cfg(not(loom))]
+mod paths;
+#[cfg(not(loom))]
 pub mod reading;
 #[cfg(not(loom))]
 mod verifier;
@@ -44,6 +46,8 @@ pub use inbox::Request;
 #[cfg(not(loom))]
 pub use key::{Part, Secret};
 pub use limiter::{Entered, Limiter, Limits};
+#[cfg(not(loom))]
+pub use paths::is_on;
 pub use question::{Outcome, Waiting};
 pub use table::Key;
 pub use tenants::{Allotment, Tenant, TenantCounts, TenantLimits};

@@ -1,10 +1,11 @@
 //! Who decides about requests.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::asked::Asked;
-use super::decision::Grant;
-use crate::error::Result;
+use super::decision::{Decision, Grant};
+use crate::error::{Error, Result};
 use crate::sync::Arc;
 
 /// Who decides about requests.
@@ -27,9 +28,19 @@ pub trait Verifier: fmt::Debug + Send + Sync {
     /// What the request may at `now`, which is unix seconds.
     ///
     /// # Errors
-    /// Why not. It is answered with the status of its code.
+    /// Why not. It is answered with the status of its code, unless [`Verifier::denial`] says how.
     fn verify(&self, asked: &Asked<'_>, now: u64) -> Result<Grant>;
 
     /// The target that the cache and the origin are to see, such as one without the token; none: as it is.
     fn stripped(&self, asked: &Asked<'_>) -> Option<String>;
+
+    /// What the cache and the origin are to see of a field, such as cookies without the token; none: nothing. By default all.
+    fn forwarded<'a>(&self, _name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        Some(Cow::Borrowed(value))
+    }
+
+    /// How a request is answered that is refused with `error`; none: by its code. By default none.
+    fn denial(&self, _error: &Error) -> Option<Arc<Decision>> {
+        None
+    }
 }

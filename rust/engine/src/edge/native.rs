@@ -70,7 +70,9 @@ pub(super) fn begin_hit(
         },
         endpoint: &native.endpoint,
         is_read: route.sets_read
-            || task.incoming.headers().any(|(name, _)| is_read(name) && !route.replaces(name)),
+            || task.incoming.headers().any(|(name, value)| {
+                is_read(name) && !route.replaces(name) && route.forwarded(name, value).is_some()
+            }),
     };
     let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
     match task.begin_stored(context, route, Box::new(delivery), outgoing) {
@@ -439,7 +441,17 @@ impl Task<'_> {
                 Edit::Add(..) => None,
             })
             .collect();
-        let mut headers: Fields = native.forwarding.request_fields(incoming.headers(), &client, &replaced)?;
+        let mut headers: Fields = if native.gate.as_ref().is_some_and(|gate| gate.verifier().is_some()) {
+            let mut received = Fields::with_capacity(24, 1024);
+            for (name, value) in incoming.headers() {
+                if let Some(value) = route.forwarded(name, value) {
+                    received.push(name, &value);
+                }
+            }
+            native.forwarding.request_fields(received.iter(), &client, &replaced)?
+        } else {
+            native.forwarding.request_fields(incoming.headers(), &client, &replaced)?
+        };
         for edit in &native.request {
             if let Edit::Add(name, value) = edit {
                 headers.push(name, value);

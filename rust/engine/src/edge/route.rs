@@ -1,5 +1,6 @@
 //! Which requests the engine answers alone, and how.
 
+use std::borrow::Cow;
 use std::sync::Arc as Plain;
 use std::sync::OnceLock;
 
@@ -130,6 +131,14 @@ impl Route {
             Edit::Set(other, _) | Edit::Drop(other) => other.eq_ignore_ascii_case(name),
             Edit::Add(..) => false,
         })
+    }
+
+    /// What the cache and the origin see of a field of a client's: no token that lets in here.
+    pub(super) fn forwarded<'a>(&self, name: &[u8], value: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        match self.native.gate.as_ref().and_then(|gate| gate.verifier()) {
+            Some(verifier) => verifier.forwarded(name, value),
+            None => Some(Cow::Borrowed(value)),
+        }
     }
 
     /// What becomes of a response when its client leaves: whether it is one of events is not known before its head.

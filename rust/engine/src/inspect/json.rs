@@ -21,10 +21,10 @@ pub struct Json<'a> {
 
 /// A member of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Member<'a> {
+pub(crate) struct Member<'a> {
     /// Its name as it is written, between the quotes.
     pub(super) name: &'a [u8],
-    pub(super) value: Json<'a>,
+    pub(crate) value: Json<'a>,
 }
 
 impl<'a> Json<'a> {
@@ -57,13 +57,62 @@ impl<'a> Json<'a> {
     }
 
     /// Its members in their order; none if it is no object.
-    pub(super) fn members(&self) -> Members<'a> {
+    pub(crate) fn members(&self) -> Members<'a> {
         let mut reader = Reader { text: &self.text[..self.range.end], at: self.range.start };
         let open = self.is_object();
         if open {
             reader.at += 1;
         }
         Members { reader, open }
+    }
+
+    /// Its elements in their order; none if it is no array.
+    pub(crate) fn elements(&self) -> Elements<'a> {
+        let mut reader = Reader { text: &self.text[..self.range.end], at: self.range.start };
+        let open = self.is_array();
+        if open {
+            reader.at += 1;
+        }
+        Elements { reader, open }
+    }
+
+    /// What lies between the quotes, if it is a string.
+    fn quoted(&self) -> Option<&'a [u8]> {
+        self.bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")
+    }
+
+    /// Whether it is an array.
+    pub(crate) fn is_array(&self) -> bool {
+        self.bytes().first() == Some(&b'[')
+    }
+
+    /// Whether it is a string.
+    pub(crate) fn is_string(&self) -> bool {
+        self.bytes().first() == Some(&b'"')
+    }
+
+    /// Whether it is that text, however that is written. Allocates nothing.
+    pub(crate) fn is_text(&self, text: &str) -> bool {
+        self.quoted().is_some_and(|string| stands_for(string, text))
+    }
+
+    /// The text that it is. `None` if it is none, or where half of a surrogate pair is missing.
+    pub(crate) fn text(&self) -> Option<Cow<'a, str>> {
+        self.quoted().and_then(text)
+    }
+
+    /// The number that it is, or the nearest one that there is.
+    pub(crate) fn number(&self) -> Option<f64> {
+        let is_number = matches!(self.bytes().first(), Some(b'-' | b'0'..=b'9'));
+        is_number.then(|| std::str::from_utf8(self.bytes()).ok()?.parse().ok())?
+    }
+
+    /// Whether two of its members have the same name, however that is written. Allocates nothing; takes the square of
+    /// their number.
+    pub(crate) fn has_duplicates(&self) -> bool {
+        let mut members = self.members().enumerate();
+        members
+            .any(|(index, member)| self.members().take(index).any(|other| is_same(other.name, member.name)))
     }
 
     /// The member of that name: the last one, as parsers that make a table of them have it.
@@ -78,9 +127,9 @@ impl<'a> Json<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Whether it has that name, however that is written.
-    pub(super) fn is(&self, name: &str) -> bool {
-        self.text().is_some_and(|text| text == name)
+    /// Whether it has that name, however that is written. Allocates nothing.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        stands_for(self.name, name)
     }
 
     /// Appends it as a member of an object that is being written.
@@ -93,16 +142,43 @@ impl<'a> Member<'a> {
 
     /// Its name. `None` where half of a surrogate pair is missing: that is no text.
     pub(super) fn text(&self) -> Option<Cow<'a, str>> {
-        if memchr(b'\\', self.name).is_some() {
-            return decode(self.name).map(Cow::Owned);
+        text(self.name)
+    }
+}
+
+/// The elements of an array that is known to be well-formed.
+#[derive(Debug)]
+pub(crate) struct Elements<'a> {
+    reader: Reader<'a>,
+    open: bool,
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Json<'a>;
+
+    fn next(&mut self) -> Option<Json<'a>> {
+        let reader = &mut self.reader;
+        if !self.open {
+            return None;
         }
-        std::str::from_utf8(self.name).ok().map(Cow::Borrowed)
+        reader.space();
+        if reader.peek()? == b',' {
+            reader.at += 1;
+            reader.space();
+        }
+        if reader.peek()? == b']' {
+            self.open = false;
+            return None;
+        }
+        let start = reader.at;
+        reader.value()?;
+        Some(Json { text: reader.text, range: start..reader.at })
     }
 }
 
 /// The members of an object that is known to be well-formed.
 #[derive(Debug)]
-pub(super) struct Members<'a> {
+pub(crate) struct Members<'a> {
     reader: Reader<'a>,
     open: bool,
 }
@@ -294,31 +370,60 @@ impl Reader<'_> {
     }
 }
 
-/// The text that a well-formed string stands for.
-fn decode(string: &[u8]) -> Option<String> {
-    let mut units = Vec::new();
-    let mut rest = std::str::from_utf8(string).ok()?;
-    while let Some(next) = rest.chars().next() {
-        let mut length = next.len_utf8();
-        if next == '\\' {
-            let escaped = *rest.as_bytes().get(1)?;
-            length = 2;
-            units.push(match escaped {
-                b'b' => 8,
-                b'f' => 12,
-                b'n' => 10,
-                b'r' => 13,
-                b't' => 9,
-                b'u' => {
-                    length = 6;
-                    u16::from_str_radix(rest.get(2..6)?, 16).ok()?
-                }
-                other => u16::from(other),
-            });
-        } else {
-            units.extend(next.encode_utf16(&mut [0; 2]).iter());
-        }
-        rest = &rest[length..];
+/// The text that a well-formed string stands for. `None` where half of a surrogate pair is missing: that is no text.
+fn text(string: &[u8]) -> Option<Cow<'_, str>> {
+    let string = std::str::from_utf8(string).ok()?;
+    if memchr(b'\\', string.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(string));
     }
-    String::from_utf16(&units).ok()
+    char::decode_utf16(units(string)).collect::<Result<String, _>>().ok().map(Cow::Owned)
+}
+
+/// Whether a well-formed string stands for that text.
+fn stands_for(string: &[u8], text: &str) -> bool {
+    if memchr(b'\\', string).is_none() {
+        return string == text.as_bytes();
+    }
+    std::str::from_utf8(string).is_ok_and(|string| units(string).eq(text.encode_utf16()))
+}
+
+/// Whether two well-formed strings stand for the same text.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one == other
+        || match (std::str::from_utf8(one), std::str::from_utf8(other)) {
+            (Ok(one), Ok(other)) => units(one).eq(units(other)),
+            _ => false,
+        }
+}
+
+/// A well-formed string, unit by unit of UTF-16: that is what its escapes are written in.
+fn units(string: &str) -> impl Iterator<Item = u16> + '_ {
+    let mut rest = string.chars();
+    let mut low = None;
+    std::iter::from_fn(move || {
+        if let Some(low) = low.take() {
+            return Some(low);
+        }
+        let next = rest.next()?;
+        if next != '\\' {
+            let mut pair = [0; 2];
+            let pair = next.encode_utf16(&mut pair);
+            low = pair.get(1).copied();
+            return Some(pair[0]);
+        }
+        Some(match rest.next()? {
+            'b' => 8,
+            'f' => 12,
+            'n' => 10,
+            'r' => 13,
+            't' => 9,
+            'u' => {
+                let (digits, behind) = rest.as_str().split_at_checked(4)?;
+                rest = behind.chars();
+                u16::from_str_radix(digits, 16).ok()?
+            }
+            // A quote or a slash of either kind.
+            other => u16::try_from(u32::from(other)).ok()?,
+        })
+    })
 }

@@ -88,7 +88,7 @@ fn a_grant_is_remembered_no_longer_than_it_is_one() {
 
 #[test]
 fn a_remembered_grant_is_for_its_paths_and_its_address_alone() {
-    let grant = Grant { paths: vec!["/a/".into()], address: Some("10.0.0.1".into()), ..Grant::default() };
+    let grant = Grant { paths: vec!["/a/*".into()], address: Some("10.0.0.1".into()), ..Grant::default() };
     let (gate, tokens, _) = verifying(true, grant);
     let headers = token(b"t");
     let passes = |target, remote| gate.look(&Asked { remote, ..asked(target, &headers) }).is_ok();

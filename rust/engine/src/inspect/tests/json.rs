@@ -198,3 +198,44 @@ proptest! {
         }
     }
 }
+
+/// A text with nothing but escapes in it.
+fn escaped(text: &str) -> String {
+    text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat()
+}
+
+proptest! {
+    /// What a value says of itself is what a parser makes of it.
+    #[test]
+    fn strings_numbers_and_elements_are_those_of_a_parser(text in "\\PC{0,12}", other in "\\PC{0,3}", number in any::<f64>()) {
+        prop_assume!(number.is_finite());
+        let written = escaped(&text);
+        let plain = serde_json::to_string(&text).unwrap();
+        let array = format!("[ {plain} ,\"{written}\",{number:?}, [1,2] ]");
+        let array = Json::read(array.as_bytes()).unwrap();
+        let elements: Vec<_> = array.elements().collect();
+        prop_assert_eq!(elements.len(), 4);
+        for element in &elements[..2] {
+            prop_assert_eq!(element.text().unwrap(), text.as_str());
+            prop_assert!(element.is_text(&text));
+            prop_assert_eq!(element.is_text(&other), text == other);
+            prop_assert_eq!(element.number(), None);
+        }
+        prop_assert_eq!(elements[2].number(), Some(number));
+        prop_assert_eq!(elements[2].text(), None);
+        prop_assert_eq!(elements[3].elements().count(), 2);
+    }
+
+    #[test]
+    fn a_name_that_is_there_twice_is_found_however_it_is_written(names in prop::collection::vec("[ab\u{1f600}]{0,2}", 0..4)) {
+        let member = |(index, name): (usize, &String)| {
+            let escaped = escaped(name);
+            format!("\"{}\":{index}", if index % 2 == 0 { name } else { &escaped })
+        };
+        let text = format!("{{{}}}", names.iter().enumerate().map(member).collect::<Vec<_>>().join(","));
+        let mut different = names.clone();
+        different.sort();
+        different.dedup();
+        prop_assert_eq!(Json::read(text.as_bytes()).unwrap().has_duplicates(), different.len() < names.len());
+    }
+}

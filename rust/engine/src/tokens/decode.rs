@@ -1,0 +1,66 @@
+//! Bytes written as text: Base64 and hexadecimal digits, in one way each.
+//!
+//! Every text that is decoded is the only one of its bytes. Two spellings of one token would be two tokens to whoever
+//! remembers or counts them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+
+/// Base64url without padding (RFC 7515, section 2) into `room`. None for what is none, has bits set behind its last
+/// byte, or does not fit.
+pub(super) fn base64url<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
+    let length = URL_SAFE_NO_PAD.decode_slice(text, room).ok()?;
+    room.get(..length)
+}
+
+/// As [`base64url`], of what is as long as it likes: a part of a key, or of a token that was found right.
+pub(super) fn base64url_vec(text: &[u8]) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text).ok()
+}
+
+/// Base64 with padding, as it stands in PEM once the line ends are gone.
+pub(super) fn base64_vec(text: &[u8]) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
+/// Hexadecimal digits in lower case, exactly as many as `N` bytes have.
+pub(super) fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
+    if text.len() != 2 * N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, digits) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+        *byte = digit(digits[0])? << 4 | digit(digits[1])?;
+    }
+    Some(bytes)
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// Percent-decoded into `room` (RFC 3986, section 2.1); `text` itself where nothing is encoded. None where a `%` begins
+/// no byte, or where it does not fit.
+pub(super) fn percent<'a>(text: &'a [u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
+    if memchr::memchr(b'%', text).is_none() {
+        return Some(text);
+    }
+    let mut bytes = text.iter();
+    let mut length = 0;
+    while let Some(&byte) = bytes.next() {
+        let decoded = match byte {
+            b'%' => {
+                let mut next = || digit(bytes.next()?.to_ascii_lowercase());
+                next()? << 4 | next()?
+            }
+            byte => byte,
+        };
+        *room.get_mut(length)? = decoded;
+        length += 1;
+    }
+    room.get(..length)
+}

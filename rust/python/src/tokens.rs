@@ -1,0 +1,214 @@
+//! `Jwt` and `signed_url`: what the engine verifies tokens by, and how Python gives it keys that it has fetched.
+
+use std::sync::{Arc, Mutex};
+
+use penstock_engine::access::unix_seconds;
+use penstock_engine::tokens::{
+    self, Algorithm, Claims, Key, Keys, PathRule, Pattern, Places, Secret, SignedUrl, read_key, read_set,
+};
+use penstock_engine::{Code, Error};
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+
+use crate::access::Verifier;
+use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::lock;
+use crate::port::{Receive, Slot};
+
+/// Where tokens are looked for: their name, "path", "query", "bearer" and "cookie", and whether the origin gets them as well.
+type PlacesRow = (String, Vec<String>, bool);
+
+fn places((name, places, forward): PlacesRow) -> Places {
+    let has = |place: &str| places.iter().any(|other| other == place);
+    Places {
+        path: has("path"),
+        query: has("query"),
+        bearer: has("bearer"),
+        cookie: has("cookie"),
+        name,
+        forward,
+    }
+}
+
+/// What verifies signed URLs: ids and secrets, validated in Python.
+#[pyfunction]
+pub(crate) fn signed_url(secrets: Vec<(Option<String>, Vec<u8>)>, at: PlacesRow) -> Verifier {
+    let secrets = secrets.into_iter().map(|(id, secret)| Secret::new(id, &secret)).collect();
+    Verifier { shared: Arc::new(SignedUrl::new(secrets, places(at))), keeper: None }
+}
+
+/// `("secret" | "pem" | "jwk", id, algorithm, bytes)`. The algorithm of a JWK may be its own.
+type KeyRow = (String, Option<String>, String, Vec<u8>);
+
+/// The claims that are asked for, validated in Python.
+#[derive(FromPyObject)]
+struct ClaimsSettings {
+    issuers: Vec<String>,
+    audiences: Vec<String>,
+    r#type: Option<String>,
+    leeway: f64,
+    required: Vec<String>,
+    tenant: Option<String>,
+    paths: Option<String>,
+}
+
+impl TryFrom<ClaimsSettings> for Claims {
+    type Error = Error;
+
+    fn try_from(settings: ClaimsSettings) -> Result<Self, Error> {
+        let paths = match settings.paths {
+            None => PathRule::All,
+            Some(template) if template.starts_with('/') => {
+                let detail = "a template of paths has a brace without another, or nothing between two";
+                let pattern =
+                    Pattern::parse(&template).ok_or_else(|| Code::BadConfiguration.error(detail))?;
+                PathRule::Template(pattern)
+            }
+            Some(claim) => PathRule::Claim(claim),
+        };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "at most a year, checked in Python"
+        )]
+        let leeway = settings.leeway.ceil() as u64;
+        Ok(Self {
+            issuers: settings.issuers,
+            audiences: settings.audiences,
+            kind: settings.r#type,
+            leeway,
+            required: settings.required,
+            tenant: settings.tenant,
+            paths,
+        })
+    }
+}
+
+fn algorithm(name: &str) -> Result<Algorithm, Error> {
+    Algorithm::named(name)
+        .ok_or_else(|| Code::BadConfiguration.error(format!("{name:?} is no algorithm of tokens")))
+}
+
+fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, Error> {
+    names.iter().map(|name| algorithm(name)).collect()
+}
+
+fn key((kind, id, name, bytes): &KeyRow) -> Result<Key, Error> {
+    let algorithm = algorithm(name)?;
+    match kind.as_str() {
+        "secret" => Key::secret(id.clone(), algorithm, bytes),
+        "pem" => Key::pem(id.clone(), algorithm, &String::from_utf8_lossy(bytes)),
+        _ => read_key(bytes, &[algorithm]),
+    }
+}
+
+/// What verifies JSON Web Tokens.
+#[pyclass(frozen, weakref, module = "penstock._native")]
+pub(crate) struct Jwt {
+    shared: Arc<tokens::Jwt>,
+    fetching: Mutex<Option<Fetching>>,
+}
+
+/// Who fetches keys, on the loop of a slot.
+struct Fetching {
+    _slot: Slot,
+    fetcher: Arc<Fetcher>,
+}
+
+/// Called when keys are wanted.
+struct Fetcher(Py<PyAny>);
+
+impl Receive for Fetcher {
+    fn receive(&self, py: Python<'_>) {
+        if let Err(error) = self.0.bind(py).call0() {
+            error.write_unraisable(py, Some(self.0.bind(py)));
+        }
+    }
+}
+
+/// Tenant, until when, for which paths.
+type GrantRow = (Option<String>, Option<u64>, Vec<String>);
+
+#[pymethods]
+impl Jwt {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn new(
+        py: Python<'_>,
+        keys: Vec<KeyRow>,
+        claims: ClaimsSettings,
+        at: PlacesRow,
+        longest: usize,
+    ) -> PyResult<Self> {
+        let keys = keys.iter().map(key).collect::<Result<_, _>>().into_python(py)?;
+        let claims = claims.try_into().into_python(py)?;
+        let shared = Arc::new(tokens::Jwt::new(Keys::new(keys), claims, places(at), longest));
+        Ok(Self { shared, fetching: Mutex::new(None) })
+    }
+
+    /// What stands before a route. It keeps this, and with it whoever fetches keys.
+    fn verifier(slf: &Bound<'_, Self>) -> Verifier {
+        let shared: Arc<tokens::Jwt> = Arc::clone(&slf.get().shared);
+        Verifier { shared, keeper: Some(slf.clone().into_any().unbind()) }
+    }
+
+    /// Has `fetch` called on the running loop when keys are wanted, no more than once in `pause` seconds, in place of whoever was
+    /// called before.
+    fn fetched_by(
+        &self,
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        fetch: Py<PyAny>,
+        pause: u64,
+    ) -> PyResult<()> {
+        let fetcher = Arc::new(Fetcher(fetch));
+        let slot = Slot::receiving(engine.get().port(py)?, Arc::clone(&fetcher) as Arc<dyn Receive>);
+        self.shared.fetched_by(slot.waker().clone(), pause);
+        let previous = lock(&self.fetching).replace(Fetching { _slot: slot, fetcher });
+        drop(previous);
+        Ok(())
+    }
+
+    /// Takes a set of keys, which are to be fetched anew when it is `refresh`, and are not right any more when it is `expires`. How
+    /// many can be used, and how many cannot. A set without any is refused: it would lock out everybody.
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn set_keys(
+        &self,
+        py: Python<'_>,
+        text: &[u8],
+        names: Vec<String>,
+        most: usize,
+        refresh: u64,
+        expires: u64,
+    ) -> PyResult<(usize, usize)> {
+        let set =
+            algorithms(&names).and_then(|algorithms| read_set(text, &algorithms, most)).into_python(py)?;
+        let counts = (set.keys.len(), set.skipped);
+        if set.keys.is_empty() {
+            let detail = "the set has no key that verifies with one of the algorithms";
+            return Err(exception(py, &Code::BadConfiguration.error(detail)));
+        }
+        self.shared.set_keys(set.keys, refresh, expires);
+        Ok(counts)
+    }
+
+    /// What a token grants on a path, at a time in unix seconds, or now.
+    #[pyo3(signature = (token, path, now))]
+    fn verify(&self, py: Python<'_>, token: &[u8], path: &str, now: Option<u64>) -> PyResult<GrantRow> {
+        let grant =
+            self.shared.verify_token(token, &[path], now.unwrap_or_else(unix_seconds)).into_python(py)?;
+        let paths = grant.paths.iter().map(ToString::to_string).collect();
+        Ok((grant.tenant.map(Into::into), grant.expires, paths))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(fetching) = self.fetching.try_lock() {
+            if let Some(fetching) = &*fetching {
+                visit.call(&fetching.fetcher.0)?;
+            }
+        }
+        Ok(())
+    }
+}
