@@ -68,6 +68,22 @@ pub enum Command {
     Close,
 }
 
+impl Command {
+    /// It will not be carried out. Whoever waits for the end of what it was to send hears why, and whether some of the head
+    /// had left.
+    pub(crate) fn forsake(self, error: Option<Error>, begun: bool) {
+        let rest = match self {
+            Self::Attach(Attachment { rest, .. }) => rest,
+            #[cfg(not(loom))]
+            Self::Subscribe(Subscription { rest, .. }) => Some(rest),
+            _ => None,
+        };
+        if let Some(rest) = rest {
+            rest.forsake(error, begun);
+        }
+    }
+}
+
 /// A stream that the engine sends in the application's place.
 #[derive(Debug)]
 pub struct Attachment {
@@ -157,6 +173,8 @@ struct State {
     settled: bool,
     over: Option<Over>,
     lost: Option<Loss>,
+    /// Of a response that is lost: some of its head had left.
+    begun: bool,
     outcome: Option<Outcome>,
     tunnel: Option<Stream>,
     near: Option<Waker>,
@@ -164,6 +182,14 @@ struct State {
 }
 
 impl State {
+    /// Why the exchange was lost, and whether some of the head had left.
+    fn loss(&self) -> (Option<Error>, bool) {
+        match &self.lost {
+            Some(Loss::Failed(error)) => (Some(error.clone()), self.begun),
+            Some(Loss::Closed) | None => (None, self.begun),
+        }
+    }
+
     /// Whether what is done from now on is for nobody.
     fn is_over_for_good(&self) -> bool {
         self.lost.is_some() || self.over == Some(Over::Aborted)
@@ -221,17 +247,24 @@ impl Near {
         Poll::Pending
     }
 
-    /// The exchange is over. What is said first stands.
-    pub fn lose(&self, loss: Loss) {
-        let mut dropped = VecDeque::new();
+    /// The exchange is over; `begun`: some of the response's head had left. What is said first stands.
+    pub fn lose(&self, loss: Loss, begun: bool) {
+        let mut left = VecDeque::new();
+        let mut why = (None, false);
         change(&self.link, |state| {
-            state.lost.get_or_insert(loss);
+            if state.lost.is_none() {
+                state.lost = Some(loss);
+                state.begun = begun;
+            }
             state.unsent = 0;
-            dropped = std::mem::take(&mut state.commands);
+            left = std::mem::take(&mut state.commands);
+            why = state.loss();
             state.far.clone()
         });
         // What belongs to somebody else is let go of with the lock open.
-        drop(dropped);
+        for command in left {
+            command.forsake(why.0.clone(), why.1);
+        }
     }
 
     /// The kernel has taken `count` of the bytes written.
@@ -261,9 +294,8 @@ impl Near {
 
 impl Drop for Near {
     fn drop(&mut self) {
-        self.lose(Loss::Failed(
-            Code::EngineClosed.error("the engine was closed before the end of the exchange"),
-        ));
+        let error = Code::EngineClosed.error("the engine was closed before the end of the exchange");
+        self.lose(Loss::Failed(error), false);
         let tunnel = lock(&self.link).tunnel.take();
         drop(tunnel);
     }
@@ -331,9 +363,9 @@ impl Far {
     fn queue(&self, command: Command) {
         let mut state = lock(&self.link);
         if state.is_over_for_good() {
-            // It tells its owner what became of it.
+            let (error, begun) = state.loss();
             drop(state);
-            drop(command);
+            command.forsake(error, begun);
             return;
         }
         state.commands.push_back(command);

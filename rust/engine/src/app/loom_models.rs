@@ -110,7 +110,7 @@ fn an_application_that_leaves_is_noticed() {
 fn a_lost_client_is_told_to_one_who_writes() {
     model(3, || {
         let (near, far) = link();
-        let client = thread::spawn(move || near.lose(Loss::Failed(Code::ClientGone.error("gone"))));
+        let client = thread::spawn(move || near.lose(Loss::Failed(Code::ClientGone.error("gone")), false));
         far.write(Content::Bytes(b"a".to_vec()));
         let Loss::Failed(error) = await_news(&far, |news| news.lost) else { panic!("it was not closed") };
         assert_eq!(error.code(), Code::ClientGone);

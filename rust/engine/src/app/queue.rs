@@ -352,13 +352,19 @@ impl Completion {
             queue.complete(self.ticket, outcome);
         }
     }
+
+    /// Nothing of the stream is sent, because of `error` where that is known; `begun`: some of the head had left.
+    pub(super) fn forsake(self, error: Option<Error>, begun: bool) {
+        let gone = || Code::ClientGone.error("the client left before the body was begun to be sent");
+        let failure = Some(error.unwrap_or_else(gone));
+        self.tell(Outcome { bytes: 0, begun, failure });
+    }
 }
 
 impl Drop for Completion {
     fn drop(&mut self) {
         if let Some(queue) = self.queue.take() {
-            let failure = Code::ClientGone.error("the client left before the response was begun to be sent");
-            queue.complete(self.ticket, Outcome { bytes: 0, begun: false, failure: Some(failure) });
+            Self { queue: Some(queue), ticket: self.ticket }.forsake(None, false);
         }
     }
 }

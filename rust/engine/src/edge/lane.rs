@@ -250,12 +250,16 @@ impl Lane<'_> {
                     self.near.report(outcome(filing.sent()));
                 }
             }
+            for command in std::mem::take(&mut self.commands) {
+                command.forsake(Some(error.clone()), begun);
+            }
         }
         if self.patience.is_some() {
             // Nothing has been heard of it: it may still wait.
             self.queue.withdraw(self.place);
         }
-        self.near.lose(reason.map_or(Loss::Closed, |error| Loss::Failed(error.clone())));
+        let begun = self.progress.status().is_some();
+        self.near.lose(reason.map_or(Loss::Closed, |error| Loss::Failed(error.clone())), begun);
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {

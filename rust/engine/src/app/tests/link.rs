@@ -140,7 +140,7 @@ fn a_lost_client_frees_what_was_written() {
     let (bell, waker) = Bell::new();
     far.listen(&waker);
     far.write(Content::Foreign(Box::new(Held(Arc::clone(&owner)))));
-    near.lose(Loss::Failed(Code::ClientGone.error("gone")));
+    near.lose(Loss::Failed(Code::ClientGone.error("gone")), false);
     assert_eq!(bell.rung(), 1);
     assert_eq!(Arc::strong_count(&owner), 1);
     assert_eq!(far.write(Content::Foreign(Box::new(Held(Arc::clone(&owner))))), 0);
