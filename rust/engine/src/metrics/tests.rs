@@ -88,7 +88,7 @@ impl Rig {
     }
 
     fn listen(&self, site: &Arc<Site>) {
-        let options = ListenOptions { backlog: 1, reuse_port: false };
+        let options = ListenOptions { backlog: 1, reuse_port: false, silence: None };
         Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap().serve(site, &self.threads);
     }
 }

@@ -337,7 +337,10 @@ mod tests {
             head: HeadLimits { bytes: 4096, fields: 16, interim: 1 },
             body: BodyLimits { chunk_extension_bytes: 16, trailer_bytes: 16 },
         };
-        Arc::new(Place::new(Endpoint::new(Scheme::Http, host, 80, None).unwrap(), limits))
+        let endpoint = Endpoint::new(Scheme::Http, host, 80, None).unwrap();
+        let name = Plain::<str>::from(endpoint.to_string());
+        let tally = Arc::new(Tally::new(Plain::clone(&name)));
+        Arc::new(Place::new(name, endpoint, tally, limits))
     }
 
     fn lease(place: &Arc<Place>) -> Lease {
