@@ -1,11 +1,11 @@
-//! The address range that slabs are cut from: one memfd, mapped once and shared, reserved whole and filled lazily.
+//! The address range that slabs are cut from: one anonymous mapping, reserved whole and filled lazily.
 //!
-//! Reserving the whole budget as one range costs no memory (pages appear when they are first touched) and makes a
-//! run of regions contiguous by construction. Under Miri and loom the same range comes from the heap.
+//! Anonymous, because most systems give transparent huge pages to such memory where it asks for them, and not to shared
+//! memory. A child after a fork has a copy of its own, as it was then. Reserving the whole budget as one range costs no
+//! memory (pages appear when they are first touched) and makes a run of regions contiguous by construction. Under Miri and
+//! loom the same range comes from the heap.
 
 use std::io;
-#[cfg(not(any(miri, loom)))]
-use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 /// A range of zeroed memory. Dereferencing it is the business of [`super::slab`].
@@ -13,9 +13,6 @@ use std::ptr::NonNull;
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     length: usize,
-    /// Kept so that another process could be given the same memory; also what names the range in /proc/maps.
-    #[cfg(not(any(miri, loom)))]
-    _memory: OwnedFd,
 }
 
 // SAFETY: a Mapping is an address range; who may read or write which part of it is decided by slab ownership.
@@ -31,27 +28,14 @@ const ALIGNMENT: usize = 4096;
 impl Mapping {
     /// Reserves `length` bytes.
     pub(crate) fn new(length: usize) -> io::Result<Self> {
-        use std::os::fd::{AsRawFd, FromRawFd};
-        // SAFETY: the name is a NUL-terminated literal; the result is checked.
-        let fd = unsafe { libc::memfd_create(c"penstock-pool".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel has just returned this descriptor to us, and nobody else knows it.
-        let memory = unsafe { OwnedFd::from_raw_fd(fd) };
-        let size = libc::off_t::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // SAFETY: no pointers; the descriptor is live.
-        if unsafe { libc::ftruncate(memory.as_raw_fd(), size) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing of ours.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                memory.as_raw_fd(),
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
                 0,
             )
         };
@@ -59,7 +43,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, length, _memory: memory })
+        Ok(Self { base, length })
     }
 
     /// Asks for transparent huge pages.
