@@ -202,7 +202,7 @@ async def test_what_is_no_text_is_a_gap_and_what_has_no_value_is_nothing(
     node = await kafka_nodes.node(topic, log={"type_header": "kind"})
     subscriber = await node.subscribe(path=path)
     # One by one: whoever has not been sent what is before a gap is cut off when it comes.
-    await kafka.send(topic, "a", None, "")
+    await kafka.send(topic, "a", None, "", key=b"k")
     assert await subscriber.data(2) == ["a", ""]
     await kafka.send(topic, b"\xff\x00binary", key=b"k")
     assert (await gap(subscriber)).data == '{"after": "0:2", "resumed": "0:3"}'

@@ -37,8 +37,8 @@ fn follow(topic: &Topic, mut place: u64, follower: u64, mut seen: Mark) -> Vec<u
     let mut ids = Vec::new();
     loop {
         while let Found::Run(run) = topic.read(place, false, false).0 {
-            let Name::Id(id) = run.last else { panic!("nobody has named it") };
-            ids.push(id.sequence);
+            let Name::Id(Id::Time { sequence, .. }) = run.last else { panic!("nobody has named it") };
+            ids.push(sequence);
             place = run.next;
         }
         if matches!(seen.1, Phase::Finished(_)) {
