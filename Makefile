@@ -88,11 +88,11 @@ loom: ## Model-check what two threads touch
 
 .PHONY: miri
 miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)
-	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-engine --lib -- pool:: framing:: stream::
+	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-engine --lib -- pool:: framing:: stream:: --skip upstream::
 
 .PHONY: sanitize
 sanitize: ## Run the threaded tests under the thread sanitizer (needs a nightly toolchain with rust-src)
-	cd rust && RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --quiet -Zbuild-std --target $(HOST) --target-dir target/tsan -p penstock-engine --lib -- pool:: stream:: framing::
+	cd rust && RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --quiet -Zbuild-std --target $(HOST) --target-dir target/tsan -p penstock-engine --lib -- pool:: stream:: framing:: --skip upstream::
 
 .PHONY: test-interpreters
 test-interpreters: $(VENV)/.tools ## Run the Python tests on every interpreter at hand
