@@ -114,6 +114,7 @@ pub(super) async fn take_in(
     mut arrivals: mpsc::UnboundedReceiver<Arrival>,
     wire: Weak<Wire>,
     flow: u32,
+    begun: bool,
 ) {
     let say = |message: Message<'_>| {
         if let Some(wire) = wire.upgrade() {
@@ -145,7 +146,13 @@ pub(super) async fn take_in(
                 }
                 None => return,
             },
-            room = feed.room(), if granted <= 0 => {
+            room = async {
+                // What is attached is never read here, and nothing of it may come.
+                if !begun {
+                    feed.wanted().await;
+                }
+                feed.room().await
+            }, if granted <= 0 => {
                 if room.is_err() {
                     return say(Message::Closed(flow));
                 }
