@@ -55,6 +55,13 @@ impl Credit {
         }
     }
 
+    /// Waits until nobody takes it.
+    async fn closed(&self) {
+        while lock(&self.left).is_some() {
+            self.changed.notified().await;
+        }
+    }
+
     fn spend(&self, bytes: usize) {
         if let Some(left) = &mut *lock(&self.left) {
             *left -= i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -66,7 +73,12 @@ impl Credit {
 /// nobody takes it.
 pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, credit: Arc<Credit>) {
     while credit.some().await {
-        match poll_fn(|context| stream.poll_next(context)).await {
+        let next = tokio::select! {
+            biased;
+            next = poll_fn(|context| stream.poll_next(context)) => next,
+            () = credit.closed() => return,
+        };
+        match next {
             Some(Ok(delivery)) => {
                 credit.spend(delivery.len());
                 wire.send_pieces(&delivery, |piece| Message::Data(flow, piece));
