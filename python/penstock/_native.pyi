@@ -397,8 +397,8 @@ class Cache:
 class Caching:
     """How a route, a gateway or a request uses a cache."""
 
-    def __new__(cls, cache: Cache, settings: config.Caching) -> Self:
-        """From now on a purge by URL finds what is stored there."""
+    def __new__(cls, cache: Cache, settings: config.Caching, name: str) -> Self:
+        """From now on a purge by URL finds what is stored there. Requests are counted under `name`."""
 
 _LogEntry: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, int | None]
 """Where an event stands, its data (None: the topic's end), type, id and key, and milliseconds before one comes back."""
