@@ -268,7 +268,8 @@ class Gate:
     def __new__(
         cls,
         decisions: Decisions,
-        route: str,
+        name: str,
+        scope: str,
         parts: Sequence[tuple[str, str]],
         verifier: Verifier | None,
         lifetime: float,
@@ -468,6 +469,20 @@ class Hub:
 
     def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int, int, int]]:
         """Topics, subscribers, bytes used, bytes at most; as `penstock.hub.Counts`, field by field."""
+
+    def set_log(
+        self,
+        is_ready: bool,
+        topics: int,
+        behind: int,
+        published: int,
+        refused: int,
+        delivered: int,
+        received: int,
+        gaps: int,
+        connections: int,
+    ) -> None:
+        """Note how it fares with its log."""
 
     def topic_stats(
         self, topic: str
@@ -896,6 +911,12 @@ class Engine:
     def stats(
         self,
     ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
+    def add_decisions(self, decisions: Decisions) -> None:
+        """Have what they come to among the metrics."""
+
+    def add_upstream(self, upstream: Upstream) -> None:
+        """Have what it comes to among the metrics."""
+
     def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""
 

@@ -60,6 +60,12 @@ impl Receive for Listener {
 /// others, failures, evictions, revocations.
 type StatsRow = (usize, usize, usize, usize, (u64, u64, u64, u64, u64, u64, u64));
 
+impl Decisions {
+    pub(crate) fn shared(&self) -> &Arc<access::Decisions> {
+        &self.shared
+    }
+}
+
 #[pymethods]
 impl Decisions {
     #[new]
