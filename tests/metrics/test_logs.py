@@ -69,7 +69,9 @@ async def test_a_log_that_goes_and_comes_back(
         )
         assert metrics.get("hub_log_connections_total") == 2
         client.abort()
-    await pages.until(lambda metrics: metrics.get("hub_logs", state="away") == 1, "nobody follows it any more")
+    await pages.until(
+        lambda metrics: metrics.get("hub_logs", state="away") == 1, "nobody follows it any more"
+    )
     hub.close()
     del hub
     metrics = await pages.metrics()

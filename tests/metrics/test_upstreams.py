@@ -66,9 +66,26 @@ async def test_retries_ejections_and_weights(engine: penstock.Engine, serve: Ser
         assert (one(metrics, "ejected_seconds", b), one(metrics, "up", b)) == (0, 1)
 
 
-async def test_hedges_resumptions_and_what_is_under_way(engine: penstock.Engine, serve: Serve) -> None:
+async def test_a_hedge_is_counted_and_who_loses_to_it_has_failed(
+    engine: penstock.Engine, serve: Serve
+) -> None:
     async with Backends(2) as (a, b):
-        # A hedge, and then the rest of a body, are all that the budget has.
+        a.mode = "hold"
+        origins = Origins([a.url, b.url], name=TOGETHER, retries=Retries(hedge=0.05))
+        app = web.Application()
+        app.add_routes([Gateway(origins, engine=engine).native("/")])
+        served = await serve(engine, app)
+        assert await ask(served, "/a") == (200, film("/a"))
+        metrics = await served.pages.metrics()
+        assert metrics.get("upstream_requests_total", upstream=TOGETHER) == 1
+        assert metrics.get("upstream_hedges_total", upstream=TOGETHER) == 1
+        assert metrics.get("upstream_retries_total", upstream=TOGETHER) == 0
+        assert (one(metrics, "requests_total", a), one(metrics, "requests_total", b)) == (1, 1)
+        assert (one(metrics, "failures_total", a), one(metrics, "failures_total", b)) == (1, 0)
+
+
+async def test_what_is_under_way_and_over_the_budget(engine: penstock.Engine, serve: Serve) -> None:
+    async with Backends(2) as (a, b):
         retries = Retries(hedge=0.05, budget_percent=0, budget_per_second=0)
         health = Health(failures=None, failure_percent=None)
         origins = Origins([a.url, b.url], name=TOGETHER, health=health, retries=retries)

@@ -296,9 +296,7 @@ class Decisions:
         scope = name if host is None else f"{host} {name}"
         gate = self._gates.get(scope)
         if gate is None:
-            gate = _native.Gate(
-                self._native, name, scope, self._parts, self._verifier, self.access.lifetime
-            )
+            gate = _native.Gate(self._native, name, scope, self._parts, self._verifier, self.access.lifetime)
             self._gates[scope] = gate
         return gate
 
