@@ -133,7 +133,7 @@ class Gateway:
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         if caching is not None:
-            self._checked(caching, "the gateway")
+            self._checked("the gateway")
         check_one(caching, inspect, "the gateway")
 
     async def relay(
@@ -215,7 +215,7 @@ class Gateway:
             self._native_timeouts(timeouts, events),
             policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
-            caching=self._handle(caching),
+            caching=None if caching is None else self._handle(caching, route_path(request)),
             overrides=overrides,
             tenant=tenant,
             seen=None if inspect is None else self._seen(inspect, route_path(request)),
@@ -307,7 +307,7 @@ class Gateway:
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
         where = self._origin if origin is None else place_of(origin)
         if caching is not None and self._engine is not None:
-            self._checked(caching, f"the route {name or prefix}")
+            self._checked(f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
         engine = self._engine
         inspect, caching = inspect or self._inspect, caching or self._caching
@@ -354,14 +354,15 @@ class Gateway:
     def _seen(self, inspect: Inspection, name: str) -> Seen:
         return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
-    def _checked(self, caching: Caching, who: str) -> _native.Caching:
+    def _checked(self, who: str) -> Engine:
+        """The engine, which has a cache."""
         engine = self._engine
         if engine is None or engine.cache is None:
             raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache")
-        return engine.caching(caching)
+        return engine
 
-    def _handle(self, caching: Caching | None) -> _native.Caching | None:
-        return None if caching is None else self._checked(caching, "a relay")
+    def _handle(self, caching: Caching, route: str) -> _native.Caching:
+        return self._checked("a relay").caching(caching, route)
 
     def _native_timeouts(
         self, timeouts: Timeouts | None, events: EventRelay | None
@@ -405,7 +406,7 @@ class Gateway:
             resource.drain,
             policy=resource.events,
             on_complete=route.on_complete,
-            caching=self._handle(route.caching),
+            caching=None if route.caching is None else self._handle(route.caching, route.name),
             tenant=(None if permit is None else permit.tenant) or route.tenant,
             permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
