@@ -32,3 +32,6 @@ pub use notice::{Notice, Orphan};
 pub use plan::{Plan, Planned};
 pub use worker::Worker;
 pub use workers::Workers;
+
+#[cfg(test)]
+mod tests;
