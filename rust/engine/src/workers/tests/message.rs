@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::message::{Message, PREFIX};
+use super::super::rewritten;
 use super::samples::{Sample, sample};
 use crate::error::Code;
 
@@ -22,17 +23,9 @@ fn taken_apart(encoded: &[u8]) -> (u8, &[u8]) {
 
 /// What `bytes` are as a message of `kind`, encoded anew.
 fn again(kind: u8, bytes: &[u8]) -> Option<Vec<u8>> {
-    match Message::decode(kind, bytes) {
-        Ok(message) => {
-            let mut encoded = Vec::new();
-            message.encode(&mut encoded);
-            Some(encoded)
-        }
-        Err(error) => {
-            assert_eq!(error.code(), Code::Internal);
-            None
-        }
-    }
+    let written = rewritten(kind, bytes).map_err(|error| error.code());
+    assert!(matches!(written, Ok(_) | Err(Code::Internal)), "{written:?}");
+    written.ok()
 }
 
 proptest! {
