@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
@@ -49,33 +50,39 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);
     let mut far = Some(far);
-    let mut tried = 0;
+    let mut tried = Vec::new();
     while let Some(own) = far.take() {
-        tried += 1;
-        let Some(busy) = shared.wait(&own).await else {
+        let Some(busy) = shared.wait(&own, &tried).await else {
             let error = Code::AppBusy.error("no worker process was there to answer the request in time");
             return answer(&own, &error, head_only);
         };
         let member = busy.member();
-        let Ok(socket) = UnixStream::connect(&member.path).await else {
-            shared.lost(member);
-            if tried < TRIES {
+        let socket = match UnixStream::connect(&member.path).await {
+            Ok(socket) => socket,
+            Err(error) if is_gone(&error) => {
+                // Known here before it is where signs of life are asked for.
+                shared.lost(member);
                 far = Some(own);
                 continue;
             }
-            let error = Code::WorkerGone.error("no worker process could be reached");
-            return answer(&own, &error, head_only);
+            // More connect than it has accepted so far.
+            Err(_) if tried.len() < TRIES => {
+                tried.push(Arc::clone(member));
+                far = Some(own);
+                continue;
+            }
+            Err(error) => {
+                let error = Code::WorkerGone.error(format!("no worker process could be reached: {error}"));
+                return answer(&own, &error, head_only);
+            }
         };
+        tried.push(Arc::clone(member));
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
         let exchange = Exchange::new(&shared, member, wire, own, thread);
         let end = exchange.run(body.as_ref()).await;
-        if matches!(&end, End::Gone(error) if error.code() == Code::WorkerGone) {
-            // Known here before it is where signs of life are asked for.
-            shared.lost(member);
-        }
         let State { far: own, touched, .. } = exchange.into_state();
         // Dropped with the rest, it breaks the response off.
         let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
@@ -84,11 +91,11 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             End::Refused(_) | End::Gone(_) if touched => {
                 Code::WorkerGone.error("the worker process that was answering has gone")
             }
-            End::Refused(_) if tried < TRIES => {
+            End::Refused(_) if tried.len() < TRIES => {
                 far = Some(own);
                 continue;
             }
-            End::Gone(_) if is_safe && tried < TRIES => {
+            End::Gone(_) if is_safe && tried.len() < TRIES => {
                 far = Some(own);
                 continue;
             }
@@ -101,6 +108,11 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
 /// Whether a request may be repeated where nobody knows whether it was carried out (RFC 9110, section 9.2.1).
 fn is_safe(head: &[u8]) -> bool {
     [b"GET ".as_slice(), b"HEAD ", b"OPTIONS ", b"TRACE "].iter().any(|method| head.starts_with(method))
+}
+
+/// Whether nobody listens where a worker did.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// Answers in the place of a worker.
@@ -125,6 +137,8 @@ struct State {
     arrivals: HashMap<u32, Arrivals>,
     /// Of flows that go to the worker.
     credits: HashMap<u32, Plain<Credit>>,
+    /// What has come of bodies of what is to be fetched.
+    bodies: HashMap<u32, Vec<u8>>,
     tasks: JoinSet<()>,
     /// Some of the request's body has gone to the worker.
     touched: bool,
@@ -142,6 +156,7 @@ impl Exchange {
             far: Some(far),
             arrivals: HashMap::new(),
             credits: HashMap::new(),
+            bodies: HashMap::new(),
             tasks: JoinSet::new(),
             touched: false,
             written: 0,
@@ -173,10 +188,7 @@ impl Exchange {
                     Err(error) => self.gone(error),
                 },
                 () = news => End::Over,
-                broken = self.wire.write() => match broken {
-                    Ok(()) => End::Over,
-                    Err(error) => self.gone(error),
-                },
+                () = self.wire.write_beside() => End::Over,
             }
         };
         if matches!(end, End::Over) {
@@ -252,6 +264,9 @@ impl Exchange {
                 // What was fetched ends with its reader.
                 lock(&self.fetched).remove(&flow);
             }
+            Message::Body(flow, bytes) => {
+                state.bodies.entry(flow).or_default().extend_from_slice(bytes);
+            }
             Message::Fetch(order) => self.fetch(state, *order),
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
@@ -265,7 +280,6 @@ impl Exchange {
 
     /// What is for the client.
     fn obey(&self, state: &mut State, message: Message<'_>) -> Result<()> {
-        state.begun = true;
         let Some(far) = &state.far else { return Err(malformed()) };
         match message {
             Message::Write(bytes) => {
@@ -279,17 +293,22 @@ impl Exchange {
                 state.left = true;
             }
             Message::Option(level, name, value) => far.set_option(level, name, value),
-            Message::Attach(attached) => return self.attach(state, attached),
+            Message::Attach(attached) => self.attach(state, attached)?,
             _ => return Err(malformed()),
         }
+        state.begun = true;
         Ok(())
     }
 
-    fn fetch(&self, state: &mut State, order: Fetch) {
-        let (flow, body) = (order.flow, order.body.clone());
-        let body = match body {
+    fn fetch(&self, state: &mut State, mut order: Fetch) {
+        let flow = order.flow;
+        let body = match std::mem::replace(&mut order.body, FetchBody::None) {
             FetchBody::None => RequestBody::None,
-            FetchBody::Bytes(bytes) => RequestBody::Bytes(bytes),
+            FetchBody::Bytes(last) => {
+                let mut bytes = state.bodies.remove(&flow).unwrap_or_default();
+                bytes.extend(last);
+                RequestBody::Bytes(bytes)
+            }
             FetchBody::Flow(length) => RequestBody::Stream { stream: self.begin_flow(state, flow), length },
         };
         let credit = Credit::none();

@@ -83,6 +83,14 @@ impl Wire {
         }
     }
 
+    /// As [`Wire::write`], beside [`Wire::read`], which tells that the other side is gone: it may have said something before,
+    /// which is not read yet.
+    pub(super) async fn write_beside(&self) {
+        if self.write().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// Writes what the socket takes; false if there is nothing to write.
     fn write_some(&self) -> io::Result<bool> {
         let mut leaving = lock(&self.leaving);

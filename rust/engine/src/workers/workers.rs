@@ -152,24 +152,24 @@ impl Shared {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Who is asked next.
-    fn pick(&self) -> Option<Arc<Member>> {
+    /// Who is asked next: one of `tried` only where nobody else is there.
+    fn pick(&self, tried: &[Arc<Member>]) -> Option<Arc<Member>> {
         // Relaxed: a switch is told by `changes`.
         let generation = self.generation.load(Ordering::Relaxed);
         let members = lock(&self.members);
         members
             .iter()
             .filter(|member| member.generation == generation && member.is_there())
-            .min_by_key(|member| member.load())
+            .min_by_key(|member| (tried.iter().any(|tried| Arc::ptr_eq(tried, member)), member.load()))
             .cloned()
     }
 
-    /// Who is asked next, as soon as somebody is there; none when it has taken too long, or `far` is lost.
-    pub(super) async fn wait(&self, far: &Far) -> Option<Busy> {
+    /// Who is asked next, behind `tried`, as soon as somebody is there; none when it has taken too long, or `far` is lost.
+    pub(super) async fn wait(&self, far: &Far, tried: &[Arc<Member>]) -> Option<Busy> {
         let mut changes = self.changes.subscribe();
         let wait = async {
             loop {
-                if let Some(member) = self.pick() {
+                if let Some(member) = self.pick(tried) {
                     return Some(member.busy());
                 }
                 if far.is_lost() || changes.changed().await.is_err() {
@@ -194,7 +194,7 @@ impl Shared {
         let mut changes = self.changes.subscribe();
         // Relaxed: told by `changes`.
         while !self.is_closed.load(Ordering::Relaxed) {
-            while self.pick().is_some() {
+            while self.pick(&[]).is_some() {
                 let Some(request) = self.queue.take() else { break };
                 let shared = Arc::clone(&self);
                 self.threads.spawn(request.thread, move || exchange::run(shared, request));
@@ -380,7 +380,7 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     tokio::select! {
         biased;
         _ = read => {}
-        _ = wire.write() => {}
+        () = wire.write_beside() => {}
         () = ask => {}
     }
     member.leave();
