@@ -16,7 +16,7 @@ use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL};
 use super::wire::Wire;
 use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::{Leave, pipe};
 use crate::framing::Framing;
 use crate::origin::RequestBody;
@@ -159,15 +159,20 @@ impl Exchange {
             }
         };
         if let Err(error) = result {
-            self.near.lose(Loss::Failed(error.clone()), false);
-            for (_, arrivals) in lock(&self.arrivals).drain() {
-                // Whoever read it has gone where this fails.
-                let _ = arrivals.send(Arrival::Fail(error.clone()));
-            }
+            self.fail_flows(&error);
+            self.near.lose(Loss::Failed(error), false);
             return;
         }
         self.wire.end();
         let _ = self.wire.write().await;
+    }
+
+    /// Nothing more comes of any flow.
+    fn fail_flows(&self, error: &Error) {
+        for (_, arrivals) in lock(&self.arrivals).drain() {
+            // Whoever read it has gone where this fails.
+            let _ = arrivals.send(Arrival::Fail(error.clone()));
+        }
     }
 
     fn hear(&self, message: Message<'_>) -> Result<Option<()>> {
@@ -214,6 +219,8 @@ impl Exchange {
                 self.near.tunnel(stream);
             }
             Message::Lost(error, begun) => {
+                // What had not come when the client was lost does not come any more.
+                error.iter().for_each(|error| self.fail_flows(error));
                 let loss = error.map_or(Loss::Closed, Loss::Failed);
                 self.near.lose(loss, begun);
                 return Ok(Some(()));
