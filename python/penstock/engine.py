@@ -360,13 +360,20 @@ def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:
 _default: tuple[int, Engine] | None = None
 
 
+def make_default(engine: Engine) -> None:
+    """Have `engine` be what the process shares, which has none yet; it is closed at exit."""
+    global _default  # noqa: PLW0603 (one engine a process is what this is)
+    assert _default is None or _default[0] != os.getpid(), "the process has one"  # noqa: S101
+    _default = (os.getpid(), engine)
+    atexit.register(engine.close)
+
+
 def default_engine() -> Engine:
     """The engine that gateways and sources without one of their own share: made on first use, closed at exit.
 
     A forked child gets one of its own.
     """
-    global _default  # noqa: PLW0603 (one engine a process is what this is)
     if _default is None or _default[0] != os.getpid():
-        _default = (os.getpid(), Engine())
-        atexit.register(_default[1].close)
+        make_default(Engine())
+    assert _default is not None  # noqa: S101 (says it to mypy)
     return _default[1]
