@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ class Requests:
         self.told: list[tuple[str, int]] = []
         self.added: dict[int, int] = {}
         self.current = 0
-        self.has: Mapping[int, int] = {}
 
     async def add(self, number: int, generation: int, path: str) -> None:
         _, writer = await asyncio.open_unix_connection(path)
@@ -42,9 +41,6 @@ class Requests:
     def remove(self, number: int) -> None:
         self.added.pop(number, None)
         self.told.append(("remove", number))
-
-    def busy(self, number: int) -> int:
-        return self.has.get(number, 0)
 
 
 class Front:
@@ -124,11 +120,9 @@ async def workshop(directory: Path, app: str = PLAIN, **settings: Any) -> AsyncI
     with Directory() as sockets:
         shop = Workshop(directory, sockets, Workers(**{"count": 2, "stop_timeout": 1.0, **settings}))
         shop.write(app)
-        over = asyncio.Event()
-        over.set()
         try:
             yield shop
         finally:
-            await shop.supervisor.stop(shop.settings.stop_timeout, over)
+            await shop.supervisor.stop(shop.settings.stop_timeout)
         assert not shop.supervisor._processes
         assert not list(sockets.iterdir())

@@ -90,7 +90,7 @@ async def _serve(
         assert server is not None  # noqa: S101 (it is set up)
         lane = make_lane(engine, partial(make_handler, server), Edge(), None)
         site = _native.WorkerSite(engine.native, lane, orders.listener, orders.parent)
-        _finish_with(server, lane, site, worker.link)
+        _finish_with(server, lane, site)
         take_over_sendfile(loop)
         told = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, told.set)
@@ -99,28 +99,27 @@ async def _serve(
         with suppress(ConnectionError):
             await worker.link.call("register", registration)
             await worker.link.call("ready")
-        await _first(told.wait(), worker.link.wait_closed())
+            await _first(told.wait(), worker.link.wait_closed())
+            await worker.link.call("stopping")
+        # As a site that stops: what comes now is for others.
+        site.drain()
+        lane.drain()
     finally:
         await runner.cleanup()
         restore_sendfile(loop)
 
 
-def _finish_with(server: web.Server, lane: _native.Lane, site: _native.WorkerSite, link: Link) -> None:
-    """Have `server.shutdown`, which waits for handlers, take requests as long as the parent has some for it."""
+def _finish_with(server: web.Server, lane: _native.Lane, site: _native.WorkerSite) -> None:
+    """Have `server.shutdown`, which waits for handlers, wait for requests that are open as well."""
     wait_for_handlers = server.shutdown
 
     async def shutdown(timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (timeout or 0)
-        with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout_at(deadline):
-                await link.call("stopping")
-        site.drain()
-        lane.drain()
-        # 0 would be without end, to aiohttp.
-        await wait_for_handlers(max(0.01, deadline - loop.time()))
         idle = site.idle()
-        await asyncio.wait({idle}, timeout=max(0.0, deadline - loop.time()))
+        await asyncio.wait({idle}, timeout=timeout)
+        # aiohttp cancels those that are late then, and takes 0 for no limit.
+        await wait_for_handlers(max(0.01, deadline - loop.time()))
         site.close()
         await idle
         lane.close()

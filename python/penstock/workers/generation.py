@@ -19,9 +19,9 @@ __all__ = ["Generation", "Home", "Requests"]
 
 _log: Final = logging.getLogger("penstock.workers")
 
-# How often one looks whether a worker that takes no more requests still has some (arbitrary). It is also the time that a
-# request has which was on its way to it.
-_LOOK: Final = 0.05
+# What a request has that is on its way to a worker when that is to get no more (arbitrary): it takes some microseconds,
+# and a busy machine may keep it waiting.
+_ON_ITS_WAY: Final = 0.1
 
 
 class Requests(Protocol):
@@ -38,9 +38,6 @@ class Requests(Protocol):
 
     def remove(self, number: int) -> None:
         """A worker is gone."""
-
-    def busy(self, number: int) -> int:
-        """Requests that a worker has."""
 
 
 class Home(Protocol):
@@ -83,7 +80,6 @@ class Generation:
         self._home = home
         self._places: list[asyncio.Task[None]] = []
         self._closing: set[asyncio.Task[None]] = set()
-        self._over: asyncio.Event | None = None
 
     async def start(self) -> None:
         """Have all workers ready. Cancelling it ends those that have been started.
@@ -104,15 +100,8 @@ class Generation:
             raise
         self._places = [asyncio.create_task(self._keep(task.result())) for task in starting]
 
-    async def stop(self, seconds: float, over: asyncio.Event | None = None) -> None:
-        """Let what is under way finish within `seconds`, and end all workers.
-
-        Args:
-            seconds: for what is under way.
-            over: set when no request will come any more, of which until then each worker may still get some. None: none
-                comes from now on.
-        """
-        self._over = over
+    async def stop(self, seconds: float) -> None:
+        """Let what is under way finish within `seconds`, and end all workers, for whom there are no new requests."""
         for place in self._places:
             place.cancel()
         if self._places:
@@ -168,19 +157,10 @@ class Generation:
                 wait = backoff.after(0)
 
     async def _leaves(self, worker: WorkerProcess) -> None:
-        """Wait until a worker that has said that it ends will get no more requests, and has none.
-
-        It says so, too, when it was told to end; this is what it waits for.
-        """
+        """A worker that ends, because it was told to or by itself, waits for this before it takes no more requests."""
         worker.leaves(self._home.settings.stop_timeout)
-        if self._over is not None:
-            await self._over.wait()
-            return
-        requests = self._home.requests
-        requests.retire(worker.number)
-        await asyncio.sleep(_LOOK)
-        while requests.busy(worker.number):  # noqa: ASYNC110 (the engine counts, and tells nobody)
-            await asyncio.sleep(_LOOK)
+        self._home.requests.retire(worker.number)
+        await asyncio.sleep(_ON_ITS_WAY)
 
     async def _end(self, worker: WorkerProcess, seconds: float) -> None:
         status = await worker.stop(seconds)

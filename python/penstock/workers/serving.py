@@ -87,10 +87,10 @@ async def serve(
         loop = asyncio.get_running_loop()
         async with stop_signal(supervisor.kill) as stop:
             starting = asyncio.create_task(supervisor.start(requests))
-            over = asyncio.Event()
             try:
                 loop.add_signal_handler(signal.SIGHUP, supervisor.reload)
-                await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+                either: set[asyncio.Future[Any]] = {starting, stop}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if not stop.done():
                     await starting
                     listening.listen(where, addresses)
@@ -101,9 +101,8 @@ async def serve(
                 starting.cancel()
                 await asyncio.wait({starting})
                 listening.close()
-                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout, over))
+                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout))
                 await listening.finish(loop.time() + settings.stop_timeout)
-                over.set()
                 await ending
                 await front.declarations.aclose()
                 requests.close()

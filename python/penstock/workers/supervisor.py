@@ -87,18 +87,13 @@ class Supervisor:
         """Have the code that is there now serve: a new generation, behind the one that is on its way if one is."""
         self._wanted.set()
 
-    async def stop(self, seconds: float, over: asyncio.Event) -> None:
-        """End all workers.
-
-        Args:
-            seconds: for what is under way.
-            over: set when no request will come any more.
-        """
+    async def stop(self, seconds: float) -> None:
+        """End all workers, for whom there are no new requests; what is under way may finish within `seconds`."""
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait({self._reloading})
         if self._current is not None:
-            await self._current.stop(seconds, over)
+            await self._current.stop(seconds)
         if self._retiring:
             await asyncio.wait(self._retiring)
 
