@@ -929,8 +929,8 @@ class Workers:
     ) -> Self:
         """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
 
-        `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the error,
-        whether any of the head was sent, and the timings.
+        `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the
+        error, whether any of the head was sent, and the timings.
         """
 
     def add(self, number: int, generation: int, path: str) -> asyncio.Future[None]:

@@ -21,16 +21,16 @@ Connect = Callable[[Served], Awaitable[RawClient]]
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # How the engine's sockets get on with uvloop, tests/lane shows.
-    leave_out(items, "transport", {("site", "uvloop")})
+    leave_out(items, "transport", {("site", "uvloop"), ("workers", "uvloop")})
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
-@pytest.fixture(params=["stock", "site"])
+@pytest.fixture(params=["stock", "site", "workers"])
 def transport(request: pytest.FixtureRequest) -> str:
-    """Whose sockets the clients are connected to: the event loop's, or the engine's."""
+    """Whose sockets the clients are connected to: the event loop's, the engine's, or those of an edge before workers."""
     return request.param
 
 

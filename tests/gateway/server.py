@@ -9,6 +9,7 @@ from aiohttp.typedefs import Handler
 
 import penstock
 from penstock.web import Gateway, RelayEnd, Site
+from workers.ends import EdgeEnd, Worker
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Serving:
         self.engine = engine
         self.transport = transport
         self._served: list[Served] = []
+        self._ends: list[tuple[EdgeEnd, Worker]] = []
 
     async def gateway(self, origin: str, *, server: dict[str, Any] | None = None, **options: Any) -> Served:
         """Serve a gateway for every path and method."""
@@ -64,6 +66,8 @@ class Serving:
         options = {"access_log": None, "shutdown_timeout": 0.2, **(server or {})}
         runner = web.AppRunner(app, **options)
         await runner.setup()
+        if self.transport == "workers":
+            return await self._behind_an_edge(runner)
         site: web.BaseSite
         if self.transport == "site":
             site = Site(runner, "127.0.0.1", 0, engine=self.engine)
@@ -73,7 +77,18 @@ class Serving:
         self._served.append(Served(runner.addresses[0][1], runner))
         return self._served[-1]
 
+    async def _behind_an_edge(self, runner: web.AppRunner) -> Served:
+        worker = Worker(runner, self.engine)
+        edge = EdgeEnd(self.engine)
+        self._ends.append((edge, worker))
+        await edge.workers.add(1, 0, worker.path)
+        self._served.append(Served(edge.port, runner))
+        return self._served[-1]
+
     async def close(self) -> None:
+        for edge, worker in self._ends:
+            await edge.close()
+            await worker.close()
         for served in self._served:
             await served.runner.cleanup()
         # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.

@@ -18,15 +18,23 @@ pub(super) struct Wire {
     /// Read, and not yet taken.
     held: Mutex<Vec<u8>>,
     out: Mutex<Vec<u8>>,
+    leaving: Mutex<Leaving>,
     filled: Notify,
     /// Nothing more will be said: what was is still sent.
     ended: AtomicBool,
 }
 
+/// What is being written, and how much of it the socket has taken.
+#[derive(Debug, Default)]
+struct Leaving {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
 impl Wire {
     pub(super) fn new(socket: UnixStream) -> Self {
-        let (held, out) = (Mutex::default(), Mutex::default());
-        Self { socket, held, out, filled: Notify::new(), ended: AtomicBool::new(false) }
+        let (held, out, leaving) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { socket, held, out, leaving, filled: Notify::new(), ended: AtomicBool::new(false) }
     }
 
     /// Says `message`. Whoever sends much keeps to what was granted: nothing is refused here.
@@ -56,33 +64,41 @@ impl Wire {
     ///
     /// # Errors
     /// The other side is gone.
+    ///
+    /// # Cancellation
+    /// What has not been taken is kept for the next call.
     pub(super) async fn write(&self) -> Result<()> {
-        let mut spare = Vec::new();
         loop {
             // Acquire: of `end`.
             let ended = self.ended.load(Ordering::Acquire);
-            std::mem::swap(&mut *lock(&self.out), &mut spare);
-            if spare.is_empty() {
-                if ended {
-                    return Ok(());
+            match self.write_some() {
+                Ok(true) => {}
+                Ok(false) if ended => return Ok(()),
+                Ok(false) => self.filled.notified().await,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.socket.writable().await.map_err(gone)?;
                 }
-                self.filled.notified().await;
-                continue;
+                Err(error) => return Err(gone(error)),
             }
-            let mut rest = spare.as_slice();
-            while !rest.is_empty() {
-                match self.socket.try_write(rest) {
-                    Ok(count) => rest = &rest[count..],
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.socket.writable().await.map_err(gone)?;
-                    }
-                    Err(error) => return Err(gone(error)),
-                }
-            }
-            spare.clear();
-            // One long body does not keep its room for the small answers behind it.
-            spare.shrink_to(PIECE);
         }
+    }
+
+    /// Writes what the socket takes; false if there is nothing to write.
+    fn write_some(&self) -> io::Result<bool> {
+        let mut leaving = lock(&self.leaving);
+        let Leaving { bytes, taken } = &mut *leaving;
+        if *taken == bytes.len() {
+            bytes.clear();
+            // One long body does not keep its room for the small answers behind it.
+            bytes.shrink_to(PIECE);
+            *taken = 0;
+            std::mem::swap(&mut *lock(&self.out), bytes);
+        }
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        *taken += self.socket.try_write(&bytes[*taken..])?;
+        Ok(true)
     }
 
     /// Reads messages and gives each to `take`, until that returns something, which is returned. `pause` is called when
