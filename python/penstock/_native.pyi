@@ -748,6 +748,7 @@ class Transport:
         version: tuple[int, int],
         closes: bool,
         on_end: Callable[[int, PenstockError | None, bool], object],
+        account: bytes | None = None,
     ) -> int: ...
     def _attach_rest(
         self,
@@ -755,6 +756,7 @@ class Transport:
         policy: EventPolicy | None,
         inspector: Inspector | None,
         on_end: Callable[[int, PenstockError | None, bool], object],
+        account: bytes | None = None,
     ) -> None: ...
     def _attach_topic(
         self,
@@ -855,6 +857,7 @@ class Engine:
         framing: Framing | None,
         caching: tuple[Caching, config.Overrides | None] | None,
         near: Transport | None,
+        plan: tuple[bytes, config.Overrides | None] | None = None,
     ) -> Source: ...
     def fetch_upload(
         self,
@@ -867,6 +870,7 @@ class Engine:
         framing: Framing | None,
         caching: tuple[Caching, config.Overrides | None] | None,
         near: Transport | None,
+        plan: tuple[bytes, config.Overrides | None] | None = None,
     ) -> tuple[Source, Upload]: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
     def open_fd(self, descriptor: int, framing: Framing) -> Source: ...
@@ -902,3 +906,66 @@ class Engine:
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...
+
+@final
+class Plan:
+    """What a relay of a worker process goes by."""
+
+    def __new__(
+        cls, endpoint: Endpoint, caching: Caching | None, policy: EventPolicy | None, events: Framing
+    ) -> Self: ...
+
+@final
+class Workers:
+    """The worker processes of a site, which answer what `lane` has no application for. Of the running loop."""
+
+    def __new__(
+        cls,
+        engine: Engine,
+        lane: Lane,
+        make_plan: Callable[[bytes], Plan],
+        orphan: Callable[[bytes, int, PenstockError | None, bool, _TimingRow | None], object],
+        silent: Callable[[int, float], object],
+    ) -> Self:
+        """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
+
+        `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the error,
+        whether any of the head was sent, and the timings.
+        """
+
+    def add(self, number: int, generation: int, path: str) -> asyncio.Future[None]:
+        """Reach the worker `number`, which listens at `path`."""
+
+    def switch(self, generation: int) -> None:
+        """Have requests go to workers of this generation from now on."""
+
+    def retire(self, number: int) -> None:
+        """Send no more requests to a worker."""
+
+    def remove(self, number: int) -> None:
+        """A worker is gone."""
+
+    def busy(self, number: int) -> int:
+        """Requests that a worker has."""
+
+    def close(self) -> None:
+        """Let go of everything; nothing is told any more. Idempotent."""
+
+@final
+class WorkerSite:
+    """The application's side in a worker process, in the place of a `Site`."""
+
+    def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int) -> Self:
+        """Take over `descriptor`, a Unix socket that listens; only the process `parent` may connect."""
+
+    def drain(self) -> None:
+        """Take no more requests."""
+
+    def close(self) -> None:
+        """Break off everything."""
+
+    def active(self) -> int:
+        """Requests that are open."""
+
+    def idle(self) -> asyncio.Future[None]:
+        """Done when no request is open. Only one may be waited for at a time."""

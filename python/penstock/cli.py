@@ -6,11 +6,6 @@ start ends with 1. Every default comes from `penstock.config`.
 """
 
 import asyncio
-import importlib
-import importlib.util
-import inspect
-import logging
-import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import fields
@@ -29,6 +24,7 @@ from .origins import Origins
 from .web import Gateway, settle_failures
 from .web.control import controlling
 from .web.serving import serve as serve_app
+from .web.starting import NotFoundError, load, log_to_stderr, loop_factory
 
 __all__ = ["main"]
 
@@ -255,9 +251,7 @@ def serve(
         if given:
             flags = ", ".join("--" + name.replace("_", "-") for name in given)
             raise click.UsageError(f"{flags}: only with --origin; an application makes its own gateway")
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to_stderr(log_level)
     lane = options.pop("lane")
     if control is not None and options["cache"] is None:
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
@@ -358,44 +352,27 @@ def _gateway(
 
 def _application(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application that `name`, MODULE:APP, stands for."""
-    module_name, colon, attribute = name.partition(":")
-    if not colon or not module_name or not attribute:
-        raise click.UsageError(f"{name!r} is not MODULE:APP")
-    sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise click.UsageError(f"there is no module {error.name!r} here or on the path") from None
-    try:
-        found = getattr(module, attribute)
-    except AttributeError:
-        raise click.UsageError(f"module {module_name!r} has no {attribute!r}") from None
+        load_app = load(name)
+    except NotFoundError as error:
+        raise click.UsageError(str(error)) from None
 
     async def make() -> _Made:
-        app = found
-        if callable(app) and not isinstance(app, web.Application):
-            app = app()
-            if inspect.isawaitable(app):
-                app = await app
-        if not isinstance(app, web.Application):
-            raise click.UsageError(f"{name} is a {type(app).__name__}, and gives no aiohttp.web.Application")
-        return app, None
+        return await load_app(), None
 
     return make
 
 
 def _run(work: Coroutine[Any, Any, None], uvloop: bool | None) -> None:
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if uvloop or (uvloop is None and importlib.util.find_spec("uvloop") is not None):
-        try:
-            factory = importlib.import_module("uvloop").new_event_loop
-        except ModuleNotFoundError:
-            work.close()
-            raise click.UsageError("uvloop is not installed") from None
+    try:
+        factory = loop_factory(uvloop)
+    except NotFoundError as error:
+        work.close()
+        raise click.UsageError(str(error)) from None
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(work)
+    except NotFoundError as error:
+        raise click.UsageError(str(error)) from None
     except (OSError, PenstockError) as error:
         raise click.ClickException(str(error)) from error

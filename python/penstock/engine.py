@@ -220,12 +220,13 @@ class Engine:
         caching: _native.Caching | None = None,
         overrides: config.Overrides | None = None,
         near: _native.Transport | None = None,
-        plan: bytes | None = None,
+        plan: tuple[bytes, config.Overrides | None] | None = None,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
         `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
-        fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that says.
+        fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that
+        describes and as was decided about this request.
         """
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
@@ -368,13 +369,20 @@ def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:
 _default: tuple[int, Engine] | None = None
 
 
+def make_default(engine: Engine) -> None:
+    """Have `engine` be what the process shares, which has none yet; it is closed at exit."""
+    global _default  # noqa: PLW0603 (one engine a process is what this is)
+    assert _default is None or _default[0] != os.getpid(), "the process has one"  # noqa: S101
+    _default = (os.getpid(), engine)
+    atexit.register(engine.close)
+
+
 def default_engine() -> Engine:
     """The engine that gateways and sources without one of their own share: made on first use, closed at exit.
 
     A forked child gets one of its own.
     """
-    global _default  # noqa: PLW0603 (one engine a process is what this is)
     if _default is None or _default[0] != os.getpid():
-        _default = (os.getpid(), Engine())
-        atexit.register(_default[1].close)
+        make_default(Engine())
+    assert _default is not None  # noqa: S101 (says it to mypy)
     return _default[1]

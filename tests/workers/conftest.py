@@ -1,7 +1,8 @@
-"""A parent and its workers, which leave nothing behind."""
+"""Workers, in processes of their own, and a parent and its workers in one process, which leave nothing behind."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -28,3 +29,12 @@ async def family(request: pytest.FixtureRequest) -> AsyncIterator[Family]:
         await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
         others = asyncio.all_tasks() - {asyncio.current_task()}
         assert not [task for task in others if not task.done()], "a task was left running"
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where workers are started, and what is imported is looked for."""
+    monkeypatch.chdir(tmp_path)
+    # What is changed within a second of its being compiled would not be seen to have changed.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    return tmp_path

@@ -229,7 +229,7 @@ class Gateway(Shared):
         headers = plain_headers(headers, inspect)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
-        plan = self._plan(request, where, caching, events, inspect)
+        plan = self._plan(request, where, caching, events)
         order = _Order(
             where,
             self._unix,
@@ -248,8 +248,6 @@ class Gateway(Shared):
         )
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
-        if overrides is not None and plan is not None:
-            raise make_error("BAD_CONFIGURATION", "a worker cannot say overrides of a caching to its parent")
         if topic is not None:
             if hub is None or on_complete is not None or inspect is not None:
                 message = "a topic goes with a hub, and neither with on_complete nor with inspect"
@@ -409,14 +407,12 @@ class Gateway(Shared):
         origin: Place | Origins,
         caching: Caching | None,
         events: EventRelay | None,
-        inspect: Inspection | None,
     ) -> bytes | None:
-        """How a worker has its parent relay. None where this process fetches, and Python copies what comes.
+        """How a worker has its parent relay; what is inspected then passes the worker, whose inspector sees it.
 
-        A worker does that for what is inspected: the parent knows of no inspector that is the worker's. Nor does it
-        for what a socket of the application's own has brought.
+        None where this process fetches: it is no worker, or the request has come by a socket of the application's own.
         """
-        if self._plans is None or inspect is not None:
+        if self._plans is None:
             return None
         if request.transport is not None and engines(request.transport) is None:
             return None
@@ -487,9 +483,7 @@ class Gateway(Shared):
         response: web.StreamResponse | None = None
         handover: Handover | None = None
         payload = Payload(order.permit)
-        # What a worker fetches by itself it has to write by itself: its parent takes over no stream of a worker's.
-        hands_over = self._parent is None or order.plan is not None
-        direct = engines(transport) if hands_over else None
+        direct = engines(transport)
         link.task = asyncio.current_task(link.loop)
         try:
             engine = self._engine or default_engine()
@@ -520,9 +514,9 @@ class Gateway(Shared):
                 length=length,
                 timeouts=order.timeouts,
                 caching=order.caching,
-                overrides=order.overrides,
+                overrides=order.overrides if order.plan is None else None,
                 near=direct,
-                plan=order.plan,
+                plan=None if order.plan is None else (order.plan, order.overrides),
             )
             # `await upstream` would be two frames more to resume, and each property a call.
             if request.version < HttpVersion11:
@@ -561,7 +555,7 @@ class Gateway(Shared):
                 # Of what goes with a length the events are told apart as well, to be seen.
                 cut = (inspector is not None and inspector.begin(upstream)) or events
                 stream: FrameStream = upstream.frames(self._framing) if cut else upstream
-                direct = can_hand_over(writer, transport) if hands_over else None
+                direct = can_hand_over(writer, transport)
                 if direct is not None and order.drain is None:
                     handover = request[HANDED_OVER] = Handover(asked, status)
                     if order.on_complete is not None:

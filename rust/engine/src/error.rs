@@ -197,6 +197,7 @@ table! {
     0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
     0x534 TooManyTenants "TOO_MANY_TENANTS" Memory Local true "As many tenants are known as may be, and requests of all of them run or are remembered.";
     0x540 KeysUnavailable "KEYS_UNAVAILABLE" State Local true "The keys that tokens are verified with could not be fetched so far.";
+    0x550 WorkerGone "WORKER_GONE" Connection Local true "The worker process that had the request has ended, or no worker process can be reached.";
 
     0x601 ClientGone "CLIENT_GONE" Connection Client false "The client closed its connection before the end of the response.";
     0x602 BadRequestHead "BAD_REQUEST_HEAD" Protocol Client false "The request head is not what HTTP/1.1 allows.";

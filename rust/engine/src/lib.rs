@@ -35,6 +35,8 @@ mod sys;
 #[cfg(not(loom))]
 pub mod tokens;
 pub mod wire;
+#[cfg(not(loom))]
+pub mod workers;
 
 pub use error::{Code, Error, Result};
 pub use sys::EventFd;

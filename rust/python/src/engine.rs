@@ -16,6 +16,7 @@ use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
+use penstock_engine::workers::Order;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -35,6 +36,9 @@ use crate::upload::Upload;
 
 /// By way of which cache, and what was decided about the request.
 type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
+
+/// Describes what is fetched from, to the process that does, and what was decided about the request.
+type Planned = (Vec<u8>, Option<OverrideSettings>);
 
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Engine {
@@ -151,11 +155,30 @@ impl Engine {
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
+        plan: Option<Planned>,
     ) -> PyResult<Source> {
         self.check(py)?;
         let port = self.port(py)?;
         let cut = framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
         let (feed, stream) = channel(&self.pool, self.flow, &cut, &self.meter);
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if let Some((plan, overrides)) = plan {
+            let order = Order {
+                plan,
+                method: method.to_owned(),
+                target: target.to_owned(),
+                fields: Arc::clone(&headers.0),
+                body,
+                timeouts: timeouts.0,
+                overrides: overrides.map(Overrides::from),
+            };
+            let edge = near.and_then(|transport| transport.get().edge());
+            match edge {
+                Some(edge) => edge.fetch(order, feed, &stream),
+                None => feed.fail(Code::ClientGone.error("the client left before the request was sent on")),
+            }
+            return Ok(Source::new(stream, port));
+        }
         let request = Box::new(Request {
             endpoint: endpoint.endpoint.clone(),
             upstream: endpoint.upstream.clone(),
@@ -166,7 +189,6 @@ impl Engine {
             body,
             timeouts: timeouts.0,
         });
-        self.requests.fetch_add(1, Ordering::Relaxed);
         let thread = near
             .and_then(|transport| transport.get().thread(&self.threads))
             .unwrap_or_else(|| self.threads.pick());
@@ -268,7 +290,9 @@ impl Engine {
     }
 
     /// On the engine thread of the client of `near`, if that is given and one of this engine's.
-    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing, caching, near))]
+    ///
+    /// With a `plan`, in a worker process, it is fetched where the client of `near` is, from what that describes.
+    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing, caching, near, plan=None))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch(
         &self,
@@ -282,6 +306,7 @@ impl Engine {
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
+        plan: Option<Planned>,
     ) -> PyResult<Source> {
         let body = match body {
             None => RequestBody::None,
@@ -301,11 +326,12 @@ impl Engine {
             framing,
             caching,
             near,
+            plan,
         )
     }
 
     /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced.
-    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near))]
+    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch_upload(
         &self,
@@ -319,6 +345,7 @@ impl Engine {
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
+        plan: Option<Planned>,
     ) -> PyResult<(Source, Upload)> {
         self.check(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
@@ -335,6 +362,7 @@ impl Engine {
             framing,
             caching,
             near,
+            plan,
         )?;
         Ok((source, upload))
     }

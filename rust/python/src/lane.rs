@@ -241,11 +241,13 @@ impl Shared {
     }
 
     fn receive(self: &Arc<Self>, py: Python<'_>) {
-        while let Some(request) = self.queue.take() {
+        while !self.queue.is_diverted() {
+            let Some(request) = self.queue.take() else { break };
             self.begin(py, request);
         }
         for (ticket, outcome) in self.queue.take_completed() {
             self.complete(py, ticket, &outcome);
+            self.queue.note_heard(ticket);
         }
         self.tell_ended(py);
         for fault in self.queue.take_faults() {

@@ -29,6 +29,7 @@ mod tokens;
 mod transport;
 mod upload;
 mod upstream;
+mod workers;
 
 use pyo3::prelude::*;
 
@@ -81,6 +82,8 @@ mod _native {
     use super::upload::Upload;
     #[pymodule_export]
     use super::upstream::Upstream;
+    #[pymodule_export]
+    use super::workers::{Plan, WorkerSite, Workers};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

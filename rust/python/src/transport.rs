@@ -18,6 +18,7 @@ use std::task::{Context, Poll};
 use penstock_engine::app::{Content, Ends, Far, Loss, Outcome, Request};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::Stream;
+use penstock_engine::workers::Edge;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -59,6 +60,8 @@ struct Exchange {
     tunnel: bool,
     /// The protocol has said that its response has ended.
     ended: bool,
+    /// In a worker process: what fetches where the client is.
+    edge: Option<Arc<Edge>>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "things that a protocol sets each by itself")]
@@ -184,6 +187,13 @@ impl Transport {
         lock(&self.core.state).thread
     }
 
+    /// In a worker process: what fetches where the client is.
+    pub(crate) fn edge(&self) -> Option<Arc<Edge>> {
+        let state = lock(&self.core.state);
+        let exchange = state.exchange.as_ref().filter(|_| state.turn == self.turn)?;
+        exchange.edge.clone()
+    }
+
     /// Whether its response has ended. What it is asked to do then it does not do, as if it were closed.
     fn is_over(&self) -> bool {
         lock(&self.core.state).turn != self.turn
@@ -219,7 +229,7 @@ impl Core {
 
     /// Hands a request to the protocol. The transport is free.
     pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let Request { head, body, chunked, ends, thread, far } = request;
+        let Request { head, body, chunked, ends, thread, far, edge } = request;
         if let Err(error) = self.renew(py, ends) {
             // The request is dropped, which ends its connection.
             return self.fail(py, error, "a protocol could not be given a transport for its next request");
@@ -230,7 +240,7 @@ impl Core {
             if let Some(slot) = &state.slot {
                 far.listen(slot.waker());
             }
-            state.exchange = Some(Exchange { far, body, chunked, tunnel: false, ended: false });
+            state.exchange = Some(Exchange { far, body, chunked, tunnel: false, ended: false, edge });
             state.reading = true;
             state.thread = thread;
             if state.ends == ends {

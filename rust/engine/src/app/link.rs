@@ -96,6 +96,8 @@ pub struct Attachment {
     pub policy: Option<Plain<Policy>>,
     /// What sees it.
     pub inspector: Option<Inspector>,
+    /// In a worker process: what says to another one who hears of the end, where this one does not live to see it.
+    pub account: Option<Vec<u8>>,
 }
 
 /// One who has been let in to a topic, whom the engine serves in the application's place, to the end of the response.
@@ -143,6 +145,8 @@ pub struct News {
     pub tunnel: Option<Stream>,
     /// Bytes written and not yet taken by the kernel.
     pub unsent: usize,
+    /// Of an exchange that is lost: some of the response's head had left.
+    pub begun: bool,
 }
 
 /// How the client's half has ended.
@@ -325,6 +329,7 @@ impl Far {
             outcome: state.outcome.take(),
             tunnel: state.tunnel.take(),
             unsent: state.unsent,
+            begun: state.begun,
         }
     }
 

@@ -41,6 +41,9 @@ pub struct Request {
     pub thread: usize,
     /// The application's half of the exchange.
     pub far: Far,
+    /// In a worker process: what fetches for the request where the client is.
+    #[cfg(not(loom))]
+    pub edge: Option<Arc<crate::workers::Edge>>,
 }
 
 /// What the operator should know: what an application did that broke its response, or what befell the site.
@@ -70,6 +73,10 @@ struct State {
     untold: Untold,
     open: bool,
     taker: Option<Waker>,
+    /// Who takes requests in the place of the taker, who is still told everything else.
+    courier: Option<Waker>,
+    /// Told of completions that have been heard of.
+    heard: Option<Box<dyn Fn(u64) + Send>>,
 }
 
 /// The queue of one site. Cloned by reference.
@@ -128,6 +135,8 @@ impl Queue {
             untold: Untold::default(),
             open: true,
             taker: None,
+            courier: None,
+            heard: None,
         };
         Self { state: Arc::new(Mutex::new(state)), bound, limit, untold }
     }
@@ -145,6 +154,32 @@ impl Queue {
         drop(state);
         if wake {
             waker.wake_by_ref();
+        }
+    }
+
+    /// Has somebody else take requests than whoever hears of everything else.
+    pub fn divert(&self, waker: &Waker) {
+        let mut state = lock(&self.state);
+        state.courier = Some(waker.clone());
+        drop(state);
+        waker.wake_by_ref();
+    }
+
+    /// Whether somebody else takes requests.
+    pub fn is_diverted(&self) -> bool {
+        lock(&self.state).courier.is_some()
+    }
+
+    /// Has `tell` called with the ticket of each completion that has been heard of, in a worker process.
+    pub fn tell_heard(&self, tell: impl Fn(u64) + Send + 'static) {
+        let previous = lock(&self.state).heard.replace(Box::new(tell));
+        drop(previous);
+    }
+
+    /// Whoever was to hear of a completion has.
+    pub fn note_heard(&self, ticket: u64) {
+        if let Some(tell) = &lock(&self.state).heard {
+            tell(ticket);
         }
     }
 
@@ -171,7 +206,11 @@ impl Queue {
         state.next += 1;
         state.waiting.insert(place, (Instant::now(), request));
         // Whoever takes requests takes them until there are none: it has been told of the first.
-        let waker = if state.waiting.len() == 1 { state.taker.clone() } else { None };
+        let waker = if state.waiting.len() == 1 {
+            state.courier.as_ref().or(state.taker.as_ref()).cloned()
+        } else {
+            None
+        };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -219,7 +258,7 @@ impl Queue {
         }
         // One that has been asked and is silent need not be woken again.
         let is_first = state.sign.ask();
-        let waker = state.taker.clone().filter(|_| is_first);
+        let waker = state.courier.as_ref().or(state.taker.as_ref()).filter(|_| is_first).cloned();
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -283,7 +322,7 @@ impl Queue {
 
     /// What will tell, under the name of `ticket`, what becomes of a stream that the engine sends.
     pub fn completion(&self, ticket: u64) -> Completion {
-        Completion { queue: Some(self.clone()), ticket }
+        Completion { told: Some(Told::Queue(self.clone())), ticket }
     }
 
     fn complete(&self, ticket: u64, outcome: Outcome) {
@@ -330,6 +369,7 @@ impl Queue {
             let mut state = lock(&self.state);
             state.open = false;
             state.taker = None;
+            state.courier = None;
             (std::mem::take(&mut state.waiting), state.sign.give())
         };
         drop(waiting);
@@ -341,15 +381,37 @@ impl Queue {
 
 /// Tells once what has become of a stream that the engine sends, also by being dropped.
 pub struct Completion {
-    queue: Option<Queue>,
+    told: Option<Told>,
     ticket: u64,
 }
 
+/// Who is told.
+enum Told {
+    Queue(Queue),
+    #[cfg(not(loom))]
+    Other(Box<dyn FnOnce(Outcome) + Send>),
+}
+
 impl Completion {
+    /// One that calls `tell`.
+    #[cfg(not(loom))]
+    pub(crate) fn told_by(tell: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        Self { told: Some(Told::Other(Box::new(tell))), ticket: 0 }
+    }
+
+    /// By which whoever is told knows it.
+    #[cfg(not(loom))]
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
     /// The stream is over.
     pub fn tell(mut self, outcome: Outcome) {
-        if let Some(queue) = self.queue.take() {
-            queue.complete(self.ticket, outcome);
+        match self.told.take() {
+            Some(Told::Queue(queue)) => queue.complete(self.ticket, outcome),
+            #[cfg(not(loom))]
+            Some(Told::Other(tell)) => tell(outcome),
+            None => {}
         }
     }
 
@@ -363,8 +425,8 @@ impl Completion {
 
 impl Drop for Completion {
     fn drop(&mut self) {
-        if let Some(queue) = self.queue.take() {
-            Self { queue: Some(queue), ticket: self.ticket }.forsake(None, false);
+        if let Some(told) = self.told.take() {
+            Self { told: Some(told), ticket: self.ticket }.forsake(None, false);
         }
     }
 }

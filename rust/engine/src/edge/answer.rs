@@ -12,6 +12,11 @@ use crate::hub::quoted;
 /// Long enough for a burst to pass, short enough that nobody gives up. In seconds.
 const RETRY_AFTER: &str = "Retry-After: 1\r\n";
 
+/// As the edge answers for `error` in the place of an application.
+pub(crate) fn refused(error: &Error, head_only: bool) -> Vec<u8> {
+    refusal(error, None, Date::now(), true, head_only)
+}
+
 /// The whole answer for `error`, or its head alone for a HEAD request. `denial` says how, if that was decided.
 pub(super) fn refusal(
     error: &Error,

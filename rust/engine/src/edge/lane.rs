@@ -62,7 +62,7 @@ pub(super) async fn answer(
     let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
     let chunked = body == Body::Chunked;
     let head = serialise(incoming, body);
-    let place = queue.offer(Request { head, body: stream, chunked, ends, thread, far })?;
+    let place = queue.offer(Request { head, body: stream, chunked, ends, thread, far, edge: None })?;
     let mut lane = Lane {
         client,
         incoming,
@@ -408,7 +408,7 @@ impl Lane<'_> {
 
     /// From here on the engine frames the body.
     fn attach(&mut self, attachment: Attachment) -> Result<()> {
-        let Attachment { stream, rest: completion, policy, inspector } = attachment;
+        let Attachment { stream, rest: completion, policy, inspector, account: _ } = attachment;
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
         if framed {

@@ -38,6 +38,7 @@ mod site;
 mod tally;
 mod topics;
 
+pub(crate) use answer::refused;
 pub use client::Addresses;
 pub use config::EdgeConfig;
 pub use head::{RelayedHead, relayed_head};

@@ -19,12 +19,21 @@ pub enum CopyReason {
     EventData,
     /// A request was read whole to be amended, or JSON that is no stream was kept to its end to be looked into.
     Inspection,
+    /// A body went from the process of the edge to that of a worker, or back.
+    Worker,
 }
 
 impl CopyReason {
     /// Every reason.
-    pub const ALL: [Self; 6] =
-        [Self::FrameJoin, Self::Upload, Self::Tls, Self::PythonBytes, Self::EventData, Self::Inspection];
+    pub const ALL: [Self; 7] = [
+        Self::FrameJoin,
+        Self::Upload,
+        Self::Tls,
+        Self::PythonBytes,
+        Self::EventData,
+        Self::Inspection,
+        Self::Worker,
+    ];
 
     /// The label of the counter.
     pub fn name(self) -> &'static str {
@@ -35,6 +44,7 @@ impl CopyReason {
             Self::PythonBytes => "python_bytes",
             Self::EventData => "event_data",
             Self::Inspection => "inspection",
+            Self::Worker => "worker",
         }
     }
 }

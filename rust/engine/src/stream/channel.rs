@@ -21,6 +21,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
         pool: pool.clone(),
         meter: Plain::clone(meter),
         head: OnceLock::new(),
+        distant: OnceLock::new(),
         cutter: Mutex::new(Cutter::new(framing)),
         queue: Mutex::new(Queue {
             framing: framing.clone(),
@@ -51,6 +52,8 @@ pub(super) struct Channel {
     pub(super) pool: Pool,
     pub(super) meter: Plain<Meter>,
     pub(super) head: OnceLock<ResponseHead>,
+    /// The number of what it is fed from, where that is in another process.
+    distant: OnceLock<u32>,
     pub(super) cutter: Mutex<Cutter>,
     pub(super) queue: Mutex<Queue>,
 }
@@ -447,6 +450,19 @@ impl Stream {
     /// nothing, for each chunk.
     pub fn fed_by_own_task(&self) {
         lock(&self.channel.queue).same_task = true;
+    }
+
+    /// What it is fed from is in another process, where it has this number.
+    #[cfg(not(loom))]
+    pub(crate) fn set_distant(&self, number: u32) {
+        // Set once, by whoever has made it.
+        let _ = self.channel.distant.set(number);
+    }
+
+    /// The number of what it is fed from, where that is in another process.
+    #[cfg(not(loom))]
+    pub(crate) fn distant(&self) -> Option<u32> {
+        self.channel.distant.get().copied()
     }
 
     /// What followed the body, once it has ended well.

@@ -110,6 +110,7 @@ fn events_end_whole_when_a_site_is_closed() {
             rest: Some(rig.queue.completion(7)),
             policy: None,
             inspector: None,
+            account: None,
         });
         exchange.far.finish();
         feed.push(rig.slice(b"data: whole\n\ndata: hal")).await.unwrap();

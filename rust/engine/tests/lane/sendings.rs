@@ -46,6 +46,7 @@ fn the_rest_of_a_body_is_framed_as_its_head_says() {
                 rest: Some(rig.queue.completion(3)),
                 policy: None,
                 inspector: None,
+                account: None,
             });
             exchange.far.finish();
             feed.push(rig.slice(b"hello")).await.unwrap();
@@ -81,6 +82,7 @@ fn a_stream_of_another_length_than_its_head_says_is_not_taken_for_whole() {
                 rest: Some(rig.queue.completion(0)),
                 policy: None,
                 inspector: None,
+                account: None,
             });
             exchange.far.finish();
             feed.push(rig.slice(sent.as_bytes())).await.unwrap();
@@ -113,6 +115,7 @@ fn a_stream_that_fails_breaks_the_response_off() {
                 rest: Some(rig.queue.completion(0)),
                 policy: None,
                 inspector: None,
+                account: None,
             });
             exchange.far.finish();
             feed.push(rig.slice(b"half")).await.unwrap();
@@ -134,7 +137,7 @@ fn the_application_goes_on_behind_a_part() {
         let exchange = rig.request().await;
         let (feed, stream) = rig.stream(&Framing::Raw);
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
-        exchange.far.attach(Attachment { stream, rest: None, policy: None, inspector: None });
+        exchange.far.attach(Attachment { stream, rest: None, policy: None, inspector: None, account: None });
         exchange.far.flush();
         feed.push(rig.slice(b"bc")).await.unwrap();
         feed.finish(Ending::default());

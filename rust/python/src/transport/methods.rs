@@ -60,6 +60,7 @@ fn append(
 
 impl Transport {
     /// Leaves the rest of a response to the engine, behind `head` if that is its own as well.
+    #[expect(clippy::too_many_arguments, reason = "the parts of an attachment, each once")]
     fn attach_rest(
         &self,
         py: Python<'_>,
@@ -68,6 +69,7 @@ impl Transport {
         policy: Option<Arc<Policy>>,
         inspector: Option<&Bound<'_, Inspector>>,
         on_end: Py<PyAny>,
+        account: Option<Vec<u8>>,
     ) -> PyResult<()> {
         let inspector = inspector.map(|inspector| inspector.get().response.clone());
         self.leave_to_engine(py, |far| {
@@ -76,7 +78,7 @@ impl Transport {
             if let Some(head) = head {
                 far.write(Content::Bytes(head));
             }
-            far.attach(Attachment { stream, rest, policy, inspector });
+            far.attach(Attachment { stream, rest, policy, inspector, account });
             Ok(())
         })
     }
@@ -279,7 +281,8 @@ impl Transport {
 
     /// Has the engine answer with `stream`: with a head made of the origin's, and with what follows it, events one by one
     /// as `events` cuts them, by `policy`. `closes` if the connection is to end behind it. Returns how many bytes the head has.
-    /// `on_end` is as in `_attach_rest`.
+    /// `on_end` and `account` are as in `_attach_rest`.
+    #[pyo3(signature = (stream, forwarding, events, policy, inspector, method, version, closes, on_end, account=None))]
     #[expect(clippy::too_many_arguments, reason = "what a head is made of, each once")]
     fn _relay(
         &self,
@@ -293,6 +296,7 @@ impl Transport {
         version: (u8, u8),
         closes: bool,
         on_end: Py<PyAny>,
+        account: Option<Vec<u8>>,
     ) -> PyResult<usize> {
         self.core.shared.check_thread()?;
         let policy = policy_of(policy);
@@ -304,12 +308,14 @@ impl Transport {
             stream.get().set_framing(py, events.get())?;
         }
         let size = bytes.len();
-        self.attach_rest(py, Some(bytes), stream.get(), policy, inspector, on_end)?;
+        self.attach_rest(py, Some(bytes), stream.get(), policy, inspector, on_end, account)?;
         Ok(size)
     }
 
     /// Has the engine send the rest of the body from `stream`, framed as the head has said, and by `policy` if it is cut into
     /// events. `on_end` is called once: how many bytes were sent, the error that ended it early or None, whether the head was sent.
+    /// `account` says to another worker process who would be, where this one is gone by then.
+    #[pyo3(signature = (stream, policy, inspector, on_end, account=None))]
     fn _attach_rest(
         &self,
         py: Python<'_>,
@@ -317,9 +323,10 @@ impl Transport {
         policy: Option<&Bound<'_, EventPolicy>>,
         inspector: Option<&Bound<'_, Inspector>>,
         on_end: Py<PyAny>,
+        account: Option<Vec<u8>>,
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        self.attach_rest(py, None, stream.get(), policy_of(policy), inspector, on_end)
+        self.attach_rest(py, None, stream.get(), policy_of(policy), inspector, on_end, account)
     }
 
     /// Has the engine serve who has been let in to a topic, as the head has said, until `lease` has run out if there is one.
@@ -356,6 +363,7 @@ impl Transport {
                 rest: None,
                 policy: None,
                 inspector: None,
+                account: None,
             });
             far.flush();
             Ok(())

@@ -10,7 +10,18 @@ use crate::error::Code;
 fn request(name: &str) -> (Near, Request) {
     let (near, far) = link();
     let ends = Ends { remote: None, local: None };
-    (near, Request { head: name.as_bytes().to_vec(), body: None, chunked: false, ends, thread: 0, far })
+    (
+        near,
+        Request {
+            head: name.as_bytes().to_vec(),
+            body: None,
+            chunked: false,
+            ends,
+            thread: 0,
+            far,
+            edge: None,
+        },
+    )
 }
 
 fn taken(queue: &Queue) -> Option<Vec<u8>> {

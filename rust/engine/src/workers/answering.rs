@@ -1,0 +1,382 @@
+//! One connection in a worker process: a request that the edge has handed on, until the application is done with it.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::os::fd::AsRawFd;
+use std::sync::Arc as Plain;
+use std::task::{Context, Poll};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::codec::malformed;
+use super::edge::{Edge, Order, Orders};
+use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
+use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL};
+use super::wire::Wire;
+use super::worker::{Awaited, Worker, home};
+use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
+use crate::error::{Code, Result};
+use crate::events::{Leave, pipe};
+use crate::framing::Framing;
+use crate::origin::RequestBody;
+use crate::runtime::from_afar;
+use crate::source::{Intake, read_file};
+use crate::stream::{Ending, Feed, Stream, channel};
+use crate::sync::{Arc, Mutex, lock};
+
+/// Bytes that may be on their way to the client: what the application writes beyond that waits here. Arbitrary: several
+/// times what asyncio has an application write before it is paused.
+const UNSENT: u64 = 512 * 1024;
+
+/// Serves what the edge has connected for.
+pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
+    enum First {
+        Home,
+        Exchange(Box<Exchange>, Orders),
+    }
+    let first = wire.read(
+        |message| match message {
+            Message::Home => Ok(Some(First::Home)),
+            Message::Request { head, has_body, chunked, remote, local } => {
+                let (near, far) = link();
+                let (edge, orders) = Edge::new();
+                let mut exchange = Exchange::new(worker, &wire, near, Arc::clone(&edge));
+                let request = Request {
+                    head: head.to_vec(),
+                    body: has_body.then(|| exchange.begin_flow(0)),
+                    chunked,
+                    ends: Ends { remote, local },
+                    thread,
+                    far,
+                    edge: Some(edge),
+                };
+                match worker.queue.offer(request) {
+                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), orders))),
+                    Err(error) => {
+                        wire.send(&Message::Refused(error.clone()));
+                        Err(error)
+                    }
+                }
+            }
+            _ => Err(malformed()),
+        },
+        || {},
+    );
+    match first.await {
+        Ok(First::Home) => home(worker, &wire).await,
+        Ok(First::Exchange(exchange, orders)) => {
+            let _active = worker.begin();
+            exchange.run(orders).await;
+        }
+        Err(_) => {
+            // What there is to say has been: the reason for a refusal.
+            wire.end();
+            let _ = wire.write().await;
+        }
+    }
+}
+
+/// What is attached as a part, until the edge has said what became of it.
+type Parts = Option<(Arrivals, Stream)>;
+
+struct Exchange {
+    worker: Arc<Worker>,
+    wire: Plain<Wire>,
+    near: Near,
+    edge: Arc<Edge>,
+    /// Where what comes of each flow is put.
+    arrivals: Mutex<HashMap<u32, Arrivals>>,
+    /// Of flows that go to the edge.
+    credits: Mutex<HashMap<u32, Plain<Credit>>>,
+    /// Bytes written that have not left.
+    unsent: Mutex<u64>,
+    part: Mutex<Parts>,
+    /// Bodies of what is fetched, which end with the exchange.
+    uploads: Mutex<JoinSet<()>>,
+    /// What the edge sends of ours.
+    sending: Mutex<JoinSet<()>>,
+}
+
+impl Exchange {
+    fn new(worker: &Arc<Worker>, wire: &Plain<Wire>, near: Near, edge: Arc<Edge>) -> Self {
+        Self {
+            worker: Arc::clone(worker),
+            wire: Plain::clone(wire),
+            near,
+            edge,
+            arrivals: Mutex::default(),
+            credits: Mutex::default(),
+            unsent: Mutex::default(),
+            part: Mutex::default(),
+            uploads: Mutex::default(),
+            sending: Mutex::default(),
+        }
+    }
+
+    /// The reader of a flow of the edge's that begins.
+    fn begin_flow(&mut self, flow: u32) -> Stream {
+        let supplies = &self.worker.supplies;
+        let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        self.take_in(flow, feed);
+        stream
+    }
+
+    fn take_in(&self, flow: u32, feed: Feed) {
+        let (arrivals, arriving) = mpsc::unbounded_channel();
+        lock(&self.arrivals).insert(flow, arrivals);
+        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow));
+    }
+
+    fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
+        let credit = Credit::none();
+        lock(&self.credits).insert(flow, Plain::clone(&credit));
+        lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit));
+    }
+
+    async fn run(self: Box<Self>, mut orders: Orders) {
+        let mut obedience = Obedience::default();
+        let result = {
+            let read = self.wire.read(|message| self.hear(message), || {});
+            let fetch = async {
+                while let Some((flow, order, feed)) = orders.recv().await {
+                    self.fetch(flow, order, feed);
+                }
+                std::future::pending().await
+            };
+            let obey = async {
+                let over = poll_fn(|context| obedience.poll(&self, context)).await;
+                // What the edge sends of ours goes on without the application.
+                let mut sending = std::mem::take(&mut *lock(&self.sending));
+                while over == Over::Left && sending.join_next().await.is_some() {}
+            };
+            tokio::select! {
+                // All in one task: what is heard is obeyed, and what is said is written, in one turn.
+                biased;
+                lost = read => lost,
+                never = fetch => never,
+                () = obey => Ok(()),
+                broken = self.wire.write() => broken,
+            }
+        };
+        if let Err(error) = result {
+            self.near.lose(Loss::Failed(error.clone()), false);
+            for (_, arrivals) in lock(&self.arrivals).drain() {
+                // Whoever read it has gone where this fails.
+                let _ = arrivals.send(Arrival::Fail(error.clone()));
+            }
+            return;
+        }
+        self.wire.end();
+        let _ = self.wire.write().await;
+    }
+
+    fn hear(&self, message: Message<'_>) -> Result<Option<()>> {
+        let arrive = |flow: u32, arrival: Arrival| {
+            if let Some(arrivals) = lock(&self.arrivals).get(&flow) {
+                // Whoever read it has gone where this fails, and says so.
+                let _ = arrivals.send(arrival);
+            }
+        };
+        match message {
+            Message::Data(flow, bytes) => arrive(flow, arrived(&self.worker.supplies.pool, bytes)?),
+            Message::End(flow, body, trailers) => {
+                let trailers = trailers.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                arrive(flow, Arrival::End(Ending { body, trailers }));
+            }
+            Message::Fail(flow, error) => arrive(flow, Arrival::Fail(error)),
+            Message::Interim(flow, head) => arrive(flow, Arrival::Interim(head)),
+            Message::Head(flow, head) => arrive(flow, Arrival::Head(Box::new(head))),
+            Message::Credit(flow, bytes) => {
+                if let Some(credit) = lock(&self.credits).get(&flow) {
+                    credit.grant(bytes);
+                }
+            }
+            Message::Closed(flow) => {
+                if let Some(credit) = lock(&self.credits).remove(&flow) {
+                    credit.close();
+                }
+            }
+            Message::Sent(bytes) => {
+                let mut unsent = lock(&self.unsent);
+                *unsent = unsent.saturating_sub(bytes);
+                drop(unsent);
+                self.near.sent(usize::try_from(bytes).unwrap_or(usize::MAX));
+            }
+            Message::Outcome(outcome) => {
+                let part = lock(&self.part).take();
+                drop(part);
+                self.near.report(outcome);
+            }
+            Message::Tunnel => {
+                let supplies = &self.worker.supplies;
+                let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+                self.take_in(TUNNEL, feed);
+                self.near.tunnel(stream);
+            }
+            Message::Lost(error, begun) => {
+                let loss = error.map_or(Loss::Closed, Loss::Failed);
+                self.near.lose(loss, begun);
+                return Ok(Some(()));
+            }
+            _ => return Err(malformed()),
+        }
+        Ok(None)
+    }
+
+    fn fetch(&self, flow: u32, order: Order, feed: Feed) {
+        let Order { plan, method, target, fields, body, timeouts, overrides } = order;
+        let body = match body {
+            RequestBody::None => FetchBody::None,
+            RequestBody::Tunnel(_) => {
+                return feed.fail(Code::Internal.error("a worker process has no tunnel of its own"));
+            }
+            RequestBody::Bytes(bytes) => FetchBody::Bytes(bytes),
+            RequestBody::Stream { stream, length } => {
+                self.give_out(flow, stream, &self.uploads);
+                FetchBody::Flow(length)
+            }
+        };
+        self.take_in(flow, feed);
+        let fields = (*fields).clone();
+        let fetch = Fetch { flow, plan, method, target, fields, timeouts, body, overrides };
+        self.wire.send(&Message::Fetch(Box::new(fetch)));
+    }
+
+    fn attach(&self, attachment: Attachment) {
+        let Attachment { stream, rest, policy, inspector, account } = attachment;
+        let distant = stream.distant().filter(|_| inspector.is_none());
+        let rest = rest.map(|completion| (completion.ticket(), account, completion));
+        let told = rest.as_ref().map(|(ticket, account, _)| (*ticket, account.clone()));
+        let flow = distant.unwrap_or_else(|| self.edge.number());
+        let attached = Attached {
+            flow,
+            is_own: distant.is_none(),
+            is_events: distant.is_some() && stream.is_framed(),
+            has_policy: distant.is_some() && policy.is_some(),
+            rest: told,
+        };
+        let fetched = if distant.is_some() {
+            lock(&self.arrivals).remove(&flow).map(|arrivals| (arrivals, stream))
+        } else {
+            let stream = match (&policy, &inspector) {
+                (None, None) => stream,
+                _ => self.seen(stream, policy, inspector),
+            };
+            self.give_out(flow, stream, &self.sending);
+            None
+        };
+        // Before it is said: the end may come at once.
+        match rest {
+            Some((ticket, _, completion)) => self.worker.await_end(ticket, Awaited { completion, fetched }),
+            None => *lock(&self.part) = fetched,
+        }
+        self.wire.send(&Message::Attach(attached));
+    }
+
+    /// A file is read here, and sent as what is attached as a part.
+    fn attach_file(&self, file: File) {
+        let supplies = &self.worker.supplies;
+        let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let intake = Intake::new(supplies.pool.clone(), supplies.reads, feed);
+        tokio::spawn(async move {
+            let File { descriptor, offset, count } = file;
+            // Opened anew: the position of what was passed in is shared with whoever has passed it.
+            let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+            read_file(path.into(), offset, Some(count), intake).await;
+            drop(descriptor);
+        });
+        self.attach(Attachment { stream, rest: None, policy: None, inspector: None, account: None });
+    }
+
+    /// What is sent in the place of `stream` where something is done with it that the edge does not do for a worker.
+    fn seen(
+        &self,
+        stream: Stream,
+        policy: Option<Plain<crate::events::Policy>>,
+        inspector: Option<crate::inspect::Inspector>,
+    ) -> Stream {
+        let supplies = &self.worker.supplies;
+        let (feed, seen) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
+        tokio::spawn(pipe(stream, policy, leave, inspector, Plain::clone(&supplies.meter), feed));
+        seen
+    }
+}
+
+/// What the application has done and the edge has not been told.
+#[derive(Default)]
+struct Obedience {
+    commands: VecDeque<Command>,
+    /// Bytes of the first one, if that is a write, that were said.
+    written: usize,
+    over: Option<Over>,
+}
+
+impl Obedience {
+    /// Ready when the application is done, and how it is.
+    fn poll(&mut self, exchange: &Exchange, context: &mut Context<'_>) -> Poll<Over> {
+        let afar = from_afar(context.waker());
+        let mut afar = Context::from_waker(&afar);
+        while self.over.is_none() {
+            match exchange.near.poll_commands(&mut afar, &mut self.commands) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(over)) => self.over = Some(over),
+                Poll::Pending => break,
+            }
+        }
+        if self.over == Some(Over::Aborted) {
+            exchange.wire.send(&Message::Abort);
+            for command in self.commands.drain(..) {
+                command.forsake(None, false);
+            }
+            return Poll::Ready(Over::Aborted);
+        }
+        while let Some(command) = self.commands.pop_front() {
+            match command {
+                Command::Write(bytes) => {
+                    if !self.write(exchange, &bytes) {
+                        self.commands.push_front(Command::Write(bytes));
+                        return Poll::Pending;
+                    }
+                }
+                Command::Attach(attachment) => exchange.attach(attachment),
+                Command::Option(level, name, value) => {
+                    exchange.wire.send(&Message::Option(level, name, value));
+                }
+                Command::Done => exchange.wire.send(&Message::Done),
+                Command::Close => exchange.wire.send(&Message::Close),
+                Command::File(file) => exchange.attach_file(file),
+                command @ Command::Subscribe(_) => {
+                    let error = Code::Internal.error("a worker process has no topics of its own");
+                    command.forsake(Some(error), false);
+                    exchange.wire.send(&Message::Abort);
+                    return Poll::Ready(Over::Aborted);
+                }
+            }
+        }
+        if self.over == Some(Over::Left) {
+            exchange.wire.send(&Message::Leave);
+            return Poll::Ready(Over::Left);
+        }
+        Poll::Pending
+    }
+
+    /// Says what is left of `content`, as far as it may; whether all of it was.
+    fn write(&mut self, exchange: &Exchange, content: &Content) -> bool {
+        while self.written < content.bytes().len() {
+            let rest = &content.bytes()[self.written..];
+            let mut unsent = lock(&exchange.unsent);
+            if *unsent >= UNSENT {
+                return false;
+            }
+            let piece = &rest[..rest.len().min(PIECE)];
+            *unsent += piece.len() as u64;
+            drop(unsent);
+            exchange.wire.send(&Message::Write(piece));
+            self.written += piece.len();
+        }
+        self.written = 0;
+        true
+    }
+}

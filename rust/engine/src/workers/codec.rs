@@ -1,0 +1,217 @@
+//! Numbers, texts and fields as they stand in a message: little-endian, each length in front of its bytes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::error::{Code, Error, Result};
+use crate::wire::Fields;
+
+/// Writes the parts of a message, one behind the other.
+#[derive(Debug)]
+pub(super) struct Put<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Put<'_> {
+    pub(super) fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.push(value);
+        self
+    }
+
+    pub(super) fn flag(&mut self, value: bool) -> &mut Self {
+        self.u8(u8::from(value))
+    }
+
+    pub(super) fn u16(&mut self, value: u16) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(super) fn u32(&mut self, value: u32) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(super) fn i32(&mut self, value: i32) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(super) fn u64(&mut self, value: u64) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// What fills the rest of the message, and needs no length.
+    pub(super) fn rest(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        // Longer than that is no message: whoever sends it finds out.
+        self.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).rest(bytes)
+    }
+
+    pub(super) fn option<T>(
+        &mut self,
+        value: Option<T>,
+        put: impl FnOnce(&mut Self, T) -> &mut Self,
+    ) -> &mut Self {
+        self.flag(value.is_some());
+        match value {
+            Some(value) => put(self, value),
+            None => self,
+        }
+    }
+
+    pub(super) fn duration(&mut self, value: Duration) -> &mut Self {
+        self.u64(value.as_secs()).u32(value.subsec_nanos())
+    }
+
+    pub(super) fn limit(&mut self, value: Option<Duration>) -> &mut Self {
+        self.option(value, |put, value| put.duration(value))
+    }
+
+    pub(super) fn address(&mut self, value: Option<SocketAddr>) -> &mut Self {
+        self.option(value, |put, address| {
+            match address.ip() {
+                IpAddr::V4(ip) => put.bytes(&ip.octets()),
+                IpAddr::V6(ip) => put.bytes(&ip.octets()),
+            };
+            put.u16(address.port())
+        })
+    }
+
+    pub(super) fn fields<'a>(
+        &mut self,
+        fields: impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> &mut Self {
+        self.u32(u32::try_from(fields.len()).unwrap_or(u32::MAX));
+        for (name, value) in fields {
+            self.bytes(name).bytes(value);
+        }
+        self
+    }
+
+    pub(super) fn error(&mut self, error: &Error) -> &mut Self {
+        self.u16(error.code().number())
+            .bytes(error.detail().as_bytes())
+            .option(error.origin(), |put, origin| put.bytes(origin.as_bytes()))
+    }
+}
+
+/// Takes the parts of a message.
+#[derive(Debug)]
+pub(super) struct Take<'a>(pub(super) &'a [u8]);
+
+impl<'a> Take<'a> {
+    fn exactly(&mut self, count: usize) -> Result<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(count).ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        self.exactly(N)?.try_into().map_err(|_| malformed())
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8> {
+        Ok(self.exactly(1)?[0])
+    }
+
+    pub(super) fn flag(&mut self) -> Result<bool> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(malformed()),
+        }
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn i32(&mut self) -> Result<i32> {
+        self.array().map(i32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn count(&mut self) -> Result<usize> {
+        usize::try_from(self.u32()?).map_err(|_| malformed())
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let count = self.count()?;
+        self.exactly(count)
+    }
+
+    pub(super) fn text(&mut self) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| malformed())
+    }
+
+    pub(super) fn option<T>(&mut self, take: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
+        if self.flag()? { take(self).map(Some) } else { Ok(None) }
+    }
+
+    pub(super) fn duration(&mut self) -> Result<Duration> {
+        let (seconds, nanos) = (self.u64()?, self.u32()?);
+        if nanos >= 1_000_000_000 {
+            return Err(malformed());
+        }
+        Ok(Duration::new(seconds, nanos))
+    }
+
+    pub(super) fn limit(&mut self) -> Result<Option<Duration>> {
+        self.option(Self::duration)
+    }
+
+    pub(super) fn address(&mut self) -> Result<Option<SocketAddr>> {
+        self.option(|take| {
+            let octets = take.bytes()?;
+            let ip = if let Ok(octets) = <[u8; 4]>::try_from(octets) {
+                IpAddr::from(octets)
+            } else {
+                IpAddr::from(<[u8; 16]>::try_from(octets).map_err(|_| malformed())?)
+            };
+            Ok(SocketAddr::new(ip, take.u16()?))
+        })
+    }
+
+    pub(super) fn fields(&mut self) -> Result<Fields> {
+        let mut fields = Fields::default();
+        for _ in 0..self.count()? {
+            fields.push(self.bytes()?, self.bytes()?);
+        }
+        Ok(fields)
+    }
+
+    pub(super) fn error(&mut self) -> Result<Error> {
+        let number = self.u16()?;
+        let row = Code::all().iter().find(|row| row.code.number() == number).ok_or_else(malformed)?;
+        let error = row.code.error(self.text()?.to_owned());
+        Ok(match self.option(Self::text)? {
+            Some(origin) => error.at(&origin.into()),
+            None => error,
+        })
+    }
+
+    /// All that is left.
+    pub(super) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.0)
+    }
+
+    /// The message ends here.
+    pub(super) fn end(&self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(malformed()) }
+    }
+}
+
+pub(super) fn malformed() -> Error {
+    Code::Internal.error("a message between the edge and a worker process is malformed")
+}

@@ -1,0 +1,367 @@
+//! One request of the application's in the edge: handed on to a worker process, which answers it.
+//!
+//! To the connection of the client this is the application ([`Far`]); to the worker it is the client. The invariants: what
+//! a worker has begun to answer nobody else answers; what it has not is repeated at another worker only where that is
+//! safe; what it has had attached does not need it any more.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc as Plain;
+use std::task::{Context, Poll};
+
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use super::codec::malformed;
+use super::fetching::{Fetched, fetch};
+use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
+use super::message::{Attached, Fetch, FetchBody, Message, TUNNEL};
+use super::wire::Wire;
+use super::workers::{Member, Shared};
+use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request};
+use crate::edge::refused;
+use crate::error::{Code, Error, Result};
+use crate::framing::Framing;
+use crate::origin::RequestBody;
+use crate::stream::{Ending, Stream, channel};
+use crate::sync::{Arc, Mutex, lock};
+
+/// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
+const TRIES: usize = 3;
+
+/// What became of a request at one worker.
+enum End {
+    /// It was answered, or the client has left.
+    Over,
+    /// The worker has not taken it.
+    Refused(Error),
+    /// The worker has gone, and has said nothing to the client.
+    Gone(Error),
+    /// The worker has gone in the middle.
+    Torn,
+}
+
+/// Has a worker answer `request`.
+pub(super) async fn run(shared: Arc<Shared>, request: Request) {
+    let Request { head, body, chunked, ends, thread, far, edge: _ } = request;
+    let is_safe = body.is_none() && is_safe(&head);
+    let head_only = head.starts_with(b"HEAD ");
+    let body = body.map(Plain::new);
+    let mut far = Some(far);
+    let mut tried = 0;
+    while let Some(own) = far.take() {
+        tried += 1;
+        let Some(member) = shared.wait(&own).await else {
+            let error = Code::AppBusy.error("no worker process was there to answer the request in time");
+            return answer(&own, &error, head_only);
+        };
+        let Ok(socket) = UnixStream::connect(&member.path).await else {
+            if tried < TRIES {
+                far = Some(own);
+                continue;
+            }
+            let error = Code::WorkerGone.error("no worker process could be reached");
+            return answer(&own, &error, head_only);
+        };
+        let _busy = member.busy();
+        let wire = Plain::new(Wire::new(socket));
+        let has_body = body.is_some();
+        let (remote, local) = (ends.remote, ends.local);
+        wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
+        let exchange = Exchange::new(&shared, &member, wire, own, thread);
+        let end = exchange.run(body.as_ref()).await;
+        let State { far: own, touched, .. } = exchange.into_state();
+        // Dropped with the rest, it breaks the response off.
+        let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
+        let error = match end {
+            End::Over | End::Torn => return,
+            End::Refused(_) | End::Gone(_) if touched => {
+                Code::WorkerGone.error("the worker process that was answering has gone")
+            }
+            End::Refused(_) if tried < TRIES => {
+                far = Some(own);
+                continue;
+            }
+            End::Gone(_) if is_safe && tried < TRIES => {
+                far = Some(own);
+                continue;
+            }
+            End::Refused(error) | End::Gone(error) => error,
+        };
+        return answer(&own, &error, head_only);
+    }
+}
+
+/// Whether a request may be repeated where nobody knows whether it was carried out (RFC 9110, section 9.2.1).
+fn is_safe(head: &[u8]) -> bool {
+    [b"GET ".as_slice(), b"HEAD ", b"OPTIONS ", b"TRACE "].iter().any(|method| head.starts_with(method))
+}
+
+/// Answers in the place of a worker.
+fn answer(far: &Far, error: &Error, head_only: bool) {
+    far.write(Content::Bytes(refused(error, head_only)));
+    far.close();
+}
+
+struct Exchange {
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+    wire: Plain<Wire>,
+    thread: usize,
+    fetched: Plain<Mutex<HashMap<u32, Fetched>>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Until the worker has left.
+    far: Option<Far>,
+    /// Where what comes of each flow of the worker's is put.
+    arrivals: HashMap<u32, Arrivals>,
+    /// Of flows that go to the worker.
+    credits: HashMap<u32, Plain<Credit>>,
+    tasks: JoinSet<()>,
+    /// Some of the request's body has gone to the worker.
+    touched: bool,
+    /// Bytes written so far, and those of them that the worker knows to have left.
+    written: u64,
+    told: u64,
+    /// The worker has said something that is for the client.
+    begun: bool,
+    left: bool,
+}
+
+impl Exchange {
+    fn new(shared: &Arc<Shared>, member: &Arc<Member>, wire: Plain<Wire>, far: Far, thread: usize) -> Self {
+        let state = State {
+            far: Some(far),
+            arrivals: HashMap::new(),
+            credits: HashMap::new(),
+            tasks: JoinSet::new(),
+            touched: false,
+            written: 0,
+            told: 0,
+            begun: false,
+            left: false,
+        };
+        Self {
+            shared: Arc::clone(shared),
+            member: Arc::clone(member),
+            wire,
+            thread,
+            fetched: Plain::default(),
+            state: Mutex::new(state),
+        }
+    }
+
+    async fn run(&self, body: Option<&Plain<Stream>>) -> End {
+        if let Some(body) = body {
+            self.give_out(0, Plain::clone(body));
+        }
+        let end = {
+            let read = self.wire.read(|message| self.hear(message), || self.flush());
+            let news = poll_fn(|context| self.poll_news(context));
+            tokio::select! {
+                biased;
+                said = read => match said {
+                    Ok(refusal) => End::Refused(refusal),
+                    Err(error) => self.gone(error),
+                },
+                () = news => End::Over,
+                broken = self.wire.write() => match broken {
+                    Ok(()) => End::Over,
+                    Err(error) => self.gone(error),
+                },
+            }
+        };
+        if matches!(end, End::Over) {
+            self.wire.end();
+            // The client has left: that is all there is to say. An error is the worker's own leaving.
+            let _ = self.wire.write().await;
+        }
+        end
+    }
+
+    fn into_state(self) -> State {
+        self.state.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The connection has ended, which is how a worker ends a request that it has left.
+    fn gone(&self, error: Error) -> End {
+        let state = lock(&self.state);
+        match (state.left, state.begun) {
+            (true, _) => End::Over,
+            (false, true) => End::Torn,
+            (false, false) => End::Gone(error),
+        }
+    }
+
+    fn give_out(&self, flow: u32, stream: Plain<Stream>) {
+        let credit = Credit::none();
+        let mut state = lock(&self.state);
+        state.credits.insert(flow, Plain::clone(&credit));
+        state.tasks.spawn(give_out(stream, Plain::clone(&self.wire), flow, credit));
+    }
+
+    /// The reader of a flow of the worker's.
+    fn begin_flow(&self, state: &mut State, flow: u32) -> Stream {
+        let supplies = &self.shared.supplies;
+        let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let (arrivals, arriving) = mpsc::unbounded_channel();
+        state.arrivals.insert(flow, arrivals);
+        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow));
+        stream
+    }
+
+    /// Sends what the worker has said.
+    fn flush(&self) {
+        if let Some(far) = &lock(&self.state).far {
+            far.flush();
+        }
+    }
+
+    /// What the worker says; returned is why it does not take the request.
+    fn hear(&self, message: Message<'_>) -> Result<Option<Error>> {
+        let mut state = lock(&self.state);
+        let state = &mut *state;
+        match message {
+            Message::Data(flow, bytes) => {
+                let arrival = arrived(&self.shared.supplies.pool, bytes)?;
+                arrive(state, flow, arrival);
+            }
+            Message::End(flow, body, trailers) => {
+                let trailers = trailers.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+                arrive(state, flow, Arrival::End(Ending { body, trailers }));
+            }
+            Message::Fail(flow, error) => arrive(state, flow, Arrival::Fail(error)),
+            Message::Credit(flow, bytes) => {
+                state.touched |= flow == 0;
+                if let Some(credit) = state.credits.get(&flow) {
+                    credit.grant(bytes);
+                }
+            }
+            Message::Closed(flow) => {
+                if let Some(credit) = state.credits.remove(&flow) {
+                    credit.close();
+                }
+                // What was fetched ends with its reader.
+                lock(&self.fetched).remove(&flow);
+            }
+            Message::Fetch(order) => self.fetch(state, *order),
+            Message::Refused(error) => return Ok(Some(error)),
+            Message::Leave => {
+                state.left = true;
+                state.far = None;
+            }
+            message => self.obey(state, message)?,
+        }
+        Ok(None)
+    }
+
+    /// What is for the client.
+    fn obey(&self, state: &mut State, message: Message<'_>) -> Result<()> {
+        state.begun = true;
+        let Some(far) = &state.far else { return Err(malformed()) };
+        match message {
+            Message::Write(bytes) => {
+                state.written += bytes.len() as u64;
+                far.write(Content::Bytes(bytes.to_vec()));
+            }
+            Message::Done => far.done(),
+            Message::Close => far.close(),
+            Message::Abort => {
+                far.abort();
+                state.left = true;
+            }
+            Message::Option(level, name, value) => far.set_option(level, name, value),
+            Message::Attach(attached) => return self.attach(state, attached),
+            _ => return Err(malformed()),
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, state: &mut State, order: Fetch) {
+        let (flow, body) = (order.flow, order.body.clone());
+        let body = match body {
+            FetchBody::None => RequestBody::None,
+            FetchBody::Bytes(bytes) => RequestBody::Bytes(bytes),
+            FetchBody::Flow(length) => RequestBody::Stream { stream: self.begin_flow(state, flow), length },
+        };
+        let credit = Credit::none();
+        state.credits.insert(flow, Plain::clone(&credit));
+        let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
+        let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
+        state.tasks.spawn(fetch(shared, thread, wire, order, body, fetched, credit));
+    }
+
+    fn attach(&self, state: &mut State, attached: Attached) -> Result<()> {
+        let Attached { flow, is_own, is_events, has_policy, rest } = attached;
+        let (stream, policy, known) = if is_own {
+            (self.begin_flow(state, flow), None, None)
+        } else {
+            let Some(Fetched { stream, plan }) = lock(&self.fetched).remove(&flow) else {
+                return Err(malformed());
+            };
+            state.credits.remove(&flow);
+            let handed = stream.hand_over()?;
+            if is_events {
+                handed.set_framing(&plan.events)?;
+            }
+            (handed, plan.policy.clone().filter(|_| has_policy), Some(stream))
+        };
+        let rest = rest.map(|(ticket, account)| {
+            let member = Arc::clone(&self.member);
+            Completion::told_by(move |outcome| member.over(ticket, account, outcome, known.as_deref()))
+        });
+        if let Some(far) = &state.far {
+            far.attach(Attachment { stream, rest, policy, inspector: None, account: None });
+        }
+        Ok(())
+    }
+
+    /// What the client's connection has to say. Ready when the client has left.
+    fn poll_news(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = lock(&self.state);
+        let State { far, written, told, .. } = &mut *state;
+        let Some(far) = far else { return Poll::Pending };
+        far.listen(context.waker());
+        let News { lost, outcome, tunnel, unsent, begun } = far.take();
+        if let Some(outcome) = outcome {
+            self.wire.send(&Message::Outcome(outcome));
+        }
+        if let Some(loss) = lost {
+            let error = match loss {
+                Loss::Closed => None,
+                Loss::Failed(error) => Some(error),
+            };
+            self.wire.send(&Message::Lost(error, begun));
+            return Poll::Ready(());
+        }
+        let mut unsent = unsent as u64;
+        loop {
+            let left = written.saturating_sub(unsent);
+            if left > *told {
+                self.wire.send(&Message::Sent(left - *told));
+                *told = left;
+            }
+            // Told again when half of the rest has left: not for each write of the kernel's.
+            if unsent == 0 || far.await_below(usize::try_from(unsent / 2).unwrap_or(usize::MAX)) {
+                break;
+            }
+            unsent = far.unsent() as u64;
+        }
+        drop(state);
+        if let Some(stream) = tunnel {
+            self.wire.send(&Message::Tunnel);
+            self.give_out(TUNNEL, Plain::new(stream));
+        }
+        Poll::Pending
+    }
+}
+
+fn arrive(state: &State, flow: u32, arrival: Arrival) {
+    if let Some(arrivals) = state.arrivals.get(&flow) {
+        // Whoever read it has gone where this fails, and says so.
+        let _ = arrivals.send(arrival);
+    }
+}

@@ -1,0 +1,159 @@
+//! Bodies between the two processes. Whoever receives one grants what its own reader has room for, so that a slow reader
+//! in one process holds the source back that is in the other.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::{Notify, mpsc};
+
+use super::message::Message;
+use super::wire::Wire;
+use crate::app::{Completion, Outcome};
+use crate::error::{Code, Error};
+use crate::pool::{CopyReason, Pool, Purpose, Slice};
+use crate::stream::{Ending, Feed, ResponseHead, Stream};
+use crate::sync::{Mutex, lock};
+use crate::wire::{Fields, Head};
+
+/// What a flow may still send.
+#[derive(Debug)]
+pub(super) struct Credit {
+    left: Mutex<Option<i64>>,
+    changed: Notify,
+}
+
+impl Credit {
+    /// Nothing has been granted.
+    pub(super) fn none() -> Arc<Self> {
+        Arc::new(Self { left: Mutex::new(Some(0)), changed: Notify::new() })
+    }
+
+    /// The other side grants more.
+    pub(super) fn grant(&self, bytes: u32) {
+        if let Some(left) = &mut *lock(&self.left) {
+            *left += i64::from(bytes);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Nobody takes the rest.
+    pub(super) fn close(&self) {
+        *lock(&self.left) = None;
+        self.changed.notify_one();
+    }
+
+    /// Waits until something may be sent, which it is whole, and what is too much counts against the next grant; or until
+    /// nobody takes it: then false.
+    async fn some(&self) -> bool {
+        loop {
+            match *lock(&self.left) {
+                None => return false,
+                Some(left) if left > 0 => return true,
+                Some(_) => {}
+            }
+            self.changed.notified().await;
+        }
+    }
+
+    fn spend(&self, bytes: usize) {
+        if let Some(left) = &mut *lock(&self.left) {
+            *left -= i64::try_from(bytes).unwrap_or(i64::MAX);
+        }
+    }
+}
+
+/// Sends `stream` as `flow`, as far as `credit` goes. Ends without a word when somebody else becomes its consumer, or
+/// nobody takes it.
+pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, credit: Arc<Credit>) {
+    while credit.some().await {
+        match poll_fn(|context| stream.poll_next(context)).await {
+            Some(Ok(delivery)) => {
+                credit.spend(delivery.len());
+                wire.send_pieces(&delivery, |piece| Message::Data(flow, piece));
+            }
+            Some(Err(error)) if error.code() == Code::StreamClosed => return,
+            Some(Err(error)) => return wire.send(&Message::Fail(flow, error)),
+            None => {
+                let Ending { body, trailers } = stream.ending().unwrap_or_default();
+                return wire.send(&Message::End(flow, body, trailers.into_iter().collect::<Fields>()));
+            }
+        }
+    }
+}
+
+/// What has come of a flow.
+#[derive(Debug)]
+pub(super) enum Arrival {
+    Interim(Head),
+    Head(Box<ResponseHead>),
+    Data(Slice),
+    End(Ending),
+    Fail(Error),
+    /// The other side has done with it what there was to do: how it ended, and who is told, behind what is remembered of it.
+    Over(Outcome, Ending, Completion),
+}
+
+/// Where what comes of a flow is put.
+pub(super) type Arrivals = mpsc::UnboundedSender<Arrival>;
+
+/// Copies `bytes` of a flow into the pool.
+///
+/// # Errors
+/// `POOL_FULL`.
+pub(super) fn arrived(pool: &Pool, bytes: &[u8]) -> crate::error::Result<Arrival> {
+    let mut writer = pool.writer(bytes.len(), Purpose::Bulk)?;
+    writer.spare()[..bytes.len()].copy_from_slice(bytes);
+    pool.count_copy(CopyReason::Worker, bytes.len());
+    Ok(Arrival::Data(writer.commit(bytes.len())))
+}
+
+/// Takes `flow` in for the reader of `feed`, and grants what that has room for. Ends with the flow, or when nothing more
+/// can come. It does not keep the connection open.
+pub(super) async fn take_in(
+    feed: Feed,
+    mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+    wire: Weak<Wire>,
+    flow: u32,
+) {
+    let say = |message: Message<'_>| {
+        if let Some(wire) = wire.upgrade() {
+            wire.send(&message);
+        }
+    };
+    let mut granted = 0_i64;
+    loop {
+        tokio::select! {
+            biased;
+            arrival = arrivals.recv() => match arrival {
+                Some(Arrival::Interim(head)) => feed.push_interim(head),
+                Some(Arrival::Head(head)) => feed.set_head(*head),
+                Some(Arrival::Data(slice)) => {
+                    granted -= i64::try_from(slice.len()).unwrap_or(i64::MAX);
+                    // What is wrong with the frames is told to the reader by the feed.
+                    if feed.push(slice).await.is_err() {
+                        return say(Message::Closed(flow));
+                    }
+                }
+                Some(Arrival::End(ending)) => return feed.finish(ending),
+                Some(Arrival::Fail(error)) => return feed.fail(error),
+                Some(Arrival::Over(outcome, ending, completion)) => {
+                    match &outcome.failure {
+                        None => feed.finish(ending),
+                        Some(error) => feed.fail(error.clone()),
+                    }
+                    return completion.tell(outcome);
+                }
+                None => return,
+            },
+            room = feed.room(), if granted <= 0 => {
+                if room.is_err() {
+                    return say(Message::Closed(flow));
+                }
+                let credit = u32::try_from(feed.credit()).unwrap_or(u32::MAX);
+                granted += i64::from(credit);
+                say(Message::Credit(flow, credit));
+            }
+            () = feed.closed(), if granted > 0 => return say(Message::Closed(flow)),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Worker processes: the application runs in children, and everything else in the process that has the sockets.
+//!
+//! The parent is the *edge*: it takes each request that goes to the application to a worker, over a Unix socket that nobody
+//! else can reach, and is told there what to answer ([`exchange`]). A worker offers what comes to its own application's
+//! queue, as if the client were here ([`answering`]). What a worker relays is fetched by the edge, and attached there
+//! ([`fetching`]): such a body never comes to the worker, and does not need it any more. The invariant: a process that
+//! ends, hangs or lies costs at most the requests that it was to decide.
+//!
+//! ```text
+//!   edge                                      worker
+//!   client ─ lane ─ link ─ exchange ── wire ── answering ─ link ─ whoever answers for the application
+//!                            │                    │
+//!                         fetching (plan)       edge (what relays order)
+//! ```
+
+mod answering;
+mod codec;
+mod edge;
+mod exchange;
+mod fetching;
+mod flow;
+mod message;
+mod notice;
+mod plan;
+mod wire;
+mod worker;
+#[expect(clippy::module_inception, reason = "the list of them")]
+mod workers;
+
+pub use edge::{Edge, Order};
+pub use notice::{Notice, Orphan};
+pub use plan::{Plan, Planned};
+pub use worker::Worker;
+pub use workers::Workers;

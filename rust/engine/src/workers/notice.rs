@@ -1,0 +1,66 @@
+//! What the edge has to tell whoever looks after its workers.
+
+use std::task::Waker;
+use std::time::Duration;
+
+use super::plan::Planned;
+use crate::app::Outcome;
+use crate::error::Result;
+use crate::stream::Timings;
+use crate::sync::{Mutex, lock};
+
+/// One thing to be told.
+#[derive(Debug)]
+pub enum Notice {
+    /// The worker of this number was reached, or was not.
+    Reached(u32, Result<()>),
+    /// A plan is wanted of this description.
+    Plan(Vec<u8>, Planned),
+    /// What a worker has relayed has ended, and the worker is gone.
+    Orphan(Box<Orphan>),
+    /// The event loop of the worker of this number has given no sign for so long.
+    Silent(u32, Duration),
+}
+
+/// The end of something whose worker is gone.
+#[derive(Debug)]
+pub struct Orphan {
+    /// What the worker has left for this.
+    pub account: Vec<u8>,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// How long it took at the origin, the body last, and whether the connection had been used before.
+    pub timings: Option<(Timings, Option<Duration>, bool)>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<Notice>,
+    listener: Option<Waker>,
+}
+
+/// What waits to be told.
+#[derive(Debug, Default)]
+pub(super) struct Notices(Mutex<State>);
+
+impl Notices {
+    pub(super) fn put(&self, notice: Notice) {
+        let waker = {
+            let mut state = lock(&self.0);
+            state.waiting.push(notice);
+            state.listener.clone()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn listen(&self, waker: Option<Waker>) {
+        let previous = std::mem::replace(&mut lock(&self.0).listener, waker);
+        drop(previous);
+    }
+
+    pub(super) fn take(&self) -> Vec<Notice> {
+        std::mem::take(&mut lock(&self.0).waiting)
+    }
+}

@@ -1,0 +1,63 @@
+//! What a relay of a worker's goes by, made of its description once for all that have the same.
+
+use std::collections::HashMap;
+use std::sync::Arc as Plain;
+
+use tokio::sync::oneshot;
+
+use super::notice::{Notice, Notices};
+use crate::error::{Code, Result};
+use crate::events::Policy;
+use crate::framing::Framing;
+use crate::origin::{Endpoint, Upstream};
+use crate::store::Caching;
+use crate::sync::{Arc, Mutex, lock};
+
+/// Descriptions that are remembered; behind them all are forgotten. An application has as many as it has origins and
+/// settings, not as many as it has requests. Arbitrary.
+const MOST: usize = 4096;
+
+/// What is fetched from, and how.
+#[derive(Debug)]
+pub struct Plan {
+    /// Where requests go, or by what several origins are known together.
+    pub endpoint: Endpoint,
+    /// What goes into `Host` unless the request has its own.
+    pub authority: String,
+    /// The origins of which one is asked.
+    pub upstream: Option<Plain<Upstream>>,
+    /// By way of which cache, if any.
+    pub caching: Option<Caching>,
+    /// What is done with event streams besides relaying them.
+    pub policy: Option<Plain<Policy>>,
+    /// How event streams are cut.
+    pub events: Framing,
+}
+
+/// Who makes a plan answers with it.
+pub type Planned = oneshot::Sender<Result<Arc<Plan>>>;
+
+#[derive(Debug, Default)]
+pub(super) struct Plans(Mutex<HashMap<Vec<u8>, Arc<Plan>>>);
+
+impl Plans {
+    /// What `description` says. One that is new is asked for.
+    ///
+    /// # Errors
+    /// What is wrong with it. `ENGINE_CLOSED`: nobody answers any more.
+    pub(super) async fn get(&self, description: Vec<u8>, notices: &Notices) -> Result<Arc<Plan>> {
+        if let Some(plan) = lock(&self.0).get(&description) {
+            return Ok(Arc::clone(plan));
+        }
+        let (planned, plan) = oneshot::channel();
+        notices.put(Notice::Plan(description.clone(), planned));
+        let nobody = |_| Code::EngineClosed.error("the edge is being closed");
+        let plan = plan.await.map_err(nobody)??;
+        let mut known = lock(&self.0);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(description, Arc::clone(&plan));
+        Ok(plan)
+    }
+}

@@ -1,0 +1,242 @@
+//! The side of a worker process: takes requests that the edge hands on, and offers them to the application.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener as Raw;
+use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+
+use super::answering;
+use super::flow::{Arrival, Arrivals};
+use super::message::Message;
+use super::wire::Wire;
+use crate::app::{Completion, Outcome, Queue};
+use crate::edge::Supplies;
+use crate::error::{Code, Result};
+use crate::runtime::Threads;
+use crate::stream::{Ending, Stream};
+use crate::sync::{Arc, Mutex, lock};
+
+/// As for clients: long enough for a descriptor to become free. Arbitrary.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the edge sends for a worker, which waits to hear of its end.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) completion: Completion,
+    /// Of what was fetched, and the reader that keeps it open.
+    pub(super) fetched: Option<(Arrivals, Stream)>,
+}
+
+/// Whether requests are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Draining,
+    Closed,
+}
+
+/// What all connections of a worker share.
+#[derive(Debug)]
+pub struct Worker {
+    pub(super) supplies: Supplies,
+    pub(super) queue: Queue,
+    /// The process that alone may connect.
+    parent: i32,
+    phase: watch::Sender<Phase>,
+    active: AtomicUsize,
+    idle: Mutex<Option<Waker>>,
+    awaited: Mutex<HashMap<u64, Awaited>>,
+}
+
+impl Worker {
+    /// A worker of the process `parent`, whose requests go to `queue`.
+    pub fn new(supplies: Supplies, queue: Queue, parent: i32) -> Self {
+        Self {
+            supplies,
+            queue,
+            parent,
+            phase: watch::Sender::new(Phase::Open),
+            active: AtomicUsize::new(0),
+            idle: Mutex::new(None),
+            awaited: Mutex::new(HashMap::new()),
+        }
+    }
+
+    /// Accepts the edge's connections on `listener`, a Unix socket that listens, and serves each on one of `threads`.
+    ///
+    /// # Errors
+    /// `LISTEN_FAILED`: it is no such socket.
+    pub fn serve(self: &Arc<Self>, listener: OwnedFd, threads: &Arc<Threads>) -> Result<()> {
+        let listener = Raw::from(listener);
+        listener.set_nonblocking(true).map_err(|error| {
+            Code::ListenFailed.error(format!("cannot listen to the socket of a worker: {error}"))
+        })?;
+        let (worker, all) = (Arc::clone(self), Arc::clone(threads));
+        threads.spawn(0, move || async move {
+            let mut phase = worker.phase.subscribe();
+            tokio::select! {
+                biased;
+                // An error means that the worker is gone.
+                _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+                () = accept(listener, &worker, &all) => {}
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes no more requests.
+    pub fn drain(&self) {
+        self.phase.send_if_modified(|phase| {
+            let opens = *phase == Phase::Open;
+            if opens {
+                *phase = Phase::Draining;
+            }
+            opens
+        });
+    }
+
+    /// Ends everything.
+    pub fn close(&self) {
+        self.phase.send_replace(Phase::Closed);
+    }
+
+    /// Requests that are open.
+    pub fn active(&self) -> usize {
+        // Relaxed: a figure.
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Whether no request is open; if one is, `waker` is woken when none is.
+    pub fn is_idle(&self, waker: &Waker) -> bool {
+        let mut idle = lock(&self.idle);
+        // Acquire, with the release in `Active::drop`: the last to end finds the waker, or is counted here.
+        if self.active.load(Ordering::Acquire) == 0 {
+            return true;
+        }
+        *idle = Some(waker.clone());
+        false
+    }
+
+    pub(super) fn begin(self: &Arc<Self>) -> Active {
+        // Relaxed: only the way down is waited for.
+        self.active.fetch_add(1, Ordering::Relaxed);
+        Active(Arc::clone(self))
+    }
+
+    /// The edge will say what becomes of something.
+    pub(super) fn await_end(&self, ticket: u64, awaited: Awaited) {
+        let previous = lock(&self.awaited).insert(ticket, awaited);
+        drop(previous);
+    }
+
+    fn over(&self, ticket: u64, outcome: Outcome, body: Option<Duration>) {
+        let Some(Awaited { completion, fetched }) = lock(&self.awaited).remove(&ticket) else { return };
+        let Some((arrivals, stream)) = fetched else { return completion.tell(outcome) };
+        let ending = Ending { body: body.unwrap_or_default(), trailers: Vec::new() };
+        // Remembered where the handler may look, and then told.
+        if let Err(lost) = arrivals.send(Arrival::Over(outcome, ending, completion)) {
+            if let Arrival::Over(outcome, _, completion) = lost.0 {
+                completion.tell(outcome);
+            }
+        }
+        drop(stream);
+    }
+
+    /// Ready when everything is to end.
+    pub(super) async fn closed(&self) {
+        // An error means that the worker is gone.
+        let _ = self.phase.subscribe().wait_for(|phase| *phase == Phase::Closed).await;
+    }
+}
+
+/// An open request.
+#[derive(Debug)]
+pub(super) struct Active(Arc<Worker>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        // Release, with the acquire in `is_idle`.
+        if self.0.active.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let waker = lock(&self.0.idle).take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+async fn accept(listener: Raw, worker: &Arc<Worker>, threads: &Threads) {
+    let Ok(listener) = UnixListener::from_std(listener) else { return };
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                // Whoever else may come as far as the socket says nothing here.
+                let is_parent = socket.peer_cred().is_ok_and(|peer| peer.pid() == Some(worker.parent));
+                let Some(socket) =
+                    Some(socket).filter(|_| is_parent).and_then(|socket| socket.into_std().ok())
+                else {
+                    continue;
+                };
+                let worker = Arc::clone(worker);
+                let thread = threads.pick();
+                threads.spawn(thread, move || async move {
+                    let Ok(socket) = UnixStream::from_std(socket) else { return };
+                    let wire = Plain::new(Wire::new(socket));
+                    tokio::select! {
+                        biased;
+                        () = worker.closed() => {}
+                        () = answering::serve(&worker, wire, thread) => {}
+                    }
+                });
+            }
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Gives the signs that the edge asks for, and hears how things have ended there.
+pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
+    let heard = Plain::downgrade(wire);
+    worker.queue.tell_heard(move |ticket| {
+        if let Some(wire) = heard.upgrade() {
+            wire.send(&Message::Heard(ticket));
+        }
+    });
+    let asked = tokio::sync::Notify::new();
+    let read = wire.read(
+        |message| {
+            match message {
+                Message::Ping => {
+                    worker.queue.ask_sign();
+                    asked.notify_one();
+                }
+                Message::Over(ticket, outcome, body) => worker.over(ticket, outcome, body),
+                _ => return Err(super::codec::malformed()),
+            }
+            Ok(None::<()>)
+        },
+        || {},
+    );
+    let answer = async {
+        loop {
+            asked.notified().await;
+            poll_fn(|context| worker.queue.poll_sign(context)).await;
+            wire.send(&Message::Pong);
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = read => {}
+        _ = wire.write() => {}
+        () = answer => {}
+    }
+    let awaited = std::mem::take(&mut *lock(&worker.awaited));
+    drop(awaited);
+}

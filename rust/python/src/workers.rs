@@ -1,0 +1,322 @@
+//! `Workers` and `WorkerSite`: the two ends between the process that has the sockets and those that run the application.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, Weak};
+
+use penstock_engine::Code;
+use penstock_engine::runtime::Threads;
+use penstock_engine::workers::{self, Notice, Orphan, Planned, Worker};
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::buffer::own_descriptor;
+use crate::cache::Caching;
+use crate::engine::Engine;
+use crate::errors::{IntoPython, exception};
+use crate::events::EventPolicy;
+use crate::framing::Framing;
+use crate::lane::Lane;
+use crate::lock;
+use crate::port::{LoopPort, Receive, Slot};
+use crate::request::Endpoint;
+use crate::stream::timing_row;
+
+/// What a relay of a worker's goes by.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Plan(Arc<workers::Plan>);
+
+#[pymethods]
+impl Plan {
+    #[new]
+    #[pyo3(signature = (endpoint, caching, policy, events))]
+    fn new(
+        endpoint: &Bound<'_, Endpoint>,
+        caching: Option<&Bound<'_, Caching>>,
+        policy: Option<&Bound<'_, EventPolicy>>,
+        events: &Bound<'_, Framing>,
+    ) -> Self {
+        let endpoint = endpoint.get();
+        Self(Arc::new(workers::Plan {
+            endpoint: endpoint.endpoint.clone(),
+            authority: endpoint.authority.clone(),
+            upstream: endpoint.upstream.clone(),
+            caching: caching.map(|caching| caching.get().0.clone()),
+            policy: crate::events::policy(policy),
+            events: events.get().0.clone(),
+        }))
+    }
+}
+
+struct Callbacks {
+    make_plan: Py<PyAny>,
+    orphan: Py<PyAny>,
+    silent: Py<PyAny>,
+}
+
+/// What is told of the workers, on the loop.
+struct Inner {
+    port: Py<LoopPort>,
+    workers: workers::Workers,
+    callbacks: Mutex<Option<Callbacks>>,
+    /// Who waits for a worker to be reached.
+    joining: Mutex<HashMap<u32, Py<PyAny>>>,
+}
+
+impl Receive for Inner {
+    fn receive(&self, py: Python<'_>) {
+        for notice in self.workers.take_notices() {
+            self.tell(py, notice);
+        }
+    }
+}
+
+impl Inner {
+    fn tell(&self, py: Python<'_>, notice: Notice) {
+        let told = match notice {
+            Notice::Reached(number, reached) => self.reached(py, number, reached),
+            Notice::Plan(description, planned) => {
+                self.plan(py, &description, planned);
+                Ok(())
+            }
+            Notice::Orphan(orphan) => self.orphan(py, *orphan),
+            Notice::Silent(number, owed) => {
+                self.call(py, |callbacks| &callbacks.silent, (number, owed.as_secs_f64())).map(drop)
+            }
+        };
+        if let Err(error) = told {
+            self.report(py, error);
+        }
+    }
+
+    fn call<'py, A>(
+        &self,
+        py: Python<'py>,
+        which: impl FnOnce(&Callbacks) -> &Py<PyAny>,
+        arguments: A,
+    ) -> PyResult<Bound<'py, PyAny>>
+    where
+        A: pyo3::call::PyCallArgs<'py>,
+    {
+        let callback = lock(&self.callbacks).as_ref().map(|callbacks| which(callbacks).clone_ref(py));
+        match callback {
+            Some(callback) => callback.into_bound(py).call1(arguments),
+            None => Err(exception(py, &Code::EngineClosed.error("the workers are being closed"))),
+        }
+    }
+
+    fn reached(&self, py: Python<'_>, number: u32, reached: penstock_engine::Result<()>) -> PyResult<()> {
+        let Some(future) = lock(&self.joining).remove(&number) else { return Ok(()) };
+        let future = future.bind(py);
+        if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+            return Ok(());
+        }
+        match reached {
+            Ok(()) => future.call_method1(intern!(py, "set_result"), (py.None(),)).map(drop),
+            Err(error) => {
+                let error = exception(py, &error).into_value(py);
+                future.call_method1(intern!(py, "set_exception"), (error,)).map(drop)
+            }
+        }
+    }
+
+    fn plan(&self, py: Python<'_>, description: &[u8], planned: Planned) {
+        let made = self
+            .call(py, |callbacks| &callbacks.make_plan, (PyBytes::new(py, description),))
+            .and_then(|plan| Ok(Arc::clone(&plan.cast::<Plan>()?.get().0)));
+        let plan = made.map_err(|error| {
+            let detail = format!("the relay of a worker process cannot be carried out: {error}");
+            self.report(py, error);
+            Code::BadConfiguration.error(detail)
+        });
+        // Who wanted it may have gone.
+        let _ = planned.send(plan);
+    }
+
+    fn orphan(&self, py: Python<'_>, orphan: Orphan) -> PyResult<()> {
+        let Orphan { account, outcome, timings } = orphan;
+        let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
+        let timings = timings.map(|(timings, body, reused)| timing_row(&timings, body, reused));
+        let arguments = (PyBytes::new(py, &account), outcome.bytes, error, outcome.begun, timings);
+        self.call(py, |callbacks| &callbacks.orphan, arguments).map(drop)
+    }
+
+    fn report(&self, py: Python<'_>, error: PyErr) {
+        let context = pyo3::types::PyDict::new(py);
+        let told = context
+            .set_item("message", "what looks after worker processes failed")
+            .and_then(|()| context.set_item("exception", error.clone_ref(py).into_value(py)))
+            .and_then(|()| {
+                let event_loop = self.port.get().event_loop(py);
+                event_loop.call_method1(intern!(py, "call_exception_handler"), (&context,))
+            });
+        if told.is_err() {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+/// Weak: the slot belongs to what it calls.
+struct Listening(Weak<Inner>);
+
+impl Receive for Listening {
+    fn receive(&self, py: Python<'_>) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.receive(py);
+        }
+    }
+}
+
+/// The worker processes of a site.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Workers {
+    inner: Arc<Inner>,
+    slot: Mutex<Option<Slot>>,
+}
+
+#[pymethods]
+impl Workers {
+    /// They answer what `lane` has no application for.
+    #[new]
+    #[pyo3(signature = (engine, lane, make_plan, orphan, silent))]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        lane: &Bound<'_, Lane>,
+        make_plan: Py<PyAny>,
+        orphan: Py<PyAny>,
+        silent: Py<PyAny>,
+    ) -> PyResult<Self> {
+        let (supplies, threads) = engine.get().lend(py)?;
+        let port = engine.get().port(py)?;
+        let inner = Arc::new(Inner {
+            port: port.clone_ref(py),
+            workers: workers::Workers::new(supplies, &lane.get().queue(), &threads),
+            callbacks: Mutex::new(Some(Callbacks { make_plan, orphan, silent })),
+            joining: Mutex::new(HashMap::new()),
+        });
+        let slot = Slot::receiving(port, Arc::new(Listening(Arc::downgrade(&inner))));
+        inner.workers.listen(Some(slot.waker().clone()));
+        Ok(Self { inner, slot: Mutex::new(Some(slot)) })
+    }
+
+    /// Reaches the worker `number`, which listens at `path`; the future is done when it was.
+    fn add<'py>(
+        &self,
+        py: Python<'py>,
+        number: u32,
+        generation: u32,
+        path: PathBuf,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let future = self.inner.port.get().future(py)?;
+        let previous = lock(&self.inner.joining).insert(number, future.clone().unbind());
+        drop(previous);
+        self.inner.workers.add(number, generation, path);
+        Ok(future)
+    }
+
+    /// Requests go to workers of this generation from now on.
+    fn switch(&self, generation: u32) {
+        self.inner.workers.switch(generation);
+    }
+
+    /// No more requests go to a worker.
+    fn retire(&self, number: u32) {
+        self.inner.workers.retire(number);
+    }
+
+    /// A worker is gone.
+    fn remove(&self, number: u32) {
+        self.inner.workers.remove(number);
+    }
+
+    /// Requests that a worker has.
+    fn busy(&self, number: u32) -> usize {
+        self.inner.workers.busy(number)
+    }
+
+    /// Lets go of everything; nothing is told any more. Idempotent.
+    fn close(&self) {
+        self.inner.workers.listen(None);
+        self.inner.workers.close();
+        let slot = lock(&self.slot).take();
+        let callbacks = lock(&self.inner.callbacks).take();
+        let joining = std::mem::take(&mut *lock(&self.inner.joining));
+        drop((slot, callbacks, joining));
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if let Ok(callbacks) = self.inner.callbacks.try_lock() {
+            if let Some(Callbacks { make_plan, orphan, silent }) = &*callbacks {
+                visit.call(make_plan)?;
+                visit.call(orphan)?;
+                visit.call(silent)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The application's side in a worker process: in the place of a `Site`.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct WorkerSite {
+    worker: Arc<Worker>,
+    engine: Py<Engine>,
+    /// Where the last request to end wakes who waits for that.
+    idle: Mutex<Option<Slot>>,
+}
+
+#[pymethods]
+impl WorkerSite {
+    /// Takes over `descriptor`, a Unix socket that listens, to which the process `parent` alone may connect.
+    #[new]
+    #[pyo3(signature = (engine, lane, descriptor, parent))]
+    fn new(
+        py: Python<'_>,
+        engine: &Bound<'_, Engine>,
+        lane: &Bound<'_, Lane>,
+        descriptor: i32,
+        parent: i32,
+    ) -> PyResult<Self> {
+        let descriptor = own_descriptor(descriptor)?;
+        let (supplies, threads): (_, Arc<Threads>) = engine.get().lend(py)?;
+        let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent));
+        worker.serve(descriptor, &threads).into_python(py)?;
+        Ok(Self { worker, engine: engine.clone().unbind(), idle: Mutex::new(None) })
+    }
+
+    /// Takes no more requests.
+    fn drain(&self) {
+        self.worker.drain();
+    }
+
+    /// Breaks off everything.
+    fn close(&self) {
+        self.worker.close();
+    }
+
+    /// Requests that are open.
+    fn active(&self) -> usize {
+        self.worker.active()
+    }
+
+    /// A future that is done when no request is open. Only one may be waited for at a time.
+    fn idle<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let port = self.engine.get().port(py)?;
+        let slot = Slot::new(port);
+        let future = slot.park(py)?;
+        if self.worker.is_idle(slot.waker()) {
+            slot.waker().wake_by_ref();
+        }
+        let previous = lock(&self.idle).replace(slot);
+        drop(previous);
+        Ok(future)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.engine)
+    }
+}

@@ -1,0 +1,88 @@
+"""Both ends of a worker process in one process: an edge, and an application behind the private channel."""
+
+import asyncio
+import os
+import pickle
+import socket
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+import penstock
+from penstock import _native
+from penstock.config import Edge, parse_size
+from penstock.web.client_socket import ClientSocket
+from penstock.web.handler import make_handler
+from penstock.web.sending import restore_sendfile, take_over_sendfile
+
+
+def make_lane(
+    engine: penstock.Engine, factory: Callable[[], Any], faults: list[tuple[Any, ...]]
+) -> _native.Lane:
+    edge = Edge()
+    return _native.Lane(
+        engine.native,
+        factory,
+        ClientSocket,
+        lambda *fault: faults.append(fault),
+        edge.app_waiting,
+        edge.app_wait,
+        parse_size(edge.app_ends),
+        None,
+    )
+
+
+class Worker:
+    """The application's end."""
+
+    def __init__(self, runner: web.BaseRunner, engine: penstock.Engine) -> None:
+        assert runner.server is not None
+        self.directory = tempfile.TemporaryDirectory()
+        self.path = str(Path(self.directory.name) / "worker")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(self.path)
+        listener.listen(128)
+        self.faults: list[tuple[Any, ...]] = []
+        self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
+        self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid())
+        take_over_sendfile(asyncio.get_running_loop())
+
+    async def close(self) -> None:
+        self.site.drain()
+        self.site.close()
+        await self.site.idle()
+        self.lane.close()
+        restore_sendfile(asyncio.get_running_loop())
+        self.directory.cleanup()
+
+
+class EdgeEnd:
+    """The end that has the sockets."""
+
+    def __init__(
+        self, engine: penstock.Engine, make_plan: Callable[[bytes], _native.Plan] | None = None
+    ) -> None:
+        self.orphans: list[tuple[Any, ...]] = []
+        self.silences: list[tuple[int, float]] = []
+        self.faults: list[tuple[Any, ...]] = []
+        self.lane = make_lane(engine, lambda: None, self.faults)
+        self.site = _native.Site(engine.native, Edge(), [], None, self.lane)
+        self.workers = _native.Workers(
+            engine.native,
+            self.lane,
+            make_plan or (lambda description: pickle.loads(description)),
+            lambda *orphan: self.orphans.append(orphan),
+            lambda *silence: self.silences.append(silence),
+        )
+        self.port = self.site.listen_tcp("127.0.0.1", 0)[1]
+
+    async def close(self) -> None:
+        self.site.drain()
+        self.site.close()
+        await self.site.idle()
+        self.workers.close()
+        self.lane.close()
