@@ -1,12 +1,17 @@
 """What an engine has stored, to look at and to purge: `Engine.cache`."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from yarl import URL
 
 from . import _native
+from ._shared import Shared, shared
 from .exceptions import make_error
 from .stats import DiskStats
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 __all__ = ["Cache", "CacheStats", "StoredResponse"]
 
@@ -68,22 +73,48 @@ class StoredResponse:
     """What it can be purged by."""
 
 
-class Cache:
+class Cache(Shared):
     """What an engine has stored. Made by the engine; its methods can be called from any thread."""
 
-    def __init__(self, native: _native.Cache) -> None:
-        self.native = native
+    _KIND = "cache"
 
+    def __init__(self, native: _native.Cache | None) -> None:
+        """Without `native` it is the parent's."""
+        self._native = native
+
+    @property
+    def native(self) -> _native.Cache:
+        """What the engine keeps.
+
+        Raises:
+            ConfigurationError: it is the parent's.
+        """
+        if self._native is None:
+            rule = "the cache is the parent's: a worker uses it by what it relays, and not for requests of its own"
+            raise make_error("BAD_CONFIGURATION", rule)
+        return self._native
+
+    def _declaration(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _declared(cls, engine: "Engine", _: dict[str, Any]) -> Self:
+        assert isinstance(engine.cache, cls)  # noqa: S101 (a worker is told whether there is one)
+        return engine.cache
+
+    @shared
     def stats(self) -> CacheStats:
         """How full it is, and how requests went."""
         full, went = self.native.stats()
         return CacheStats(*full, *went)
 
+    @shared
     def disk_stats(self) -> DiskStats | None:
         """What the disk has done, and how full it is; None if there is none."""
         row = self.native.disk_stats()
         return None if row is None else DiskStats(*row)
 
+    @shared
     def purge(
         self,
         *,
@@ -129,10 +160,12 @@ class Cache:
         ((what, value),) = given.items()
         return self.native.purge(what, value, soft)
 
+    @shared
     def clear(self) -> int:
         """Purge everything, and return how many responses that was."""
         return self.native.purge("all", "", False)
 
+    @shared
     def list(
         self, *, prefix: str | URL | None = None, after: str | None = None, limit: int = 1000
     ) -> tuple[StoredResponse, ...]:

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from yarl import URL
 
-from . import _native, config
+from . import _native, _shared, config
 from ._cores import engine_threads
 from ._upload import REPLAYABLE, Body, pump
 from .cache import Cache
@@ -80,6 +80,11 @@ class Engine:
                 "BAD_CONFIGURATION",
                 f"a cache of {cache.memory} bytes is more than half of a pool of {self.pool_config.memory}",
             )
+        parent = _shared.parent()
+        if cache is not None and parent is not None and not parent.has_cache:
+            raise make_error(
+                "BAD_CONFIGURATION", "there is a cache, and that of a worker is its parent's, which has none"
+            )
         self.timeouts = timeouts or config.Timeouts()
         self._timeouts = native_timeouts(self.timeouts)
         self.native = _native.Engine(
@@ -91,10 +96,12 @@ class Engine:
             tls or config.Tls(),
         )
         try:
-            self.cache: Final = None if cache is None else Cache(_cache(self.native, cache))
+            self._stored = None if cache is None or parent is not None else _cache(self.native, cache)
         except PenstockError:
             self.native.close()
             raise
+        has_cache = self._stored is not None or (parent is not None and parent.has_cache)
+        self.cache: Final = Cache(self._stored) if has_cache else None
         self._disk_save = 0.0 if cache is None else cache.disk_save
         self._cachings: dict[config.Caching, _native.Caching] = {}
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
@@ -213,11 +220,13 @@ class Engine:
         caching: _native.Caching | None = None,
         overrides: config.Overrides | None = None,
         near: _native.Transport | None = None,
+        plan: tuple[bytes, config.Overrides | None] | None = None,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
         `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
-        fetched on the engine thread of that client.
+        fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that
+        describes and as was decided about this request.
         """
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
@@ -227,13 +236,13 @@ class Engine:
         if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
             data = None if body is None else bytes(body)
             response = Response(
-                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached, near)
+                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached, near, plan)
             )
         else:
             if not isinstance(body, AsyncIterable):
                 length = memoryview(body).nbytes
             source, upload = self.native.fetch_upload(
-                endpoint, method, target, headers, length, limits, cut, cached, near
+                endpoint, method, target, headers, length, limits, cut, cached, near, plan
             )
             response = Response(source)
             task = asyncio.get_running_loop().create_task(pump(upload, body))
@@ -291,7 +300,7 @@ class Engine:
         self.close()
 
     def _save(self) -> None:
-        if self.cache is not None and not self.cache.native.close(self._disk_save):
+        if self._stored is not None and not self._stored.close(self._disk_save):
             _log.warning(
                 "the cache's disk hangs: its directory stays taken until it answers or this process ends"
             )
