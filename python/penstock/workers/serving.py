@@ -23,7 +23,7 @@ from .declarations import Declarations
 from .process import Directory, Orders, WorkerProcess
 from .supervisor import Supervisor
 
-__all__ = ["serve"]
+__all__ = ["Front", "no_application", "serve"]
 
 _log: Final = logging.getLogger("penstock.serve")
 
@@ -62,9 +62,9 @@ async def serve(
     where = Where(host, port, path, None)
     addresses = await where.addresses()
     edge = Edge()
-    lane = make_lane(engine, _no_application, edge, path)
+    lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
-    front = _Front(listening.site)
+    front = Front(listening.site)
 
     def orders(**each: int) -> Orders:
         return Orders(
@@ -108,7 +108,8 @@ async def serve(
                 requests.close()
 
 
-def _no_application() -> Any:
+def no_application() -> Any:
+    """In place of what makes protocols for an application."""
     raise RuntimeError("requests of the application are for the workers")
 
 
@@ -120,7 +121,7 @@ def _url(listening: Listening) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Front:
+class Front:
     """What stands before the workers."""
 
     declarations: Declarations
