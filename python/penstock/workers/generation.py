@@ -130,9 +130,7 @@ class Generation:
         if self.registration is None:
             self.registration = worker.registration
         elif self.registration != worker.registration:
-            text = (
-                f"{worker} has other routes than its generation: the code has changed, or differs by chance"
-            )
+            text = f"{worker.name} has other routes than its generation: the code has changed, or differs by chance"
             raise make_error("BAD_CONFIGURATION", text)
 
     async def _keep(self, worker: WorkerProcess) -> None:
@@ -140,7 +138,7 @@ class Generation:
         settings = self._home.settings
         backoff = Backoff(settings.backoff, settings.max_backoff)
         while True:
-            _log.warning("%s %s", worker, how(await worker.wait()))
+            _log.warning("%s %s", worker.name, how(await worker.wait()))
             self._gone(worker)
             wait = backoff.after(worker.lived())
             while True:
@@ -151,7 +149,7 @@ class Generation:
                     worker = await self._started()
                     break
                 except PenstockError as error:
-                    _log.error("%s", error)
+                    _log.error("%s", str(error))
                     if error.name == "BAD_CONFIGURATION":
                         self._home.reload()
                 wait = backoff.after(0)
@@ -164,7 +162,7 @@ class Generation:
 
     async def _end(self, worker: WorkerProcess, seconds: float) -> None:
         status = await worker.stop(seconds)
-        _log.log(logging.INFO if status == 0 else logging.WARNING, "%s %s", worker, how(status))
+        _log.log(logging.INFO if status == 0 else logging.WARNING, "%s %s", worker.name, how(status))
         self._gone(worker)
 
     def _gone(self, worker: WorkerProcess) -> None:

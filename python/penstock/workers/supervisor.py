@@ -107,7 +107,9 @@ class Supervisor:
         worker = self._processes.get(number)
         hang = self.settings.hang
         if worker is not None and hang is not None and seconds >= hang:
-            _log.error("%s hangs: its event loop has given no sign for %.1f s: killing it", worker, seconds)
+            _log.error(
+                "%s hangs: its event loop has given no sign for %.1f s: killing it", worker.name, seconds
+            )
             worker.kill()
 
     async def call(self, name: str, *arguments: object) -> Any:
@@ -143,7 +145,7 @@ class Supervisor:
 
     def joined(self, worker: WorkerProcess) -> None:
         """A worker is ready, says a `Generation`."""
-        _log.info("%s is ready", worker)
+        _log.info("%s is ready", worker.name)
         if self._current is not None and worker.generation == self._current.number:
             self._tell()
 
@@ -161,7 +163,7 @@ class Supervisor:
                 await self._begin()
             except Exception as error:  # noqa: BLE001 (what serves goes on, and may be replaced later)
                 known = isinstance(error, PenstockError)
-                _log.error("the code was not replaced: %s", error, exc_info=not known)
+                _log.error("the code was not replaced: %s", str(error), exc_info=not known)
                 continue
             if before is not None:
                 task = asyncio.create_task(before.stop(self.settings.stop_timeout))
