@@ -268,7 +268,8 @@ class Gate:
     def __new__(
         cls,
         decisions: Decisions,
-        route: str,
+        name: str,
+        scope: str,
         parts: Sequence[tuple[str, str]],
         verifier: Verifier | None,
         lifetime: float,
@@ -397,8 +398,8 @@ class Cache:
 class Caching:
     """How a route, a gateway or a request uses a cache."""
 
-    def __new__(cls, cache: Cache, settings: config.Caching) -> Self:
-        """From now on a purge by URL finds what is stored there."""
+    def __new__(cls, cache: Cache, settings: config.Caching, name: str) -> Self:
+        """From now on a purge by URL finds what is stored there. Requests are counted under `name`."""
 
 _LogEntry: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, int | None]
 """Where an event stands, its data (None: the topic's end), type, id and key, and milliseconds before one comes back."""
@@ -468,6 +469,20 @@ class Hub:
 
     def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int, int, int]]:
         """Topics, subscribers, bytes used, bytes at most; as `penstock.hub.Counts`, field by field."""
+
+    def set_log(
+        self,
+        is_ready: bool,
+        topics: int,
+        behind: int,
+        published: int,
+        refused: int,
+        delivered: int,
+        received: int,
+        gaps: int,
+        connections: int,
+    ) -> None:
+        """Note how it fares with its log."""
 
     def topic_stats(
         self, topic: str
@@ -900,6 +915,12 @@ class Engine:
     def stats(
         self,
     ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
+    def add_decisions(self, decisions: Decisions) -> None:
+        """Have what they come to among the metrics."""
+
+    def add_upstream(self, upstream: Upstream) -> None:
+        """Have what it comes to among the metrics."""
+
     def metrics(self, open: bool) -> str:  # noqa: A002
         """All metrics, in Prometheus' text format, or as OpenMetrics."""
 

@@ -25,6 +25,9 @@ __all__ = ["Engine", "default_engine"]
 
 _log: Final = logging.getLogger("penstock")
 
+# Under which requests are counted that come by no route.
+_NO_ROUTE: Final = "none"
+
 Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
 
 
@@ -103,7 +106,7 @@ class Engine:
         has_cache = self._stored is not None or (parent is not None and parent.has_cache)
         self.cache: Final = Cache(self._stored) if has_cache else None
         self._disk_save = 0.0 if cache is None else cache.disk_save
-        self._cachings: dict[config.Caching, _native.Caching] = {}
+        self._cachings: dict[tuple[config.Caching, str], _native.Caching] = {}
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
         for notice in self.native.notices():
             _log.warning("%s", notice)
@@ -172,7 +175,7 @@ class Engine:
             length=length,
             timeouts=self._timeouts if timeouts is None else native_timeouts(timeouts),
             framing=framing,
-            caching=None if caching is None else self.caching(caching),
+            caching=None if caching is None else self.caching(caching, _NO_ROUTE),
             overrides=overrides,
         )
         response.url = str(target)
@@ -191,19 +194,20 @@ class Engine:
             endpoint = self._endpoints[key] = _native.Endpoint(*key)
         return endpoint
 
-    def caching(self, caching: config.Caching) -> _native.Caching:
-        """The handle of a way to use the cache, for `fetch`.
+    def caching(self, caching: config.Caching, route: str) -> _native.Caching:
+        """The handle of a way to use the cache, for `fetch`. What comes of it is counted under the name of the route.
 
         Raises:
             ConfigurationError: the engine has no cache.
         """
         if self.cache is None:
             raise make_error("BAD_CONFIGURATION", "there is caching, and the engine has no cache")
-        handle = self._cachings.get(caching)
+        handle = self._cachings.get((caching, route))
         if handle is None:
             if len(self._cachings) >= 1024:  # noqa: PLR2004 (as above)
                 self._cachings.clear()
-            handle = self._cachings[caching] = _native.Caching(self.cache.native, caching)
+            handle = _native.Caching(self.cache.native, caching, route)
+            self._cachings[caching, route] = handle
         return handle
 
     def fetch(

@@ -1,6 +1,7 @@
 """Several origins that stand in for one another: balanced, watched, changed while requests run."""
 
 import threading
+import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -138,6 +139,8 @@ class Origins(Shared):
         }
         # Of what is declared here and what the engine knows, which go by their order.
         self._lock = threading.Lock()
+        # Among whose metrics they are. Weak: origins do not keep an engine.
+        self._engines = weakref.WeakSet["Engine"]()
         self.identity: Final = parts[0] if name is None else parse_origin(name)
         if name is not None and self.identity.base:
             raise make_error("BAD_CONFIGURATION", f"name is {name!r}; it must not have a path")
@@ -152,7 +155,10 @@ class Origins(Shared):
         return self._said
 
     def endpoint(self, engine: "Engine", unix: str | None) -> _native.Endpoint:  # noqa: ARG002 (as of a single origin)
-        """What any engine sends requests to."""
+        """What any engine sends requests to. From now on the metrics of `engine` have them."""
+        if engine not in self._engines:
+            engine.native.add_upstream(self.native)
+            self._engines.add(engine)
         return self.native.endpoint
 
     @property

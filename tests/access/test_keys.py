@@ -103,7 +103,7 @@ async def _each_gets_its_own(requests: list[tuple[str, list[tuple[bytes, str]], 
             question.allow(60.0, str(len(keys) - 1), None)
 
         decisions.listen(engine.native, pose)
-        gate = _native.Gate(decisions, "r", parts, None, 60.0)
+        gate = _native.Gate(decisions, "r", "r", parts, None, 60.0)
         told: list[tuple[tuple[object, ...], str]] = []
         for target, fields, remote in requests * 2:
             headers = [(name, value.encode()) for name, value in fields]

@@ -222,7 +222,7 @@ class TestForwarding:
     async def test_forwarded_quotes_what_is_no_token(
         self, ask, transport: str, host: str, quoted: str
     ) -> None:
-        if transport == "site" and "\\" in host:
+        if transport != "stock" and "\\" in host:
             pytest.skip("the engine refuses a Host that is none")
         head = f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
         request = await ask(head, forwarding=Forwarding(forwarded=True))

@@ -166,7 +166,7 @@ class TestFields:
         reply = await relayed(answer("X-Latin: caf\xe9", "Content-Length: 0"))
         received = reply.head.one("X-Latin").encode("latin-1")
         # aiohttp writes UTF-8, and the engine what the origin sent.
-        assert received == (b"caf\xe9" if transport == "site" else "café".encode())
+        assert received == (b"caf\xe9" if transport != "stock" else "café".encode())
 
     async def test_hop_by_hop_fields_stop(self, relayed) -> None:
         hop = ("Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Upgrade", "X-Nominated", "Via-Not")

@@ -142,7 +142,7 @@ async def test_a_failure_right_behind_the_head_is_a_problem_or_cuts_off(
 async def test_a_cancelled_relay_is_not_taken_for_whole(
     serving: Serving, connect: Connect, version: str
 ) -> None:
-    if serving.transport == "site":
+    if serving.transport != "stock":
         pytest.skip("the handler is done before its body is sent")
     tasks: list[asyncio.Task[object] | None] = []
 

@@ -8,7 +8,7 @@ from aiohttp import web
 import penstock
 from edge.origins import Recorder
 from gateway.client import answer
-from penstock.config import Cache, Caching, Inspection
+from penstock.config import Cache, Caching, Inspection, Overrides
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
 
@@ -39,6 +39,15 @@ def counted(metrics: Metrics, lane: str, route: str) -> dict[str, float]:
         dict(labels)["status"]: value
         for (name, labels), value in metrics.samples.items()
         if name == "penstock_requests_total" and {("lane", lane), ("route", route)} <= labels
+    }
+
+
+def went(metrics: Metrics, route: str) -> dict[str, float]:
+    """What requests got by way of the cache."""
+    return {
+        dict(labels)["result"]: value
+        for (name, labels), value in metrics.samples.items()
+        if name == "penstock_cache_requests_total" and ("route", route) in labels and value
     }
 
 
@@ -200,19 +209,38 @@ async def test_the_cache(threads: int, serve: Serve) -> None:
         fresh = Recorder(response=answer("Cache-Control: max-age=600", "Content-Length: 2", body=b"ok"))
         async with ScriptedOrigin(fresh) as origin:
             url = origin.url
-            route = Gateway(url, engine=engine).native("/", name="vod", caching=Caching())
-            served = await serve(engine, app_of(route))
+            gateway = Gateway(url, engine=engine)
+            routes = [gateway.native(f"/{name}/", name=name, caching=Caching()) for name in ("vod", "live")]
+
+            async def relay(request: web.Request) -> web.StreamResponse:
+                overrides = Overrides(bypass="bypass" in request.query)
+                return await gateway.relay(request, caching=Caching(), overrides=overrides)
+
+            served = await serve(engine, app_of(*routes, web.get("/app/{path:.*}", relay)))
             for _ in range(5):
-                await whole(served, "GET /a HTTP/1.1")
+                await whole(served, "GET /vod/a HTTP/1.1")
+            await whole(served, "POST /live/a HTTP/1.1", b"x")
+            for path in ("/app/a", "/app/a", "/app/a?bypass"):
+                await whole(served, f"GET {path} HTTP/1.1")
+            async with engine.get(f"{url}/vod/a", caching=Caching()) as response:
+                await response.bytes()
             metrics = await served.pages.until(
-                lambda metrics: counted(metrics, "native", "vod") == {"200": 5}, "all requests are counted"
+                lambda metrics: (
+                    counted(metrics, "native", "vod") == {"200": 5}
+                    and counted(metrics, "app", "application") == {"200": 3}
+                ),
+                "all requests are counted",
             )
-        assert metrics.get("cache_requests_total", result="miss") == 1
-        assert metrics.get("cache_requests_total", result="hit") == 4
-        assert metrics.get("cache_objects", tier="memory") == 1
+        assert went(metrics, "vod") == {"miss": 1, "hit": 4}
+        assert went(metrics, "live") == {"passed": 1}
+        assert went(metrics, "/app/{path}") == {"miss": 1, "hit": 1, "passed": 1}
+        assert went(metrics, "none") == {"hit": 1}, "which the engine was asked for itself"
+        assert engine.cache is not None
+        assert engine.cache.stats().hits == 6
+        assert metrics.get("cache_objects", tier="memory") == 2
         assert metrics.get("cache_limit_bytes", tier="memory") == 2 << 20
         assert metrics.get("cache_used_bytes", tier="memory") > 0
-        assert metrics.get("origin_requests_total", origin=url) == 1
+        assert metrics.get("origin_requests_total", origin=url) == 4
         assert not metrics.has("cache_disk_ready"), "there is no disk"
         await served.runner.cleanup()
 

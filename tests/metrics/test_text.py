@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 import penstock
+from access.hooks import TOKEN, Hook
 from edge.origins import Recorder
 from media.programs import require
 from penstock.config import Cache, Caching, Inspection
@@ -31,13 +32,18 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
         ScriptedOrigin(Recorder()) as origin,
     ):
         gateway = Gateway(origin.url, engine=engine)
-        hub = penstock.Hub(engine=engine)
+        # Nobody is there: a log that is away has all that one has.
+        hub = penstock.Hub(engine=engine, log=penstock.RedisLog("redis://127.0.0.1:1", timeout=0.5))
+        await hub.__aenter__()
+        origins = penstock.Origins([origin.url])
         app = web.Application()
         app.add_routes(
             [
                 gateway.native("/quoted/", name='a "quoted" \\ name\nof two lines'),
                 gateway.native("/vod/", name="vod", caching=Caching()),
                 gateway.native("/chat/", name="chat", inspect=Inspection()),
+                gateway.native("/several/", name="several", origin=origins),
+                gateway.native("/asked/", name="asked", authorise=Hook(), decision_key=TOKEN),
                 hub.native("/events/", name="events"),
                 web.get("/{path:.*}", gateway.relay),
             ]
@@ -46,6 +52,8 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
         client = await served.connect()
         for path in ("/vod/a", "/chat/a", "/a", "/quoted/a"):
             assert (await client.ask(path)).head.status == 200
+        assert (await client.ask("/several/a")).head.status == 200
+        assert (await client.ask("/asked/a", "Token: good-a")).head.status == 200
         client.abort()
         down = await served.connect()
         await down.get("/nothing", "Host: another")
@@ -59,6 +67,7 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
             "the last request is counted",
         )
         yield engine
+        await hub.__aexit__(None, None, None)
         hub.close()
         await served.runner.cleanup()
 

@@ -104,6 +104,7 @@ class Reader:
         self._feeders: set[asyncio.Task[None]] = set()
         self._published = self._refused = self._delivered = 0
         self._received = self._gaps = self._connections = 0
+        self._tell()
 
     async def start(self) -> None:
         """Begin, on the running loop, and wait until it is known whether the log is there."""
@@ -118,6 +119,7 @@ class Reader:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         self._tasks.clear()
+        self._tell()
 
     async def publish(self, topic: str, event: Event | None) -> str:
         """Append to the log; see `Log.publish`.
@@ -198,6 +200,21 @@ class Reader:
             self._connections,
         )
 
+    def _tell(self) -> None:
+        """Tell the engine how it fares, whose metrics are there while this loop is not."""
+        stats = self.stats()
+        self._hub.set_log(
+            self.is_ready,
+            stats.topics,
+            stats.behind,
+            stats.published,
+            stats.refused,
+            stats.delivered,
+            stats.received,
+            stats.gaps,
+            stats.connections,
+        )
+
     # What the log says.
 
     async def _follow(self) -> None:
@@ -218,6 +235,7 @@ class Reader:
                 self._leave(str(error))
             finally:
                 self._ready.clear()
+                self._tell()
                 await self._source.close()
             # Chance keeps nodes apart that lost it in one moment.
             await asyncio.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 (nothing secret)
@@ -235,6 +253,7 @@ class Reader:
         await self._source.watch(names)
         self._error, self._since = None, asyncio.get_running_loop().time()
         self._ready.set()
+        self._tell()
         self._tried.set()
         await self._for_each(names, self._catch_up)
         _LOG.info("the hub's log is ready: %d topics followed", len(names))
@@ -354,6 +373,7 @@ class Reader:
             ]
             for name in gone:
                 del self._topics[name]
+            self._tell()
             if not self.is_ready:
                 continue
             behind = [name for name, topic in self._topics.items() if topic.is_behind]

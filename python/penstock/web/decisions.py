@@ -231,6 +231,8 @@ class Decisions(Shared):
         self._native = _native.Decisions(self.access)
         self._gates: dict[str, _native.Gate] = {}
         self._asker = None if self._verifier else _Asker(authorise, self.access)  # type: ignore[arg-type]
+        # Among whose metrics it is. Weak, as below.
+        self._engines = weakref.WeakSet[Engine]()
         # Whose loop is asked. Weak: what is remembered does not keep an engine.
         self._listening: tuple[weakref.ref[Engine], asyncio.AbstractEventLoop] | None = None
 
@@ -297,6 +299,9 @@ class Decisions(Shared):
 
     def _gate(self, engine: Engine, name: str, host: str | None) -> _native.Gate:
         """What stands before a route; on the running loop, which is asked from now on."""
+        if engine not in self._engines:
+            engine.native.add_decisions(self._native)
+            self._engines.add(engine)
         if self._asker is not None:
             self._listen(engine, self._asker)
         if self._verifying is not None:
@@ -305,7 +310,7 @@ class Decisions(Shared):
         scope = name if host is None else f"{host} {name}"
         gate = self._gates.get(scope)
         if gate is None:
-            gate = _native.Gate(self._native, scope, self._parts, self._verifier, self.access.lifetime)
+            gate = _native.Gate(self._native, name, scope, self._parts, self._verifier, self.access.lifetime)
             self._gates[scope] = gate
         return gate
 

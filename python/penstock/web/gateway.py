@@ -150,7 +150,7 @@ class Gateway(Shared):
         self._counts: dict[str, _native.Counts] = {}
         self._plans = None if self._parent is None else Plans(self._parent, self._unix, self._framing)
         if caching is not None:
-            self._check(caching, "the gateway")
+            self._check("the gateway")
         check_one(caching, inspect, "the gateway")
 
     def _declaration(self) -> dict[str, Any]:
@@ -240,7 +240,9 @@ class Gateway(Shared):
             self._native_timeouts(timeouts, events),
             policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
-            caching=self._handle(caching) if plan is None else None,
+            caching=None
+            if caching is None or plan is not None
+            else self._handle(caching, route_path(request)),
             overrides=overrides,
             tenant=tenant,
             seen=None if inspect is None else self._seen(inspect, route_path(request)),
@@ -334,7 +336,7 @@ class Gateway(Shared):
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
         where = self._origin if origin is None else place_of(origin)
         if caching is not None and self._engine is not None:
-            self._check(caching, f"the route {name or prefix}")
+            self._check(f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
         engine = self._engine
         inspect, caching = inspect or self._inspect, caching or self._caching
@@ -387,19 +389,20 @@ class Gateway(Shared):
     def _seen(self, inspect: Inspection, name: str) -> Seen:
         return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
-    def _check(self, caching: Caching, who: str) -> None:
-        """Have it be seen early that `caching` cannot be used; in a worker its parent sees it."""
+    def _check(self, who: str) -> None:
+        """Have it be seen early that there is no cache to use; in a worker its parent sees it."""
         if self._parent is None:
-            self._checked(caching, who)
+            self._checked(who)
 
-    def _checked(self, caching: Caching, who: str) -> _native.Caching:
+    def _checked(self, who: str) -> Engine:
+        """The engine, which has a cache."""
         engine = self._engine
         if engine is None or engine.cache is None:
             raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache")
-        return engine.caching(caching)
+        return engine
 
-    def _handle(self, caching: Caching | None) -> _native.Caching | None:
-        return None if caching is None else self._checked(caching, "a relay")
+    def _handle(self, caching: Caching, route: str) -> _native.Caching:
+        return self._checked("a relay").caching(caching, route)
 
     def _plan(
         self,
@@ -416,7 +419,7 @@ class Gateway(Shared):
             return None
         if request.transport is not None and engines(request.transport) is None:
             return None
-        return self._plans.describe(origin, caching, events)
+        return self._plans.describe(origin, caching, events, route_path(request))
 
     def _native_timeouts(
         self, timeouts: Timeouts | None, events: EventRelay | None
@@ -460,7 +463,7 @@ class Gateway(Shared):
             resource.drain,
             policy=resource.events,
             on_complete=route.on_complete,
-            caching=self._handle(route.caching),
+            caching=None if route.caching is None else self._handle(route.caching, route.name),
             tenant=(None if permit is None else permit.tenant) or route.tenant,
             permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),

@@ -185,7 +185,7 @@ class NativeRoute(web.AbstractRouteDef):
             self.request.native(),
             self.response.native(),
             drain,
-            None if self.caching is None else engine.caching(self.caching),
+            None if self.caching is None else engine.caching(self.caching, self.name),
             events,
             inspect,
             None if self.on_complete is None else partial(_tell, self.on_complete, self.tenant),

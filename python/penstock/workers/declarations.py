@@ -108,7 +108,7 @@ class Declarations:
             PenstockError: the engine cannot do it.
         """
         try:
-            where, unix, caching, events, framing = plans.read(description)
+            where, unix, caching, events, framing, route = plans.read(description)
             origin = self._object(where) if isinstance(where, int) else where
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
@@ -116,7 +116,7 @@ class Declarations:
             raise make_error("BAD_CONFIGURATION", "a worker asks for a relay from what is no origin")
         return _native.Plan(
             origin.endpoint(self._engine, unix),
-            None if caching is None else self._engine.caching(caching),
+            None if caching is None else self._engine.caching(caching, route),
             handles(None, events)[1],
             framing._native(),  # noqa: SLF001 (of the same package)
         )

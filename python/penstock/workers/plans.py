@@ -17,7 +17,7 @@ __all__ = ["Plans", "read"]
 # More kinds of relays than that are described anew each time.
 _MOST: Final = 1024
 
-_Key = tuple[Place | Origins, Caching | None, EventRelay | None]
+_Key = tuple[Place | Origins, Caching | None, EventRelay | None, str]
 
 
 class Plans:
@@ -35,25 +35,31 @@ class Plans:
         self._framing = framing
         self._known: dict[_Key, bytes] = {}
 
-    def describe(self, origin: Place | Origins, caching: Caching | None, events: EventRelay | None) -> bytes:
+    def describe(
+        self, origin: Place | Origins, caching: Caching | None, events: EventRelay | None, route: str
+    ) -> bytes:
         """What `read` reads. The first of its kind waits for the parent, to declare origins."""
-        key = (origin, caching, events)
+        # What comes of a cache is counted by route; without one it is of no interest which that is.
+        route = "" if caching is None else route
+        key = (origin, caching, events, route)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
             where = self._parent.number(origin) if isinstance(origin, Origins) else origin
-            row = (where, self._unix, caching, events, self._framing.max_frame)
+            row = (where, self._unix, caching, events, self._framing.max_frame, route)
             known = self._known[key] = messages.dump(row)[messages.LENGTH :]
         return known
 
 
-def read(description: bytes) -> tuple[Place | int, str | None, Caching | None, EventRelay | None, Events]:
-    """What `Plans.describe` has described: where from, by which Unix socket, how it is stored, relayed and cut.
+def read(
+    description: bytes,
+) -> tuple[Place | int, str | None, Caching | None, EventRelay | None, Events, str]:
+    """What `Plans.describe` has described: where from, by which Unix socket, how it is kept, relayed, cut and counted.
 
     Raises:
         UnreadableError: it is no description.
         ConfigurationError: it describes what cannot be.
     """
-    where, unix, caching, events, max_event = messages.load(description)
-    return where, unix, caching, events, Events(max_frame=max_event, blocks=True)
+    where, unix, caching, events, max_event, route = messages.load(description)
+    return where, unix, caching, events, Events(max_frame=max_event, blocks=True), route

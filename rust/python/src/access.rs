@@ -60,6 +60,12 @@ impl Receive for Listener {
 /// others, failures, evictions, revocations.
 type StatsRow = (usize, usize, usize, usize, (u64, u64, u64, u64, u64, u64, u64));
 
+impl Decisions {
+    pub(crate) fn shared(&self) -> &Arc<access::Decisions> {
+        &self.shared
+    }
+}
+
 #[pymethods]
 impl Decisions {
     #[new]
@@ -193,14 +199,15 @@ fn part(py: Python<'_>, (kind, what): PartRow) -> PyResult<Part> {
 
 #[pymethods]
 impl Gate {
-    /// `verifier` None: whoever listens is asked, and `parts` say what the answer is remembered by. `lifetime` is that of what was
+    /// Before the route called `name`, which `scope` tells apart from others of that name. `verifier` None: whoever listens is asked, and `parts` say what the answer is remembered by. `lifetime` is that of what was
     /// verified.
     #[new]
-    #[pyo3(signature = (decisions, route, parts, verifier, lifetime))]
+    #[pyo3(signature = (decisions, name, scope, parts, verifier, lifetime))]
     fn new(
         py: Python<'_>,
         decisions: &Bound<'_, Decisions>,
-        route: String,
+        name: &str,
+        scope: String,
         parts: Vec<PartRow>,
         verifier: Option<&Bound<'_, Verifier>>,
         lifetime: f64,
@@ -211,7 +218,7 @@ impl Gate {
         let parts = parts.into_iter().map(|row| part(py, row)).collect::<PyResult<_>>()?;
         let lifetime = Duration::from_secs_f64(lifetime);
         let shared = Arc::clone(&of.shared);
-        let gate = access::Gate::new(route, parts, decider, lifetime, shared, of.secret.clone());
+        let gate = access::Gate::new(name, scope, parts, decider, lifetime, shared, of.secret.clone());
         let verifier = verifier.map(|verifier| verifier.clone().unbind());
         Ok(Self { shared: Arc::new(gate), decisions: decisions.clone().unbind(), verifier })
     }

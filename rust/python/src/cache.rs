@@ -100,15 +100,15 @@ impl Cache {
     }
 }
 
-/// How a route uses a cache.
+/// How a route uses a cache, and under which name that is counted.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Caching(pub(crate) store::Caching);
 
 #[pymethods]
 impl Caching {
     #[new]
-    fn new(cache: &Bound<'_, Cache>, settings: CachingSettings) -> Self {
-        Self(store::Caching::new(Arc::clone(&cache.get().0), settings.into()))
+    fn new(cache: &Bound<'_, Cache>, settings: CachingSettings, name: &str) -> Self {
+        Self(store::Caching::new(Arc::clone(&cache.get().0), settings.into(), name))
     }
 }
 

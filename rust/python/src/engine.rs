@@ -20,6 +20,7 @@ use penstock_engine::workers::Order;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::access::Decisions;
 use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception};
 use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
@@ -33,6 +34,7 @@ use crate::stats::{OriginRow, PoolRow, RelayRow, origin_rows, pool_row, relay_ro
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 use crate::upload::Upload;
+use crate::upstream::Upstream;
 
 /// By way of which cache, and what was decided about the request.
 type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
@@ -459,6 +461,16 @@ impl Engine {
             pool_row(&self.pool),
             relay_row(&self.meter),
         )
+    }
+
+    /// What `decisions` come to is among the metrics from now on.
+    fn add_decisions(&self, decisions: &Bound<'_, Decisions>) {
+        self.board.add_decisions(decisions.get().shared());
+    }
+
+    /// What `upstream` comes to is among the metrics from now on.
+    fn add_upstream(&self, upstream: &Bound<'_, Upstream>) {
+        self.board.add_upstream(upstream.get().shared());
     }
 
     /// All metrics, in Prometheus' text format, or as `OpenMetrics`.

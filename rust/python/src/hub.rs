@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
-use penstock_engine::hub::{self, Counted, Event, HubStats, Id, Published, Reading, TopicStats};
+use penstock_engine::hub::{
+    self, Counted, Event, HubStats, Id, LogCounted, LogStats, Published, Reading, TopicStats,
+};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::PyVisit;
@@ -211,6 +213,25 @@ impl Hub {
     fn stats(&self) -> StatsRow {
         let HubStats { topics, subscribers, used, limit, counted } = self.shared.stats();
         (topics, subscribers, used, limit, count_row(counted))
+    }
+
+    /// Notes how it fares with its log: whether that is ready, the topics that are followed and those of them that are behind; events
+    /// published, refused and delivered, entries received, gaps, connections.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a snapshot, each once")]
+    fn set_log(
+        &self,
+        is_ready: bool,
+        topics: usize,
+        behind: usize,
+        published: u64,
+        refused: u64,
+        delivered: u64,
+        received: u64,
+        gaps: u64,
+        connections: u64,
+    ) {
+        let counted = LogCounted { published, refused, delivered, received, gaps, connections };
+        self.shared.set_log(LogStats { is_ready, topics, behind, counted });
     }
 
     fn topic_stats(&self, topic: &str) -> Option<TopicRow> {

@@ -26,6 +26,12 @@ type CountRow = (u64, u64, u64, u64, u64, u64, u64);
 /// Whether it is up, seconds that it stays ejected, weight now, active, requests, failures.
 type SeatRow = (bool, Option<f64>, f64, usize, u64, u64);
 
+impl Upstream {
+    pub(crate) fn shared(&self) -> &Arc<origin::Upstream> {
+        &self.upstream
+    }
+}
+
 #[pymethods]
 impl Upstream {
     /// `identity` is by what the cache and errors know them.

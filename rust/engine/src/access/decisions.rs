@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use super::counts::{ByRoute, Counted, DecisionStats, Names};
 use super::decision::{Decision, Grant, Verdict};
 use super::holder::{Holder, Permit};
 use super::inbox::{Inbox, Request};
@@ -48,6 +49,8 @@ pub struct Decisions {
     timeout: Duration,
     tenants: Tenants,
     limits: TenantLimits,
+    /// Those of the routes that ask here.
+    names: Names,
 }
 
 #[derive(Debug)]
@@ -60,41 +63,14 @@ struct Shard {
     next: u64,
     /// How often something was revoked here.
     revocations: u64,
+    by_route: ByRoute<Row>,
+}
+
+/// What concerns the keys of one route.
+#[derive(Debug, Clone, Copy, Default)]
+struct Row {
+    running: usize,
     counted: Counted,
-}
-
-/// What was counted so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counted {
-    /// Requests that were let in by what was remembered.
-    pub allowed: u64,
-    /// Requests that were refused by what was remembered.
-    pub denied: u64,
-    /// Questions.
-    pub asked: u64,
-    /// Requests that waited for the answer to a question that another had asked.
-    pub joined: u64,
-    /// Questions that nobody answered in time, or that could not be answered.
-    pub failed: u64,
-    /// Decisions that were forgotten before their time, for want of room.
-    pub evicted: u64,
-    /// Decisions that were revoked.
-    pub revoked: u64,
-}
-
-/// How full it is, and what was counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DecisionStats {
-    /// Decisions to let in that are remembered.
-    pub allowed: usize,
-    /// Decisions to refuse that are remembered.
-    pub denied: usize,
-    /// Questions that are not answered.
-    pub open: usize,
-    /// Responses that run.
-    pub running: usize,
-    /// Since the beginning.
-    pub counted: Counted,
 }
 
 /// What is known of a key.
@@ -138,15 +114,21 @@ impl Decisions {
             running: HashMap::new(),
             next: 0,
             revocations: 0,
-            counted: Counted::default(),
+            by_route: ByRoute::default(),
         };
         let shards = (0..count).map(|_| Mutex::new(shard())).collect();
         let (inbox, tenants) = (Inbox::new(config.questions), Tenants::new(config.tenants));
-        Self { shards, inbox, timeout: config.timeout, tenants, limits: config.limits }
+        let (timeout, limits, names) = (config.timeout, config.limits, Names::default());
+        Self { shards, inbox, timeout, tenants, limits, names }
     }
 
     fn shard(&self, key: &Key) -> &Mutex<Shard> {
         &self.shards[key.shard(self.shards.len())]
+    }
+
+    /// The number of the route called `name`, for the keys of its requests.
+    pub(super) fn route(&self, name: &str) -> u16 {
+        self.names.number(name)
     }
 
     /// How long a question may take.
@@ -171,7 +153,7 @@ impl Decisions {
         let overdue = match shard.open.get(key) {
             Some(question) if question.until > now => {
                 let waiting = Waiting::new(question);
-                shard.counted.joined += 1;
+                shard.counted(key).joined += 1;
                 return Ok(Joined::Waiting(waiting));
             }
             _ => shard.open.remove(key),
@@ -179,10 +161,10 @@ impl Decisions {
         let question = Arc::new(Question::new(*key, now + self.timeout));
         let put = self.inbox.put(&question, request());
         if put.is_ok() {
-            shard.counted.asked += 1;
+            shard.counted(key).asked += 1;
             shard.open.insert(*key, Arc::clone(&question));
         }
-        shard.counted.failed += u64::from(overdue.is_some());
+        shard.counted(key).failed += u64::from(overdue.is_some());
         drop(shard);
         if let Some(overdue) = overdue {
             overdue.settle(Outcome::Failed(too_late()));
@@ -231,7 +213,7 @@ impl Decisions {
         {
             let mut shard = lock(self.shard(&question.key));
             if shard.close(question) {
-                shard.counted.failed += 1;
+                shard.counted(&question.key).failed += 1;
             }
         }
         question.settle(Outcome::Failed(error));
@@ -312,12 +294,16 @@ impl Decisions {
         let number = shard.next;
         shard.next += 1;
         shard.running.insert(number, Arc::clone(&holder));
+        shard.by_route.of(&key).running += 1;
         drop(shard);
         Some(Permit { decisions: Arc::clone(this), holder, number })
     }
 
     pub(super) fn let_go(&self, key: &Key, number: u64) {
-        let holder = lock(self.shard(key)).running.remove(&number);
+        let mut shard = lock(self.shard(key));
+        shard.by_route.of(key).running -= 1;
+        let holder = shard.running.remove(&number);
+        drop(shard);
         drop(holder);
     }
 
@@ -333,26 +319,62 @@ impl Decisions {
 
     /// How full it is, and what was counted.
     pub fn stats(&self) -> DecisionStats {
-        let mut stats = DecisionStats { open: self.inbox.open(), ..DecisionStats::default() };
+        let mut stats = DecisionStats::default();
         for shard in &self.shards {
-            let shard = lock(shard);
-            stats.allowed += shard.allowed.len();
-            stats.denied += shard.denied.len();
-            stats.running += shard.running.len();
-            stats.counted.add(&shard.counted);
+            for row in lock(shard).rows().iter() {
+                stats += row;
+            }
         }
+        // As well as those that count for nobody any more and are still in the hands of who answers.
+        stats.open = self.inbox.open();
         stats
+    }
+
+    /// The same by the name of the route; questions as far as their answers are waited for.
+    pub fn stats_by_route(&self) -> Vec<(Box<str>, DecisionStats)> {
+        // Names first: a route that came behind it has no row here yet.
+        let names = self.names.all();
+        let mut routes: Vec<_> = names.into_iter().map(|name| (name, DecisionStats::default())).collect();
+        for shard in &self.shards {
+            for (row, (_, stats)) in lock(shard).rows().iter().zip(&mut routes) {
+                *stats += row;
+            }
+        }
+        routes
     }
 }
 
 impl Shard {
+    /// What is counted of the route of `key`.
+    fn counted(&mut self, key: &Key) -> &mut Counted {
+        &mut self.by_route.of(key).counted
+    }
+
+    /// How it is with each route, in the order of their numbers.
+    fn rows(&self) -> ByRoute<DecisionStats> {
+        let mut rows = ByRoute::<DecisionStats>::default();
+        for (route, Row { running, counted }) in self.by_route.iter().enumerate() {
+            *rows.at(route) = DecisionStats { running, counted, ..DecisionStats::default() };
+        }
+        for (route, allowed) in self.allowed.by_route().enumerate() {
+            rows.at(route).allowed = allowed;
+        }
+        for (route, denied) in self.denied.by_route().enumerate() {
+            rows.at(route).denied = denied;
+        }
+        for key in self.open.keys() {
+            rows.of(key).open += 1;
+        }
+        rows
+    }
+
     fn look(&mut self, key: &Key, now: Instant) -> Option<(Arc<Decision>, u64)> {
         if let Some(decision) = self.allowed.get(key, now) {
-            self.counted.allowed += 1;
+            self.by_route.of(key).counted.allowed += 1;
             return Some((Arc::clone(decision), self.revocations));
         }
         let decision = Arc::clone(self.denied.get(key, now)?);
-        self.counted.denied += 1;
+        self.counted(key).denied += 1;
         Some((decision, self.revocations))
     }
 
@@ -363,7 +385,9 @@ impl Shard {
         };
         other.remove(&key);
         if decision.until > now {
-            self.counted.evicted += u64::from(table.put(key, Arc::clone(decision), decision.until, now));
+            if let Some(evicted) = table.put(key, Arc::clone(decision), decision.until, now) {
+                self.counted(&evicted).evicted += 1;
+            }
         }
     }
 
@@ -378,14 +402,16 @@ impl Shard {
 
     fn revoke(&mut self, whose: Whose<'_>, cut: bool) -> (usize, Vec<Arc<Question>>, Vec<Arc<Holder>>) {
         self.revocations += 1;
-        let tables = [&mut self.allowed, &mut self.denied];
-        let forgotten = match &whose {
-            Whose::Key(key) => tables.map(|table| usize::from(table.remove(key).is_some())),
-            Whose::Tenant(name) => tables.map(|table| table.forget(|one| one.tenant() == Some(name))),
-            Whose::Everybody => tables.map(|table| table.forget(|_| true)),
-        };
-        let forgotten = forgotten.into_iter().sum();
-        self.counted.revoked += forgotten as u64;
+        let Self { allowed, denied, by_route, .. } = self;
+        let mut note = |key: &Key| by_route.of(key).counted.revoked += 1;
+        let mut forgotten = 0;
+        for table in [allowed, denied] {
+            forgotten += match &whose {
+                Whose::Key(key) => usize::from(table.remove(key).inspect(|_| note(key)).is_some()),
+                Whose::Tenant(name) => table.forget(|one| one.tenant() == Some(name), &mut note),
+                Whose::Everybody => table.forget(|_| true, &mut note),
+            };
+        }
         let voided = match &whose {
             Whose::Key(key) => self.open.remove(key).into_iter().collect(),
             // Whom an answer will be about is not known.
@@ -394,19 +420,6 @@ impl Shard {
         let runs = |holder: &&Arc<Holder>| cut && whose.matches(&holder.key, &holder.decision);
         let running = self.running.values().filter(runs).map(Arc::clone).collect();
         (forgotten, voided, running)
-    }
-}
-
-impl Counted {
-    fn add(&mut self, other: &Self) {
-        let Self { allowed, denied, asked, joined, failed, evicted, revoked } = other;
-        self.allowed += allowed;
-        self.denied += denied;
-        self.asked += asked;
-        self.joined += joined;
-        self.failed += failed;
-        self.evicted += evicted;
-        self.revoked += revoked;
     }
 }
 

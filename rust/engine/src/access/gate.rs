@@ -24,8 +24,10 @@ use crate::wire::Fields;
 /// Who decides about the requests of a route.
 #[derive(Debug)]
 pub struct Gate {
-    /// What the route is called.
+    /// By which the keys of the route differ from those of others.
     route: String,
+    /// By which what is decided of it is counted.
+    number: u16,
     /// What requests are remembered by that are asked about.
     parts: Box<[Part]>,
     decider: Decider,
@@ -77,8 +79,10 @@ impl From<Error> for Refusal {
 }
 
 impl Gate {
-    /// Before the route called `route`. `secret` is that of all gates which share `decisions`.
+    /// Before the route that is counted as `name`; the keys of `route` are its own. `secret` is that of all gates which share
+    /// `decisions`.
     pub fn new(
+        name: &str,
         route: String,
         parts: Vec<Part>,
         decider: Decider,
@@ -86,7 +90,8 @@ impl Gate {
         decisions: Arc<Decisions>,
         secret: Secret,
     ) -> Self {
-        Self { route, parts: parts.into(), decider, lifetime, decisions, secret }
+        let number = decisions.route(name);
+        Self { route, number, parts: parts.into(), decider, lifetime, decisions, secret }
     }
 
     /// What is decided about a request, where nobody has to be waited for; none: it is to be asked.
@@ -175,7 +180,8 @@ impl Gate {
 
     fn verify(&self, verifier: &dyn Verifier, asked: &Asked<'_>) -> std::result::Result<Pass, Refusal> {
         let token = verifier.remembered_by(asked);
-        let key = self.secret.key_of_token(&self.route, token.unwrap_or(asked.target.as_bytes()));
+        let key =
+            self.secret.key_of_token(&self.route, token.unwrap_or(asked.target.as_bytes())).on(self.number);
         let known = token.and_then(|_| self.decisions.look(&key, Instant::now()));
         let (decision, revocations) = if let Some(known) = known {
             known
@@ -216,11 +222,12 @@ impl Gate {
 
     /// As [`Decisions::revoke`], of the requests of this route that have these values for the parts of its key.
     pub fn revoke(&self, values: &[Option<Vec<u8>>], cut: bool) -> (usize, usize) {
-        self.decisions.revoke(Whose::Key(self.secret.key_of(&self.route, values)), cut)
+        let key = self.secret.key_of(&self.route, values).on(self.number);
+        self.decisions.revoke(Whose::Key(key), cut)
     }
 
     fn key(&self, asked: &Asked<'_>) -> Key {
-        self.secret.key(&self.route, &self.parts, asked)
+        self.secret.key(&self.route, &self.parts, asked).on(self.number)
     }
 
     fn request(&self, asked: &Asked<'_>) -> Request {

@@ -11,6 +11,7 @@
 //!                                            └─ holder   what runs
 //! ```
 
+mod counts;
 mod decision;
 mod decisions;
 mod holder;
@@ -37,8 +38,9 @@ mod verifier;
 pub(crate) use asked::without_port;
 #[cfg(not(loom))]
 pub use asked::{Asked, Headers};
+pub use counts::{Counted, DecisionStats};
 pub use decision::{Decision, Denial, Grant, Verdict, unix_seconds};
-pub use decisions::{AccessConfig, Counted, DecisionStats, Decisions, Joined, Posed, Whose};
+pub use decisions::{AccessConfig, Decisions, Joined, Posed, Whose};
 #[cfg(not(loom))]
 pub use gate::{Begun, Gate, Pass, Refusal};
 pub use holder::Permit;

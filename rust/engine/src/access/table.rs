@@ -9,29 +9,45 @@ use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::time::Instant;
 
-/// What something is remembered by: a hash that nobody outside can work out, so that it needs no other.
+use super::counts::ByRoute;
+
+/// What something is remembered by: a hash that nobody outside can work out, so that it needs no other; and the number of the
+/// route that it is counted under.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key([u8; Key::LENGTH]);
+pub struct Key {
+    hash: [u8; Key::LENGTH],
+    route: u16,
+}
 
 impl Key {
     /// Bytes of one.
     pub const LENGTH: usize = 32;
 
-    /// Of such a hash.
-    pub fn new(bytes: [u8; Self::LENGTH]) -> Self {
-        Self(bytes)
+    /// Of such a hash, counted under the first route.
+    pub fn new(hash: [u8; Self::LENGTH]) -> Self {
+        Self { hash, route: 0 }
+    }
+
+    /// The same, counted under the route of that number.
+    pub(super) fn on(self, route: u16) -> Self {
+        Self { route, ..self }
+    }
+
+    /// The number of its route.
+    pub(super) fn route(&self) -> usize {
+        self.route.into()
     }
 
     /// Which of `count` it belongs to. Of other bytes than its place there.
     pub(super) fn shard(&self, count: usize) -> usize {
-        usize::from(u16::from_le_bytes([self.0[30], self.0[31]])) % count
+        usize::from(u16::from_le_bytes([self.hash[30], self.hash[31]])) % count
     }
 }
 
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut part = [0; 8];
-        part.copy_from_slice(&self.0[..8]);
+        part.copy_from_slice(&self.hash[..8]);
         state.write_u64(u64::from_le_bytes(part));
     }
 }
@@ -72,6 +88,7 @@ const NONE: usize = usize::MAX;
 #[derive(Debug)]
 pub(super) struct Table<T> {
     places: ByKey<usize>,
+    by_route: ByRoute<usize>,
     entries: Vec<Option<Entry<T>>>,
     free: Vec<usize>,
     newest: usize,
@@ -95,12 +112,18 @@ struct Entry<T> {
 impl<T> Table<T> {
     /// An empty one for so many, which must not be none.
     pub(super) fn new(most: usize) -> Self {
-        let (places, entries, free) = (ByKey::default(), Vec::new(), Vec::new());
-        Self { places, entries, free, newest: NONE, oldest: NONE, hand: NONE, most }
+        let (places, by_route) = (ByKey::default(), ByRoute::default());
+        let (entries, free) = (Vec::new(), Vec::new());
+        Self { places, by_route, entries, free, newest: NONE, oldest: NONE, hand: NONE, most }
     }
 
     pub(super) fn len(&self) -> usize {
         self.places.len()
+    }
+
+    /// How much of it is of which route, in the order of their numbers.
+    pub(super) fn by_route(&self) -> impl Iterator<Item = usize> {
+        self.by_route.iter()
     }
 
     /// What is remembered under `key`, if its time is not over.
@@ -115,10 +138,10 @@ impl<T> Table<T> {
         self.entries[place].as_ref().map(|entry| &entry.value)
     }
 
-    /// Remembers `value` until then, in place of what was. Whether another had to leave for it whose time was not over.
-    pub(super) fn put(&mut self, key: Key, value: T, until: Instant, now: Instant) -> bool {
+    /// Remembers `value` until then, in place of what was. The other that had to leave for it though its time was not over.
+    pub(super) fn put(&mut self, key: Key, value: T, until: Instant, now: Instant) -> Option<Key> {
         self.remove(&key);
-        let evicted = self.len() >= self.most && self.evict(now);
+        let evicted = if self.len() >= self.most { self.evict(now) } else { None };
         let entry = Entry { key, value, until, asked_for: false, newer: NONE, older: self.newest };
         let place = self.free.pop().unwrap_or_else(|| {
             self.entries.push(None);
@@ -131,6 +154,7 @@ impl<T> Table<T> {
         }
         self.newest = place;
         self.places.insert(key, place);
+        *self.by_route.of(&key) += 1;
         evicted
     }
 
@@ -139,28 +163,30 @@ impl<T> Table<T> {
         self.take(place)
     }
 
-    /// Forgets what `matches`, and returns how many that were.
-    pub(super) fn forget(&mut self, mut matches: impl FnMut(&T) -> bool) -> usize {
+    /// Forgets what `matches`, tells `see` of each, and returns how many that were.
+    pub(super) fn forget(&mut self, mut matches: impl FnMut(&T) -> bool, mut see: impl FnMut(&Key)) -> usize {
         let before = self.len();
         for place in 0..self.entries.len() {
-            if self.entries[place].as_ref().is_some_and(|entry| matches(&entry.value)) {
+            if let Some(entry) = self.entries[place].as_ref().filter(|entry| matches(&entry.value)) {
+                see(&entry.key);
                 self.take(place);
             }
         }
         before - self.len()
     }
 
-    /// Makes room for one; whether its time was not over.
-    fn evict(&mut self, now: Instant) -> bool {
+    /// Makes room for one; which, if its time was not over.
+    fn evict(&mut self, now: Instant) -> Option<Key> {
         loop {
             let place = if self.hand == NONE { self.oldest } else { self.hand };
             let entry = self.at(place);
             let is_over = entry.until <= now;
             if is_over || !std::mem::take(&mut entry.asked_for) {
+                let key = entry.key;
                 // Its successor is where the hand goes on.
                 self.hand = place;
                 self.take(place);
-                return !is_over;
+                return Some(key).filter(|_| !is_over);
             }
             self.hand = entry.newer;
         }
@@ -170,6 +196,7 @@ impl<T> Table<T> {
     fn take(&mut self, place: usize) -> Option<T> {
         let Entry { key, value, newer, older, .. } = self.entries[place].take()?;
         self.places.remove(&key);
+        *self.by_route.of(&key) -= 1;
         self.free.push(place);
         match newer {
             NONE => self.newest = older,
@@ -227,7 +254,8 @@ mod tests {
     fn where_all_come_back_there_is_room_for_one_more_all_the_same() {
         let (mut table, now, until) = table(3);
         for number in 0..20 {
-            assert_eq!(table.put(key(number), number, until, now), number >= 3);
+            let evicted = table.put(key(number), number, until, now);
+            assert_eq!(evicted.is_some(), number >= 3);
             for known in 0..=number {
                 table.get(&key(known), now);
             }
@@ -245,7 +273,7 @@ mod tests {
         for known in [1, 2] {
             table.get(&key(known), now);
         }
-        assert!(!table.put(key(3), 3, until, later), "nobody had to leave early");
+        assert_eq!(table.put(key(3), 3, until, later), None, "nobody had to leave early");
         assert_eq!(table.get(&key(1), later), Some(&1));
         assert_eq!(table.get(&key(2), later), None);
         assert_eq!(table.get(&key(1), until), None);
@@ -261,7 +289,7 @@ mod tests {
                 table.get(&key(number.saturating_sub(2)), now);
             }
             let before = table.len();
-            let forgotten = table.forget(|value| value % 2 == round % 2);
+            let forgotten = table.forget(|value| value % 2 == round % 2, |_| ());
             assert_eq!(table.len(), before - forgotten);
             for number in 0..round + 6 {
                 let is_there = table.get(&key(number), now).is_some();
@@ -269,7 +297,7 @@ mod tests {
                 assert_eq!(table.remove(&key(number)).is_some(), is_there);
             }
         }
-        assert_eq!(table.forget(|_| true), table.entries.iter().flatten().count());
+        assert_eq!(table.forget(|_| true, |_| ()), table.entries.iter().flatten().count());
         assert_eq!((table.len(), table.newest, table.oldest, table.hand), (0, NONE, NONE, NONE));
     }
 }

@@ -48,5 +48,5 @@ pub use log::Log;
 pub use pages::{Exhibit, Page, Pages, Showing, Shown};
 pub use route::{Edit, Native, Pattern, Route, RouteLimits, Routes, Service};
 pub use site::{Site, SiteCounts, Supplies};
-pub use tally::{Lane, Ledger, RouteSums};
+pub use tally::{Lane, Ledger, RouteSums, TenantSums};
 pub use topics::Topics;

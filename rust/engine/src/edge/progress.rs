@@ -152,10 +152,19 @@ impl Progress {
         *lock(&self.decision) = Some(Arc::clone(decision));
         if let Some(allotment) = &decision.allotment {
             // Behind what it had before: a request that was asked about twice is one.
-            drop(lock(&self.entered).take());
-            *lock(&self.entered) = Some(allotment.enter()?);
+            self.give_back();
+            let entered = allotment.enter().inspect_err(|_| self.tally.refuse_tenant())?;
+            self.tally.begin_tenant();
+            *lock(&self.entered) = Some(entered);
         }
         Ok(())
+    }
+
+    /// It is on no tenant's account any more.
+    fn give_back(&self) {
+        if lock(&self.entered).take().is_some() {
+            self.tally.end_tenant();
+        }
     }
 
     /// What was decided about the request, if anything.
@@ -175,10 +184,10 @@ impl Progress {
 
     /// Counts what was sent on its tenant's account, unless that was done as it went.
     fn settle(&self) {
+        let Some(allotment) = self.allotment() else { return };
+        self.tally.sent_of_tenant(self.payload());
         if !self.metered.load(Ordering::Relaxed) {
-            if let Some(allotment) = self.allotment() {
-                allotment.tenant.count(self.payload());
-            }
+            allotment.tenant.count(self.payload());
         }
     }
 
@@ -215,5 +224,6 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.settle();
+        self.give_back();
     }
 }

@@ -84,6 +84,16 @@ pub(super) struct Tally {
     sent: AtomicU64,
     first_byte: Buckets,
     duration: Buckets,
+    /// Of those on tenants' accounts.
+    tenants: TenantTally,
+}
+
+#[derive(Debug, Default)]
+struct TenantTally {
+    begun: AtomicU64,
+    ended: AtomicU64,
+    refused: AtomicU64,
+    bytes: AtomicU64,
 }
 
 // Relaxed throughout: counts, which order nothing.
@@ -105,6 +115,7 @@ impl Tally {
             sent: AtomicU64::new(0),
             first_byte: Buckets::default(),
             duration: Buckets::default(),
+            tenants: TenantTally::default(),
         }
     }
 
@@ -116,6 +127,26 @@ impl Tally {
     /// The kernel took so many bytes of a response.
     pub(super) fn sent(&self, bytes: usize) {
         add(&self.sent, bytes as u64);
+    }
+
+    /// A request is on a tenant's account.
+    pub(super) fn begin_tenant(&self) {
+        add(&self.tenants.begun, 1);
+    }
+
+    /// It is no longer.
+    pub(super) fn end_tenant(&self) {
+        add(&self.tenants.ended, 1);
+    }
+
+    /// A request was refused for a limit of its tenant's.
+    pub(super) fn refuse_tenant(&self) {
+        add(&self.tenants.refused, 1);
+    }
+
+    /// So many bytes of a body were sent on a tenant's account.
+    pub(super) fn sent_of_tenant(&self, bytes: u64) {
+        add(&self.tenants.bytes, bytes);
     }
 
     /// A request has been answered, or has not.
@@ -172,6 +203,7 @@ impl Tallies {
             sent: 0,
             first_byte: Histogram::default(),
             duration: Histogram::default(),
+            tenants: TenantSums::default(),
         };
         let (mut begun, mut statuses, mut failures) = (0, [0; PLACES], [0; Code::COUNT]);
         for tally in &self.0 {
@@ -187,6 +219,14 @@ impl Tallies {
             sums.sent += read(&tally.sent);
             sums.first_byte.add(&tally.first_byte);
             sums.duration.add(&tally.duration);
+            let tenants = &tally.tenants;
+            // In this order, as above.
+            let ended = read(&tenants.ended);
+            let begun = read(&tenants.begun);
+            sums.tenants.requests += begun;
+            sums.tenants.active += begun.saturating_sub(ended);
+            sums.tenants.refused += read(&tenants.refused);
+            sums.tenants.bytes += read(&tenants.bytes);
         }
         sums.active = begun.saturating_sub(statuses.iter().sum());
         let counted = statuses.into_iter().enumerate().filter(|(_, count)| *count > 0);
@@ -218,6 +258,21 @@ pub struct RouteSums {
     pub first_byte: Histogram,
     /// From the head of the request to the end of the response.
     pub duration: Histogram,
+    /// Of those on tenants' accounts, all tenants together.
+    pub tenants: TenantSums,
+}
+
+/// What the requests of a route come to that are on tenants' accounts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TenantSums {
+    /// Requests that are being answered.
+    pub active: u64,
+    /// Requests that were let in.
+    pub requests: u64,
+    /// Requests that were refused for a limit.
+    pub refused: u64,
+    /// Bytes of bodies of requests that are over.
+    pub bytes: u64,
 }
 
 /// Who answers, and the name of the route.
@@ -287,6 +342,11 @@ mod tests {
             tally.end(&end(200));
         }
         tallies.of(0).begin();
+        tallies.of(0).begin_tenant();
+        tallies.of(0).sent_of_tenant(7);
+        tallies.of(1).begin_tenant();
+        tallies.of(1).end_tenant();
+        tallies.of(1).refuse_tenant();
         let error = Code::IoTimeout.error("x");
         tallies.of(1).begin();
         tallies.of(1).end(&End { error: Some(&error), first_byte: None, ..end(504) });
@@ -295,6 +355,7 @@ mod tests {
         assert_eq!(sums.statuses, [("200".into(), 3), ("504".into(), 1)]);
         assert_eq!(sums.failures, [("IO_TIMEOUT", 1)]);
         assert_eq!((sums.received, sums.sent), (12, 30));
+        assert_eq!(sums.tenants, TenantSums { active: 1, requests: 2, refused: 1, bytes: 7 });
         assert_eq!(sums.first_byte.counts.iter().sum::<u64>(), 3);
         assert_eq!(sums.duration.counts.iter().sum::<u64>(), 4);
     }

@@ -4,15 +4,69 @@
 //! before ([`Hub::load`]), and follows with what is published ([`Hub::take`]). It opens no topics: one that has gone here
 //! need not be followed, and is wanted again when it is back.
 
+use std::ops::AddAssign;
+
 use super::topic::{Gone, Topic};
 use super::topics::check_name;
 use super::{Event, Hub, Id};
 use crate::error::Result;
-use crate::sync::Arc;
+use crate::sync::{Arc, lock};
 
 pub use super::topic::{Published, Taken};
 
+/// How a hub fares with the log that its events are kept in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Whether the log can be reached.
+    pub is_ready: bool,
+    /// Topics that are followed.
+    pub topics: usize,
+    /// Those of them that wait for room, or for what they lack.
+    pub behind: usize,
+    /// So far.
+    pub counted: LogCounted,
+}
+
+/// What has been counted of a log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogCounted {
+    /// Events that it has confirmed.
+    pub published: u64,
+    /// Events that it has not.
+    pub refused: u64,
+    /// Events that went to the hub's own subscribers alone.
+    pub delivered: u64,
+    /// Entries that came from it.
+    pub received: u64,
+    /// Times that the entries of a topic did not follow on what was there.
+    pub gaps: u64,
+    /// Times that it was connected to.
+    pub connections: u64,
+}
+
+impl AddAssign for LogCounted {
+    fn add_assign(&mut self, other: Self) {
+        let Self { published, refused, delivered, received, gaps, connections } = other;
+        self.published += published;
+        self.refused += refused;
+        self.delivered += delivered;
+        self.received += received;
+        self.gaps += gaps;
+        self.connections += connections;
+    }
+}
+
 impl Hub {
+    /// Notes how it fares with its log, as whoever follows that says.
+    pub fn set_log(&self, stats: LogStats) {
+        *lock(&self.log) = Some(stats);
+    }
+
+    /// How it fares with its log, if it has one, as was said last.
+    pub fn log(&self) -> Option<LogStats> {
+        *lock(&self.log)
+    }
+
     /// Gives a topic that is waiting all that was published behind `floor`, and opens it. Whether it was.
     ///
     /// # Errors

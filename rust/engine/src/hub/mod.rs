@@ -55,7 +55,7 @@ pub use admitted::Admitted;
 #[cfg(not(loom))]
 pub(crate) use admitted::Wire;
 #[cfg(not(loom))]
-pub use external::{Published, Taken};
+pub use external::{LogCounted, LogStats, Published, Taken};
 #[cfg(not(loom))]
 pub use feeding::feed;
 #[cfg(not(loom))]

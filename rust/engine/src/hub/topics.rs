@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::admitted::Admitted;
 use super::budget::Budget;
 use super::counts::Counted;
+use super::external::LogStats;
 use super::guests::{Guest, Guests};
 use super::id::Ids;
 use super::log::{Log, Room};
@@ -37,6 +38,7 @@ pub struct Hub {
     began: Instant,
     topics: Mutex<Topics>,
     wanted: Mutex<Wanted>,
+    pub(super) log: Mutex<Option<LogStats>>,
     guests: Arc<Guests>,
 }
 
@@ -141,7 +143,8 @@ impl Hub {
         let budget = Arc::new(Budget::new(config.memory));
         let room = Room { pool, budget, history: config.history };
         let (ids, topics, wanted) = (Ids::default(), Mutex::default(), Mutex::default());
-        Self { config, room, ids, began: Instant::now(), topics, wanted, guests: Arc::default() }
+        let (began, log, guests) = (Instant::now(), Mutex::default(), Arc::default());
+        Self { config, room, ids, began, topics, wanted, log, guests }
     }
 
     /// Publishes `event`, and returns its place in the order of all of the hub's.

@@ -6,18 +6,21 @@ use crate::store::{Cache, CacheStats, DiskStats};
 pub(super) fn write(cache: &Cache, out: &mut Exposition) {
     let (stats, disk) = (cache.stats(), cache.disk_stats());
     write_fullness(&stats, disk.as_ref(), out);
-    let requests = stats.requests;
     let help = "Requests by way of the cache, by what they got: a fresh response that was stored, a stale one, one that the \
                 origin had just confirmed, what another request had fetched, what the origin sent and was stored, what it \
                 sent and was not, an error.";
-    out.counter("penstock_cache_requests_total", help)
-        .sample(&[("result", "hit")], requests.hits)
-        .sample(&[("result", "stale")], requests.stale)
-        .sample(&[("result", "revalidated")], requests.revalidated)
-        .sample(&[("result", "collapsed")], requests.collapsed)
-        .sample(&[("result", "miss")], requests.misses)
-        .sample(&[("result", "passed")], requests.passed)
-        .sample(&[("result", "error")], requests.errors);
+    let mut requests = out.counter("penstock_cache_requests_total", help);
+    for (route, went) in cache.requests() {
+        let route = ("route", &*route);
+        requests
+            .sample(&[route, ("result", "hit")], went.hits)
+            .sample(&[route, ("result", "stale")], went.stale)
+            .sample(&[route, ("result", "revalidated")], went.revalidated)
+            .sample(&[route, ("result", "collapsed")], went.collapsed)
+            .sample(&[route, ("result", "miss")], went.misses)
+            .sample(&[route, ("result", "passed")], went.passed)
+            .sample(&[route, ("result", "error")], went.errors);
+    }
     let help = "Responses, and parts, that left memory because room was needed.";
     out.counter("penstock_cache_evictions_total", help).sample(&[], stats.evicted);
     if let Some(disk) = disk {

@@ -2,21 +2,41 @@
 
 use super::kept::Sum;
 use super::{Board, Exposition};
-use crate::hub::{Counted, Hub};
-use crate::sync::lock;
+use crate::hub::{Counted, Hub, LogCounted};
+use crate::sync::{Arc, lock};
 
-impl Sum for Counted {
+/// What hubs have counted, and of the logs that they follow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct HubTotals {
+    counted: Counted,
+    log: LogCounted,
+    /// There has been a log.
+    has_log: bool,
+}
+
+impl HubTotals {
+    fn of(hub: &Hub) -> Self {
+        let log = hub.log();
+        let counted = log.map(|log| log.counted).unwrap_or_default();
+        Self { counted: hub.stats().counted, log: counted, has_log: log.is_some() }
+    }
+}
+
+impl Sum for HubTotals {
     fn add(&mut self, other: &Self) {
-        *self += *other;
+        self.counted += other.counted;
+        self.log += other.log;
+        self.has_log |= other.has_log;
     }
 }
 
 impl Board {
     pub(super) fn write_hubs(&self, out: &mut Exposition) {
-        let (there, counted) = {
+        let (there, totals) = {
             let mut hubs = lock(&self.hubs);
-            (hubs.there(), hubs.sums(|hub: &Hub| hub.stats().counted))
+            (hubs.there(), hubs.sums(HubTotals::of))
         };
+        let counted = totals.counted;
         let (mut topics, mut subscribers, mut used, mut limit) = (0, 0, 0, 0);
         for stats in there.iter().map(|hub| hub.stats()) {
             topics += stats.topics;
@@ -43,5 +63,35 @@ impl Board {
         out.counter("penstock_hub_dropped_events_total", help).sample(&[], counted.dropped);
         let help = "Events that newer ones of their keys stood for.";
         out.counter("penstock_hub_conflated_events_total", help).sample(&[], counted.conflated);
+        if totals.has_log {
+            write_logs(&there, totals.log, out);
+        }
     }
+}
+
+/// The logs that hubs follow, all together.
+fn write_logs(there: &[Arc<Hub>], counted: LogCounted, out: &mut Exposition) {
+    let (mut ready, mut away, mut topics, mut behind) = (0_usize, 0_usize, 0, 0);
+    for log in there.iter().filter_map(|hub| hub.log()) {
+        *if log.is_ready { &mut ready } else { &mut away } += 1;
+        topics += log.topics;
+        behind += log.behind;
+    }
+    out.gauge("penstock_hub_logs", "Logs of other processes that hubs follow: ready, or away.")
+        .sample(&[("state", "ready")], ready)
+        .sample(&[("state", "away")], away);
+    out.gauge("penstock_hub_log_topics", "Topics that are followed.").sample(&[], topics);
+    let help = "Those of them that wait for room in the hub's memory, or for what they lack.";
+    out.gauge("penstock_hub_log_topics_behind", help).sample(&[], behind);
+    out.counter("penstock_hub_log_connections_total", "Times that a log was connected to.")
+        .sample(&[], counted.connections);
+    let help = "Events for a log: published, refused, or delivered to the hub's own subscribers alone while it was away.";
+    out.counter("penstock_hub_log_events_total", help)
+        .sample(&[("outcome", "published")], counted.published)
+        .sample(&[("outcome", "refused")], counted.refused)
+        .sample(&[("outcome", "delivered")], counted.delivered);
+    let help = "Entries that came from a log, of the hub's own events as well.";
+    out.counter("penstock_hub_log_entries_total", help).sample(&[], counted.received);
+    let help = "Times that a topic's entries did not follow on what was there.";
+    out.counter("penstock_hub_log_gaps_total", help).sample(&[], counted.gaps);
 }

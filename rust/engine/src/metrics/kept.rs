@@ -1,13 +1,26 @@
 //! Things that come and go, and what they have counted: a sum over them does not go back when one is gone.
 
+use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use crate::sync::Arc;
+
+/// Names that are told apart; what is beyond is counted together. Arbitrary, as for requests.
+const MOST: usize = 256;
+
+/// What is beyond [`MOST`] is called.
+const OTHER: &str = "other";
 
 /// What can be summed.
 pub(super) trait Sum: Clone + Default {
     /// Adds what is counted, and not what is only so for the moment.
     fn add(&mut self, other: &Self);
+}
+
+/// What stands under `name`, or under that of those for whom there is no room.
+pub(super) fn named<'a, T: Default>(names: &'a mut BTreeMap<Box<str>, T>, name: &str) -> &'a mut T {
+    let has_room = names.contains_key(name) || names.len() < MOST;
+    names.entry(Box::from(if has_room { name } else { OTHER })).or_default()
 }
 
 /// Things of one kind. What one counts between the last look at it and its end is not in the sums.
@@ -71,6 +84,16 @@ mod tests {
 
     fn read(count: &AtomicU64) -> u64 {
         count.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn names_beyond_the_bound_are_one() {
+        let mut names = BTreeMap::new();
+        for number in 0..2 * MOST {
+            *named(&mut names, &number.to_string()) += 1;
+        }
+        *named(&mut names, "0") += 1;
+        assert_eq!((names.len(), names["0"], names[OTHER]), (MOST + 1, 2, MOST));
     }
 
     #[test]

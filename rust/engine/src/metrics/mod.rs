@@ -10,6 +10,7 @@
 mod application;
 mod cache;
 mod clients;
+mod decisions;
 mod exposition;
 mod health;
 mod hub;
@@ -20,6 +21,7 @@ mod pool;
 mod process;
 mod requests;
 mod threads;
+mod upstreams;
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -29,20 +31,21 @@ use std::time::Duration;
 pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
 pub use health::Check;
 
+use crate::access::Decisions;
 use crate::edge::{Exhibit, Ledger, Page, Showing, Shown, Site};
-use crate::hub::{Counted, Hub};
+use crate::hub::Hub;
 use crate::inspect::{Counts, Sums};
-use crate::origin::Origins;
+use crate::origin::{Origins, Upstream};
 use crate::pool::Pool;
 use crate::runtime::Threads;
 use crate::store::Cache;
 use crate::stream::Meter;
 use crate::sync::{Arc, Mutex, lock};
 use clients::SiteTotals;
-use kept::Kept;
-
-/// Routes whose inspected responses are told apart; what is beyond is counted together. Arbitrary, as for requests.
-const MOST: usize = 256;
+use decisions::CountedByRoute;
+use hub::HubTotals;
+use kept::{Kept, named};
+use upstreams::CountedByName;
 
 /// The parts of an engine, which are there as long as it is.
 #[derive(Debug)]
@@ -69,15 +72,25 @@ pub struct Board {
     /// There has been a site.
     serves: AtomicBool,
     sites: Mutex<Kept<Site, SiteTotals>>,
-    hubs: Mutex<Kept<Hub, Counted>>,
+    hubs: Mutex<Kept<Hub, HubTotals>>,
+    decisions: Mutex<Kept<Decisions, CountedByRoute>>,
+    upstreams: Mutex<Kept<Upstream, CountedByName>>,
     inspected: Mutex<BTreeMap<Box<str>, Kept<Counts, Sums>>>,
 }
 
 impl Board {
     /// One of an engine of which nothing is used yet.
     pub fn new(parts: Parts) -> Self {
-        let (cache, sites, hubs) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { parts, cache, serves: AtomicBool::new(false), sites, hubs, inspected: Mutex::default() }
+        Self {
+            parts,
+            cache: Mutex::default(),
+            serves: AtomicBool::new(false),
+            sites: Mutex::default(),
+            hubs: Mutex::default(),
+            decisions: Mutex::default(),
+            upstreams: Mutex::default(),
+            inspected: Mutex::default(),
+        }
     }
 
     /// The engine has a cache.
@@ -99,9 +112,17 @@ impl Board {
 
     /// Responses of the route `name` are looked into, and counted in `counts`.
     pub fn add_inspected(&self, name: &str, counts: &Arc<Counts>) {
-        let mut inspected = lock(&self.inspected);
-        let has_name = inspected.contains_key(name) || inspected.len() < MOST;
-        inspected.entry(Box::from(if has_name { name } else { "other" })).or_default().add(counts);
+        named(&mut lock(&self.inspected), name).add(counts);
+    }
+
+    /// It is decided about requests to the engine.
+    pub fn add_decisions(&self, decisions: &Arc<Decisions>) {
+        lock(&self.decisions).add(decisions);
+    }
+
+    /// The engine asks several origins.
+    pub fn add_upstream(&self, upstream: &Arc<Upstream>) {
+        lock(&self.upstreams).add(upstream);
     }
 
     /// All metrics, in the text of `format`.
@@ -120,9 +141,13 @@ impl Board {
         threads::write(&self.parts.threads, out);
         pool::write(&self.parts.pool, &self.parts.meter, out);
         clients::write(&totals, out);
-        requests::write(&self.parts.ledger, out);
+        let routes = self.parts.ledger.sums();
+        requests::write(&routes, out);
+        self.write_decisions(out);
+        decisions::write_tenants(&routes, out);
         application::write(&sites, &totals, out);
         origins::write(&self.parts.origins, out);
+        self.write_upstreams(out);
         if let Some(cache) = lock(&self.cache).upgrade() {
             cache::write(&cache, out);
         }

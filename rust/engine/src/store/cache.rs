@@ -9,7 +9,7 @@ use super::disk::{Disk, DiskConfig};
 use super::eviction::{Eviction, Item};
 use super::index::{Added, Index};
 use super::object::Object;
-use super::requests::{RequestStats, Requests};
+use super::requests::{RequestStats, Routes};
 use crate::cache::{Key, Query, State, Time};
 use crate::error::Result;
 use crate::framing::Framing;
@@ -27,7 +27,7 @@ pub struct Cache {
     pub(super) budget: Plain<Budget>,
     pub(super) pool: Pool,
     pub(super) disk: Option<Disk>,
-    pub(super) requests: Requests,
+    pub(super) requests: Routes,
     /// What left memory because room was needed.
     evicted: AtomicU64,
     /// The ways in which routes make keys of URLs, each once.
@@ -83,7 +83,7 @@ impl Cache {
         let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
         let eviction = Mutex::new(Eviction::new(kept as u64));
         let (index, budget, queries) = (Index::new(), Plain::new(Budget::new(limit)), Mutex::default());
-        let requests = Requests::default();
+        let requests = Routes::default();
         let evicted = AtomicU64::new(0);
         Self { index, budget, pool, disk, requests, evicted, queries, eviction, flow, meter }
     }
@@ -97,8 +97,16 @@ impl Cache {
             used: self.budget.used(),
             limit: self.budget.limit(),
             evicted: self.evicted.load(Ordering::Relaxed),
-            requests: self.requests.stats(),
+            requests: self.requests().into_iter().fold(RequestStats::default(), |mut sum, (_, route)| {
+                sum += route;
+                sum
+            }),
         }
+    }
+
+    /// How requests went, by the name of the route.
+    pub fn requests(&self) -> Vec<(Box<str>, RequestStats)> {
+        self.requests.stats()
     }
 
     /// From now on a purge by URL looks where `query` has put it, too.

@@ -19,7 +19,7 @@ use super::order::Order;
 use super::policy::{CachePolicy, Overrides};
 use super::posted::{Posted, Since};
 use super::purge::Meant;
-use super::requests::Went;
+use super::requests::{Requests, Went};
 use super::slices::Slices;
 use crate::cache::{
     Answer, Asked, CacheStatus, Decision, Fill as Wanted, Key, Request, Slicing, Span, Stored, Time, Why,
@@ -38,6 +38,8 @@ use crate::wire::Head;
 pub struct Access {
     /// What is stored.
     pub(super) cache: Arc<Cache>,
+    /// Where it is counted how the request went.
+    pub(super) requests: Arc<Requests>,
     /// How it is used.
     pub(super) policy: Plain<CachePolicy>,
     /// What is decided about this request.
@@ -84,7 +86,7 @@ async fn find(access: Access, request: Box<origin::Request>, feed: Feed) -> Opti
         Ok(Served::Stored(delivery)) => return Some((delivery, feed)),
         Ok(Served::Passed(result)) => result,
         Err(error) => {
-            access.cache.requests.count(Went::Error);
+            access.requests.count(Went::Error);
             Err(error)
         }
     };
@@ -144,7 +146,7 @@ impl Access {
                     status.collapsed = waited.is_some();
                     let slices = self.slices(&object, &answer, &asking);
                     let serving = Serving { object, answer, status };
-                    let (requests, name) = (&self.cache.requests, &self.policy.rules.name);
+                    let (requests, name) = (&self.requests, &self.policy.rules.name);
                     let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
                     drop(waited);
                     if let Some(filling) = refresh {
@@ -368,7 +370,7 @@ impl Access {
             Brought::Again => return Ok(None),
             Brought::Failed => return self.unread(asking, feed).await.map(Some),
         };
-        self.cache.requests.count(Went::of(&status));
+        self.requests.count(Went::of(&status));
         let slices = self.slices(&object, &answer, asking);
         let (method, name, now) = (request.method, &rules.name, Cache::now());
         let delivery = Delivery::new(object, slices.as_ref(), sent, &answer, &status, method, name, now);
@@ -442,7 +444,7 @@ impl Access {
         let fields = head.headers().chain([(b"Cache-Status".as_slice(), named.as_bytes())]);
         let mut noted = Head::new(head.status, head.reason(), fields);
         noted.minor_version = head.minor_version;
-        self.cache.requests.count(Went::Passed);
+        self.requests.count(Went::Passed);
         feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
         Ok(Served::Passed(hand_on(&stream, feed, posted).await))
     }

@@ -37,7 +37,7 @@ impl Caching {
         asked: &Asked<'_>,
         fields: impl FnOnce() -> Result<Fields>,
     ) -> Result<Option<Delivery>> {
-        let Self { cache, policy } = self;
+        let Self { cache, policy, requests } = self;
         if !matches!(asked.method, "GET" | "HEAD") {
             return Ok(None);
         }
@@ -75,7 +75,7 @@ impl Caching {
             }
         };
         let name = &policy.rules.name;
-        Ok(serving.map(|serving| serving.deliver(&cache.requests, None, asked.method, name, now)))
+        Ok(serving.map(|serving| serving.deliver(requests, None, asked.method, name, now)))
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::cache::Cache;
 use super::fetch::Access;
+use super::requests::Requests;
 use crate::cache::{Policy, Query};
 use crate::error::Error;
 use crate::origin::Origins;
@@ -46,13 +47,16 @@ pub struct Overrides {
 pub struct Caching {
     pub(super) cache: Arc<Cache>,
     pub(super) policy: Plain<CachePolicy>,
+    pub(super) requests: Arc<Requests>,
 }
 
 impl Caching {
-    /// The part of `cache` that `policy` is for. From now on a purge by URL finds what is stored there.
-    pub fn new(cache: Arc<Cache>, policy: CachePolicy) -> Self {
+    /// The part of `cache` that `policy` is for; requests are counted under `name`. From now on a purge by URL finds what
+    /// is stored there.
+    pub fn new(cache: Arc<Cache>, policy: CachePolicy, name: &str) -> Self {
         cache.learn(&policy.query);
-        Self { cache, policy: Plain::new(policy) }
+        let requests = cache.requests.of(name);
+        Self { cache, policy: Plain::new(policy), requests }
     }
 
     /// How the cache's disk has failed, for the operator: not more often than is worth a line in a log.
@@ -70,7 +74,8 @@ impl Caching {
                 Plain::new(policy)
             }
         };
-        Access { cache: Arc::clone(&self.cache), policy, overrides, origins }
+        let (cache, requests) = (Arc::clone(&self.cache), Arc::clone(&self.requests));
+        Access { cache, requests, policy, overrides, origins }
     }
 }
 

@@ -1,11 +1,20 @@
-//! How requests went that came by way of a cache: each is counted once, when it is known what it gets.
+//! How requests went that came by way of a cache, by route: each is counted once, when it is known what it gets.
 //!
 //! The invariant: a hit writes no memory that another thread writes as well. Each thread counts for itself, and whoever
-//! wants to know adds up.
+//! wants to know adds up. Names are those of routes, which an operator has declared, and there is a bound to them.
 
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::cache::CacheStatus;
+use crate::sync::{Arc, Mutex, lock};
+
+/// Names of routes that are told apart; what is beyond is counted together. Arbitrary, as for all requests.
+const MOST: usize = 256;
+
+/// What is beyond [`MOST`] is called.
+const OTHER: &str = "other";
 
 /// Threads that count for themselves; beyond, two share what they count in. Arbitrary.
 const STRIPES: usize = 16;
@@ -43,7 +52,38 @@ pub struct RequestStats {
     pub errors: u64,
 }
 
-/// The counters of a cache.
+impl AddAssign for RequestStats {
+    fn add_assign(&mut self, other: Self) {
+        let Self { hits, stale, revalidated, collapsed, misses, passed, errors } = other;
+        self.hits += hits;
+        self.stale += stale;
+        self.revalidated += revalidated;
+        self.collapsed += collapsed;
+        self.misses += misses;
+        self.passed += passed;
+        self.errors += errors;
+    }
+}
+
+/// The counters of a cache, by the name of the route.
+#[derive(Debug, Default)]
+pub(super) struct Routes(Mutex<BTreeMap<Box<str>, Arc<Requests>>>);
+
+impl Routes {
+    /// Those of `name`. What is declared again goes on counting.
+    pub(super) fn of(&self, name: &str) -> Arc<Requests> {
+        let mut routes = lock(&self.0);
+        let name = if routes.contains_key(name) || routes.len() < MOST { name } else { OTHER };
+        Arc::clone(routes.entry(name.into()).or_default())
+    }
+
+    /// How requests went, in the order of the names.
+    pub(super) fn stats(&self) -> Vec<(Box<str>, RequestStats)> {
+        lock(&self.0).iter().map(|(name, requests)| (name.clone(), requests.stats())).collect()
+    }
+}
+
+/// The counters of a route.
 #[derive(Debug, Default)]
 pub(super) struct Requests([Stripe; STRIPES]);
 
@@ -90,5 +130,24 @@ impl Requests {
             passed: sum(Went::Passed),
             errors: sum(Went::Error),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_beyond_the_bound_are_counted_together() {
+        let routes = Routes::default();
+        for number in 0..2 * MOST {
+            routes.of(&number.to_string()).count(Went::Hit);
+        }
+        routes.of("0").count(Went::Miss);
+        let stats = routes.stats();
+        assert_eq!(stats.len(), MOST + 1);
+        let of = |name: &str| stats.iter().find(|(other, _)| &**other == name).unwrap().1;
+        assert_eq!(of("0"), RequestStats { hits: 1, misses: 1, ..RequestStats::default() });
+        assert_eq!(of(OTHER), RequestStats { hits: MOST as u64, ..RequestStats::default() });
     }
 }

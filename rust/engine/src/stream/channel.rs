@@ -39,6 +39,7 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
             pusher: None,
             counted: true,
             same_task: false,
+            wanted: false,
         }),
     });
     (Feed::new(Arc::clone(&channel)), Stream { channel, holder: 0 })
@@ -88,6 +89,8 @@ pub(super) struct Queue {
     counted: bool,
     /// The task that feeds is the one that consumes, and looks at what has come after it has fed.
     same_task: bool,
+    /// The consumer has waited for a frame.
+    pub(super) wanted: bool,
 }
 
 impl Channel {
@@ -396,6 +399,7 @@ impl Stream {
             self.channel.retire(queue);
             return (Poll::Ready(last), None);
         }
+        queue.wanted = true;
         if queue.producer.is_some() {
             queue.window.ran_dry();
             if !self.channel.has_room(queue) {

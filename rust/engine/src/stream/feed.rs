@@ -62,6 +62,19 @@ impl Feed {
         poll_fn(|context| self.poll_room(context)).await
     }
 
+    /// Resolves when the consumer has waited for a frame, or has left.
+    pub async fn wanted(&self) {
+        poll_fn(|context| {
+            let mut queue = lock(&self.channel.queue);
+            if queue.wanted || queue.closed {
+                return Poll::Ready(());
+            }
+            register(&mut queue.producer, context);
+            Poll::Pending
+        })
+        .await;
+    }
+
     /// How many bytes the next read should bring at most: the credit that is left, rounded to slabs.
     pub fn credit(&self) -> usize {
         let (credit, squeezed) = self.channel.credit(&lock(&self.channel.queue));

@@ -118,14 +118,14 @@ impl Exchange {
     fn begin_flow(&mut self, flow: u32) -> Stream {
         let supplies = &self.worker.supplies;
         let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
-        self.take_in(flow, feed);
+        self.take_in(flow, feed, true);
         stream
     }
 
-    fn take_in(&self, flow: u32, feed: Feed) {
+    fn take_in(&self, flow: u32, feed: Feed, begun: bool) {
         let (arrivals, arriving) = mpsc::unbounded_channel();
         lock(&self.arrivals).insert(flow, arrivals);
-        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow));
+        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, begun));
     }
 
     fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
@@ -211,7 +211,7 @@ impl Exchange {
             Message::Tunnel => {
                 let supplies = &self.worker.supplies;
                 let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
-                self.take_in(TUNNEL, feed);
+                self.take_in(TUNNEL, feed, true);
                 self.near.tunnel(stream);
             }
             Message::Lost(error, begun) => {
@@ -237,7 +237,7 @@ impl Exchange {
                 FetchBody::Flow(length)
             }
         };
-        self.take_in(flow, feed);
+        self.take_in(flow, feed, false);
         let fields = (*fields).clone();
         let fetch = Fetch { flow, plan, method, target, fields, timeouts, body, overrides };
         self.wire.send(&Message::Fetch(Box::new(fetch)));

@@ -52,11 +52,13 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     let mut tried = 0;
     while let Some(own) = far.take() {
         tried += 1;
-        let Some(member) = shared.wait(&own).await else {
+        let Some(busy) = shared.wait(&own).await else {
             let error = Code::AppBusy.error("no worker process was there to answer the request in time");
             return answer(&own, &error, head_only);
         };
+        let member = busy.member();
         let Ok(socket) = UnixStream::connect(&member.path).await else {
+            shared.lost(member);
             if tried < TRIES {
                 far = Some(own);
                 continue;
@@ -64,13 +66,16 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             let error = Code::WorkerGone.error("no worker process could be reached");
             return answer(&own, &error, head_only);
         };
-        let _busy = member.busy();
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
-        let exchange = Exchange::new(&shared, &member, wire, own, thread);
+        let exchange = Exchange::new(&shared, member, wire, own, thread);
         let end = exchange.run(body.as_ref()).await;
+        if matches!(&end, End::Gone(error) if error.code() == Code::WorkerGone) {
+            // Known here before it is where signs of life are asked for.
+            shared.lost(member);
+        }
         let State { far: own, touched, .. } = exchange.into_state();
         // Dropped with the rest, it breaks the response off.
         let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
@@ -209,7 +214,7 @@ impl Exchange {
         let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
         let (arrivals, arriving) = mpsc::unbounded_channel();
         state.arrivals.insert(flow, arrivals);
-        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow));
+        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, true));
         stream
     }
 

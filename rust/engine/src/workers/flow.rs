@@ -55,6 +55,13 @@ impl Credit {
         }
     }
 
+    /// Waits until nobody takes it.
+    async fn closed(&self) {
+        while lock(&self.left).is_some() {
+            self.changed.notified().await;
+        }
+    }
+
     fn spend(&self, bytes: usize) {
         if let Some(left) = &mut *lock(&self.left) {
             *left -= i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -66,7 +73,12 @@ impl Credit {
 /// nobody takes it.
 pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, credit: Arc<Credit>) {
     while credit.some().await {
-        match poll_fn(|context| stream.poll_next(context)).await {
+        let next = tokio::select! {
+            biased;
+            next = poll_fn(|context| stream.poll_next(context)) => next,
+            () = credit.closed() => return,
+        };
+        match next {
             Some(Ok(delivery)) => {
                 credit.spend(delivery.len());
                 wire.send_pieces(&delivery, |piece| Message::Data(flow, piece));
@@ -114,6 +126,7 @@ pub(super) async fn take_in(
     mut arrivals: mpsc::UnboundedReceiver<Arrival>,
     wire: Weak<Wire>,
     flow: u32,
+    begun: bool,
 ) {
     let say = |message: Message<'_>| {
         if let Some(wire) = wire.upgrade() {
@@ -145,7 +158,13 @@ pub(super) async fn take_in(
                 }
                 None => return,
             },
-            room = feed.room(), if granted <= 0 => {
+            room = async {
+                // What is attached is never read here, and nothing of it may come.
+                if !begun {
+                    feed.wanted().await;
+                }
+                feed.room().await
+            }, if granted <= 0 => {
                 if room.is_err() {
                     return say(Message::Closed(flow));
                 }

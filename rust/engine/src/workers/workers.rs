@@ -59,6 +59,12 @@ struct Home {
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Member>);
 
+impl Busy {
+    pub(super) fn member(&self) -> &Arc<Member> {
+        &self.0
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         // Relaxed: a figure.
@@ -68,7 +74,7 @@ impl Drop for Busy {
 
 impl Member {
     /// It has one request more, until what is returned is dropped.
-    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+    fn busy(self: &Arc<Self>) -> Busy {
         // Relaxed: a figure.
         self.busy.fetch_add(1, Ordering::Relaxed);
         Busy(Arc::clone(self))
@@ -159,12 +165,12 @@ impl Shared {
     }
 
     /// Who is asked next, as soon as somebody is there; none when it has taken too long, or `far` is lost.
-    pub(super) async fn wait(&self, far: &Far) -> Option<Arc<Member>> {
+    pub(super) async fn wait(&self, far: &Far) -> Option<Busy> {
         let mut changes = self.changes.subscribe();
         let wait = async {
             loop {
                 if let Some(member) = self.pick() {
-                    return Some(member);
+                    return Some(member.busy());
                 }
                 if far.is_lost() || changes.changed().await.is_err() {
                     return None;
@@ -175,6 +181,12 @@ impl Shared {
             None => wait.await,
             Some(limit) => timeout(limit, wait).await.ok().flatten(),
         }
+    }
+
+    /// A worker has ended.
+    pub(super) fn lost(&self, member: &Member) {
+        member.leave();
+        self.changed();
     }
 
     /// Hands requests on, on the threads of their clients, as long as a worker is there.

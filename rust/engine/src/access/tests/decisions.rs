@@ -140,6 +140,37 @@ fn what_is_revoked_is_asked_anew() {
 }
 
 #[test]
+fn what_happens_to_a_key_is_counted_under_its_route() {
+    let (decisions, _) = listened(AccessConfig { allowed: 1, ..CONFIG });
+    let (live, vod) = (decisions.route("live"), decisions.route("vod"));
+    let of =
+        |name: &str| decisions.stats_by_route().into_iter().find(|(known, _)| **known == *name).unwrap().1;
+    let (first, second) = (key(1).on(live), key(2).on(vod));
+    decisions.remember(second, allow("a"), LIFETIME).unwrap();
+    let (_waiting, mut joined) = (wait(&decisions, first), wait(&decisions, first));
+    let (asked, open) = (Counted { asked: 1, joined: 1, ..Counted::default() }, 1);
+    assert_eq!(of("live"), DecisionStats { open, counted: asked, ..DecisionStats::default() });
+    assert_eq!(of("vod"), DecisionStats { allowed: 1, ..DecisionStats::default() });
+    Decisions::take(&decisions).unwrap().answer(allow("a"), LIFETIME);
+    let Poll::Ready(Outcome::Decided(decision, revocations)) = poll(&mut joined) else { panic!("it waits") };
+    let permit = Decisions::hold(&decisions, first, decision, revocations).unwrap();
+    look(&decisions, first).unwrap();
+    let counted = Counted { allowed: 1, ..asked };
+    assert_eq!(of("live"), DecisionStats { allowed: 1, running: 1, counted, ..DecisionStats::default() });
+    let evicted = Counted { evicted: 1, ..Counted::default() };
+    assert_eq!(of("vod"), DecisionStats { counted: evicted, ..DecisionStats::default() });
+    decisions.remember(second, deny(), LIFETIME).unwrap();
+    look(&decisions, second).unwrap();
+    drop(permit);
+    decisions.revoke(Whose::Everybody, true);
+    assert_eq!(of("live").counted, Counted { revoked: 1, ..counted });
+    assert_eq!(of("vod").counted, Counted { denied: 1, revoked: 1, ..evicted });
+    let all = decisions.stats();
+    assert_eq!((all.allowed, all.denied, all.running, all.open), (0, 0, 0, 0));
+    assert_eq!((all.counted.revoked, all.counted.asked, all.counted.evicted), (2, 1, 1));
+}
+
+#[test]
 fn an_answer_to_what_was_asked_before_a_revocation_counts_for_nobody() {
     for whose in [Whose::Key(key(1)), Whose::Tenant("anybody"), Whose::Everybody] {
         let (decisions, _) = listened(CONFIG);

@@ -36,7 +36,11 @@ fn verifying(remembers: bool, grant: Grant) -> (Gate, Arc<Tokens>, Arc<Decisions
     let decider = Decider::Verify(Arc::clone(&tokens) as Arc<dyn Verifier>);
     let secret = Secret::new().unwrap();
     let lifetime = Duration::from_secs(60);
-    (Gate::new("r".into(), Vec::new(), decider, lifetime, Arc::clone(&decisions), secret), tokens, decisions)
+    (
+        Gate::new("r", "r".into(), Vec::new(), decider, lifetime, Arc::clone(&decisions), secret),
+        tokens,
+        decisions,
+    )
 }
 
 fn asked<'a>(target: &'a str, headers: &'a Fields) -> Asked<'a> {
@@ -104,8 +108,15 @@ async fn a_gate_asks_and_lets_in_or_refuses_by_the_answer() {
     let (decisions, _) = listened(CONFIG);
     let parts = vec![Part::Header("token".into())];
     let lifetime = Duration::from_secs(60);
-    let gate =
-        Gate::new("r".into(), parts, Decider::Ask, lifetime, Arc::clone(&decisions), Secret::new().unwrap());
+    let gate = Gate::new(
+        "r",
+        "r".into(),
+        parts,
+        Decider::Ask,
+        lifetime,
+        Arc::clone(&decisions),
+        Secret::new().unwrap(),
+    );
     let (good, bad) = (token(b"good"), token(b"bad"));
     assert!(gate.look(&asked("/", &good)).unwrap().is_none());
     let answers = async {
@@ -135,7 +146,7 @@ async fn who_waits_for_longer_than_the_limit_is_refused() {
     let (decisions, _) = listened(CONFIG);
     let lifetime = Duration::from_secs(60);
     let parts = vec![Part::Address];
-    let gate = Gate::new("r".into(), parts, Decider::Ask, lifetime, decisions, Secret::new().unwrap());
+    let gate = Gate::new("r", "r".into(), parts, Decider::Ask, lifetime, decisions, Secret::new().unwrap());
     let headers = Fields::default();
     let refusal = gate.ask(&asked("/", &headers)).await.unwrap_err();
     assert_eq!((refusal.error.code(), refusal.denial()), (Code::AccessTimeout, None));

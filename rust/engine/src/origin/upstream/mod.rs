@@ -21,6 +21,7 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
+use std::ops::AddAssign;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
@@ -76,6 +77,18 @@ pub struct UpstreamCounts {
     pub ejections: u64,
 }
 
+impl AddAssign for UpstreamCounts {
+    fn add_assign(&mut self, other: Self) {
+        let Self { requests, retries, hedges, resumed, over_budget, ejections } = other;
+        self.requests += requests;
+        self.retries += retries;
+        self.hedges += hedges;
+        self.resumed += resumed;
+        self.over_budget += over_budget;
+        self.ejections += ejections;
+    }
+}
+
 /// An upstream as it is now.
 #[derive(Debug, Clone)]
 pub struct UpstreamStats {
@@ -112,6 +125,11 @@ impl Upstream {
             eligible: Vec::new(),
         };
         Self { name, policy, state: Mutex::new(state) }
+    }
+
+    /// What they are known by together.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// From now on `members` are chosen from, which must not be empty. What is known of those that stay is kept; what is

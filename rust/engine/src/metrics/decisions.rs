@@ -1,0 +1,113 @@
+//! What is decided about requests, by route: of those who ask, and of those who are asked about on tenants' accounts.
+//!
+//! Which tenants there are is said by tokens, so that they are no labels: here all of a route are one.
+
+use std::collections::BTreeMap;
+
+use super::kept::{Sum, named};
+use super::{Board, Exposition};
+use crate::access::{Counted, DecisionStats, Decisions};
+use crate::edge::{RouteSums, TenantSums};
+use crate::sync::lock;
+
+/// What was counted, by the name of the route.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CountedByRoute(BTreeMap<Box<str>, Counted>);
+
+impl CountedByRoute {
+    fn of(decisions: &Decisions) -> Self {
+        Self(decisions.stats_by_route().into_iter().map(|(name, stats)| (name, stats.counted)).collect())
+    }
+}
+
+impl Sum for CountedByRoute {
+    fn add(&mut self, other: &Self) {
+        for (name, counted) in &other.0 {
+            *named(&mut self.0, name) += *counted;
+        }
+    }
+}
+
+/// A counter, what it counts, and where it stands.
+type Counter = (&'static str, &'static str, fn(&Counted) -> u64);
+
+const COUNTERS: [Counter; 3] = [
+    (
+        "penstock_decision_failures_total",
+        "Questions that were not answered, because the hook failed or took too long.",
+        |counted| counted.failed,
+    ),
+    (
+        "penstock_decision_evictions_total",
+        "Decisions that were forgotten before their time, for want of room.",
+        |counted| counted.evicted,
+    ),
+    ("penstock_decision_revocations_total", "Decisions that were revoked.", |counted| counted.revoked),
+];
+
+impl Board {
+    pub(super) fn write_decisions(&self, out: &mut Exposition) {
+        let (there, CountedByRoute(counted)) = {
+            let mut decisions = lock(&self.decisions);
+            (decisions.there(), decisions.sums(CountedByRoute::of))
+        };
+        let mut now = BTreeMap::<Box<str>, DecisionStats>::new();
+        for (name, stats) in there.iter().flat_map(|decisions| decisions.stats_by_route()) {
+            *named(&mut now, &name) += stats;
+        }
+        let mut remembered = out.gauge("penstock_decisions_remembered", "Decisions that are remembered.");
+        for (route, stats) in &now {
+            remembered.sample(&[("route", route), ("verdict", "allow")], stats.allowed);
+            remembered.sample(&[("route", route), ("verdict", "deny")], stats.denied);
+        }
+        let help = "Questions whose answers requests wait for.";
+        let mut open = out.gauge("penstock_decision_questions_open", help);
+        for (route, stats) in &now {
+            open.sample(&[("route", route)], stats.open);
+        }
+        let help = "Responses that run by a decision, and take longer than a moment.";
+        let mut running = out.gauge("penstock_decision_responses_running", help);
+        for (route, stats) in &now {
+            running.sample(&[("route", route)], stats.running);
+        }
+        let help = "Requests by what was known of them: let in or refused by what was remembered, asked about, or joined to a \
+                    question that was open.";
+        let mut lookups = out.counter("penstock_decision_lookups_total", help);
+        for (route, counted) in &counted {
+            let route = ("route", &**route);
+            lookups
+                .sample(&[route, ("result", "hit")], counted.allowed)
+                .sample(&[route, ("result", "denied_hit")], counted.denied)
+                .sample(&[route, ("result", "asked")], counted.asked)
+                .sample(&[route, ("result", "joined")], counted.joined);
+        }
+        for (name, help, count) in COUNTERS {
+            let mut family = out.counter(name, help);
+            for (route, counted) in &counted {
+                family.sample(&[("route", route)], count(counted));
+            }
+        }
+    }
+}
+
+/// Of requests on tenants' accounts, on the routes that had some.
+pub(super) fn write_tenants(routes: &[RouteSums], out: &mut Exposition) {
+    let routes = || routes.iter().filter(|route| route.tenants != TenantSums::default());
+    let help = "Requests on tenants' accounts that are being answered.";
+    let mut active = out.gauge("penstock_tenant_requests_active", help);
+    for route in routes() {
+        active.sample(&[("route", &route.route)], route.tenants.active);
+    }
+    let help = "Requests on tenants' accounts: let in, or refused for a limit of the tenant's.";
+    let mut requests = out.counter("penstock_tenant_requests_total", help);
+    for route in routes() {
+        let name = ("route", &*route.route);
+        requests.sample(&[name, ("result", "let_in")], route.tenants.requests);
+        requests.sample(&[name, ("result", "refused")], route.tenants.refused);
+    }
+    let help = "Bytes of bodies on tenants' accounts, of requests that are over.";
+    let mut bytes = out.counter("penstock_tenant_body_bytes_total", help);
+    for route in routes() {
+        bytes.sample(&[("route", &route.route)], route.tenants.bytes);
+    }
+}
