@@ -28,6 +28,8 @@ NOTE: Final = (
     "<!-- Written by docs/generate_reference.py: change the docstrings, then run it. -->\n<!-- fmt: off -->\n"
 )
 
+# Bases that are nobody's business.
+_HIDDEN: Final = ("Shared",)
 _SECTIONS: Final = ("Args", "Attributes", "Raises", "Returns")
 _ITEM: Final = re.compile(r"(\w+(?:\.\w+)*): (.*)", re.DOTALL)
 
@@ -163,7 +165,9 @@ def class_section(module: str, node: ast.ClassDef, *, own: str | None = None) ->
     name = f"{module}.{node.name}"
     made = next((item for item in node.body if isinstance(item, Function) and item.name == "__init__"), None)
     head = f"## `{name}`\n\n"
-    bases = [ast.unparse(base) for base in node.bases if not ast.unparse(base).startswith("_")]
+    bases = [
+        base for base in map(ast.unparse, node.bases) if not base.startswith("_") and base not in _HIDDEN
+    ]
     if bases:
         head += f"Derives from {', '.join(f'`{base}`' for base in bases)}.\n\n"
     if made is not None:

@@ -1,5 +1,6 @@
 """What an engine has stored, to look at and to purge: `Engine.cache`."""
 
+import builtins
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -83,15 +84,8 @@ class Cache(Shared):
         self._native = native
 
     @property
-    def native(self) -> _native.Cache:
-        """What the engine keeps.
-
-        Raises:
-            ConfigurationError: it is the parent's.
-        """
-        if self._native is None:
-            rule = "the cache is the parent's: a worker uses it by what it relays, and not for requests of its own"
-            raise make_error("BAD_CONFIGURATION", rule)
+    def _here(self) -> _native.Cache:
+        assert self._native is not None  # noqa: S101 (where it is the parent's, nothing is done here)
         return self._native
 
     def _declaration(self) -> dict[str, Any]:
@@ -105,16 +99,15 @@ class Cache(Shared):
     @shared
     def stats(self) -> CacheStats:
         """How full it is, and how requests went."""
-        full, went = self.native.stats()
+        full, went = self._here.stats()
         return CacheStats(*full, *went)
 
     @shared
     def disk_stats(self) -> DiskStats | None:
         """What the disk has done, and how full it is; None if there is none."""
-        row = self.native.disk_stats()
+        row = self._here.disk_stats()
         return None if row is None else DiskStats(*row)
 
-    @shared
     def purge(
         self,
         *,
@@ -158,14 +151,16 @@ class Cache(Shared):
         if len(given) != 1:
             raise make_error("BAD_CONFIGURATION", "purge: give one of url, prefix and tag")
         ((what, value),) = given.items()
-        return self.native.purge(what, value, soft)
+        return self._purge(what, value, soft)
 
     @shared
+    def _purge(self, what: str, value: str, soft: bool) -> int:
+        return self._here.purge(what, value, soft)
+
     def clear(self) -> int:
         """Purge everything, and return how many responses that was."""
-        return self.native.purge("all", "", False)
+        return self._purge("all", "", False)
 
-    @shared
     def list(
         self, *, prefix: str | URL | None = None, after: str | None = None, limit: int = 1000
     ) -> tuple[StoredResponse, ...]:
@@ -182,11 +177,17 @@ class Cache(Shared):
         """
         if limit < 1:
             raise make_error("BAD_CONFIGURATION", f"limit is {limit}; it must be at least 1")
-        rows = self.native.list(None if prefix is None else _text(prefix), after, limit)
+        rows = self._rows(None if prefix is None else _text(prefix), after, limit)
         return tuple(
             StoredResponse(url, status, size, age, ttl, hits, tuple(tags))
             for url, status, size, age, ttl, hits, tags in rows
         )
+
+    @shared
+    def _rows(
+        self, prefix: str | None, after: str | None, limit: int
+    ) -> "builtins.list[tuple[str, int, int, int, int, int, builtins.list[str]]]":
+        return self._here.list(prefix, after, limit)
 
 
 def _text(url: str | URL) -> str:

@@ -202,11 +202,14 @@ class Engine:
         """
         if self.cache is None:
             raise make_error("BAD_CONFIGURATION", "there is caching, and the engine has no cache")
+        if self._stored is None:
+            rule = "the cache is the parent's: a worker uses it by what it relays, and not for requests of its own"
+            raise make_error("BAD_CONFIGURATION", rule)
         handle = self._cachings.get((caching, route))
         if handle is None:
             if len(self._cachings) >= 1024:  # noqa: PLR2004 (as above)
                 self._cachings.clear()
-            handle = _native.Caching(self.cache.native, caching, route)
+            handle = _native.Caching(self._stored, caching, route)
             self._cachings[caching, route] = handle
         return handle
 

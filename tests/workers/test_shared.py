@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+from yarl import URL
+
 import penstock
 from edge.origins import Recorder
 from gateway.client import answer
@@ -114,15 +117,18 @@ async def test_the_cache_of_a_worker_is_the_parents(family: Family) -> None:
                 assert len(recorder.arrivals) == 1
                 cache = own.cache
                 assert cache is not None
-                (stored,) = await asyncio.to_thread(cache.list)
+                (stored,) = await asyncio.to_thread(lambda: cache.list(prefix=URL(upstream.url)))
                 assert (stored.url, stored.tags, stored.hits) == (f"{upstream.url}/7", ("film",), 1)
                 assert (await asyncio.to_thread(cache.stats)).objects == 1
                 assert await asyncio.to_thread(cache.disk_stats) is None
                 assert await asyncio.to_thread(lambda: cache.purge(tag="film")) == 1
                 assert (await client.ask("/7")).body == b"film"
                 assert len(recorder.arrivals) == 2
-                assert await asyncio.to_thread(lambda: cache.purge(url=f"{upstream.url}/7", soft=True)) == 1
+                url = URL(upstream.url) / "7"
+                assert await asyncio.to_thread(lambda: cache.purge(url=url, soft=True)) == 1
                 assert await asyncio.to_thread(cache.clear) == 1
+                with pytest.raises(penstock.ConfigurationError, match="the cache is the parent's"):
+                    own.get(f"{upstream.url}/7", caching=config.Caching())
 
 
 async def test_a_gateway_counts_what_native_routes_have_inspected(family: Family) -> None:
