@@ -390,7 +390,7 @@ class Gateway(Shared):
         return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
     def _check(self, who: str) -> None:
-        """Have it be seen early that there is no cache to use; in a worker its parent sees it."""
+        """Have it be seen early that there is no cache; in a worker its parent sees it."""
         if self._parent is None:
             self._checked(who)
 
@@ -419,7 +419,7 @@ class Gateway(Shared):
             return None
         if request.transport is not None and engines(request.transport) is None:
             return None
-        return self._plans.describe(origin, caching, events, route_path(request))
+        return self._plans.describe(origin, caching, events, "" if caching is None else route_path(request))
 
     def _native_timeouts(
         self, timeouts: Timeouts | None, events: EventRelay | None

@@ -108,7 +108,7 @@ class Declarations:
             PenstockError: the engine cannot do it.
         """
         try:
-            where, unix, caching, events, framing, route = plans.read(description)
+            where, unix, caching, route, events, framing = plans.read(description)
             origin = self._object(where) if isinstance(where, int) else where
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
