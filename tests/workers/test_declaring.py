@@ -11,7 +11,7 @@ from edge.origins import Recorder, Steps
 from gateway.client import RawClient, answer
 from penstock.testing import ScriptedOrigin
 
-from .test_serving import Serving, workers
+from .serving import Serving, workers
 
 APP = """
 import os

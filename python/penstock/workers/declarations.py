@@ -140,6 +140,10 @@ class Declarations:
         """Have another worker told of the end of a relay whose own is gone: for `_native.Workers`."""
         self._ends.add(Orphan(account, sent, error, begun, timings))
 
+    async def told(self, seconds: float) -> None:
+        """Wait until what has ended so far has been told, or `seconds` are over."""
+        await self._ends.told(seconds)
+
     async def aclose(self) -> None:
         """Tell no more ends, and let go of everything."""
         await self._ends.aclose()

@@ -80,6 +80,7 @@ class Generation:
         self._home = home
         self._places: list[asyncio.Task[None]] = []
         self._closing: set[asyncio.Task[None]] = set()
+        self._over: asyncio.Event | None = None
 
     async def start(self) -> None:
         """Have all workers ready. Cancelling it ends those that have been started.
@@ -100,8 +101,14 @@ class Generation:
             raise
         self._places = [asyncio.create_task(self._keep(task.result())) for task in starting]
 
-    async def stop(self, seconds: float) -> None:
-        """Let what is under way finish within `seconds`, and end all workers, for whom there are no new requests."""
+    async def stop(self, seconds: float, over: asyncio.Event | None = None) -> None:
+        """Let what is under way finish within `seconds`, and end all workers, for whom there are no new requests.
+
+        Args:
+            seconds: for what is under way.
+            over: set when nobody calls them any more; until then those that have finished stay. None: nobody does.
+        """
+        self._over = over
         for place in self._places:
             place.cancel()
         if self._places:
@@ -115,6 +122,7 @@ class Generation:
         home = self._home
         worker = await home.spawn(self.number)
         worker.link.handle("stopping", lambda: self._leaves(worker))
+        worker.link.handle("finished", self._has_finished)
         try:
             await worker.until_ready(home.settings.start_timeout)
             self._check(worker)
@@ -130,9 +138,7 @@ class Generation:
         if self.registration is None:
             self.registration = worker.registration
         elif self.registration != worker.registration:
-            text = (
-                f"{worker} has other routes than its generation: the code has changed, or differs by chance"
-            )
+            text = f"{worker.name} has other routes than its generation: the code has changed, or differs by chance"
             raise make_error("BAD_CONFIGURATION", text)
 
     async def _keep(self, worker: WorkerProcess) -> None:
@@ -140,7 +146,7 @@ class Generation:
         settings = self._home.settings
         backoff = Backoff(settings.backoff, settings.max_backoff)
         while True:
-            _log.warning("%s %s", worker, how(await worker.wait()))
+            _log.warning("%s %s", worker.name, how(await worker.wait()))
             self._gone(worker)
             wait = backoff.after(worker.lived())
             while True:
@@ -151,7 +157,7 @@ class Generation:
                     worker = await self._started()
                     break
                 except PenstockError as error:
-                    _log.error("%s", error)
+                    _log.error("%s", str(error))
                     if error.name == "BAD_CONFIGURATION":
                         self._home.reload()
                 wait = backoff.after(0)
@@ -162,9 +168,14 @@ class Generation:
         self._home.requests.retire(worker.number)
         await asyncio.sleep(_ON_ITS_WAY)
 
+    async def _has_finished(self) -> None:
+        """A worker whose requests are over waits for this before it cleans up."""
+        if self._over is not None:
+            await self._over.wait()
+
     async def _end(self, worker: WorkerProcess, seconds: float) -> None:
         status = await worker.stop(seconds)
-        _log.log(logging.INFO if status == 0 else logging.WARNING, "%s %s", worker, how(status))
+        _log.log(logging.INFO if status == 0 else logging.WARNING, "%s %s", worker.name, how(status))
         self._gone(worker)
 
     def _gone(self, worker: WorkerProcess) -> None:

@@ -91,6 +91,7 @@ class WorkerProcess:
         generation: of which code it is.
         path: where it listens.
         pid: its process.
+        name: what it is called where people read it.
         link: to it.
         registration: what it serves, once it is ready.
     """
@@ -103,6 +104,8 @@ class WorkerProcess:
         self.generation: Final = orders.generation
         self.path: Final = path
         self.pid: Final = popen.pid
+        # For logs, which would keep the engine with the worker.
+        self.name: Final = f"worker {self.number} (process {popen.pid})"
         self.link: Final = link
         self.registration: Any = None
         self._calls = calls
@@ -156,9 +159,9 @@ class WorkerProcess:
         either: set[asyncio.Future[Any]] = {self._ready, self._ended}
         await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if self._ended.done():
-            raise make_error("PROCESS_FAILED", f"{self} {how(self._ended.result())} before it was ready")
+            raise make_error("PROCESS_FAILED", f"{self.name} {how(self._ended.result())} before it was ready")
         if not self._ready.done():
-            raise make_error("PROCESS_FAILED", f"{self} was not ready within {seconds:g} s")
+            raise make_error("PROCESS_FAILED", f"{self.name} was not ready within {seconds:g} s")
         self._ready_at = asyncio.get_running_loop().time()
 
     async def wait(self) -> int:
@@ -174,7 +177,7 @@ class WorkerProcess:
         self._signal(signal.SIGTERM)
         await asyncio.wait({self._ended}, timeout=seconds + GRACE)
         if not self._ended.done():
-            _log.warning("%s did not end within %g s of being cut off: killing it", self, GRACE)
+            _log.warning("%s did not end within %g s of being cut off: killing it", self.name, GRACE)
             self.kill()
         return await self.wait()
 
@@ -213,9 +216,6 @@ class WorkerProcess:
         os.close(self._descriptor)
         self._ended.set_result(self._popen.wait())
 
-    def __str__(self) -> str:
-        return f"worker {self.number} (process {self.pid})"
-
 
 def _begun(
     orders: Callable[..., Orders], path: Path
@@ -232,9 +232,10 @@ def _begun(
         listener.listen(_BACKLOG)
         passed = (far_link.fileno(), far_calls.fileno(), listener.fileno())
         told = orders(link=passed[0], calls=passed[1], listener=passed[2])
-        # The loop waits for it, some milliseconds: asyncio's own way has a thread for each child.
+        # The loop waits for it, some milliseconds: asyncio's own way has a thread for each child. -P: what stands in the
+        # current directory is the application's, and is found when that is imported, not before.
         popen = subprocess.Popen(  # noqa: S603 (this interpreter, and text that the engine's user has given)
-            [sys.executable, "-m", "penstock.workers.child", told.write()],
+            [sys.executable, "-P", "-m", "penstock.workers.child", told.write()],
             stdin=subprocess.DEVNULL,
             pass_fds=passed,
         )

@@ -23,9 +23,12 @@ from .declarations import Declarations
 from .process import Directory, Orders, WorkerProcess
 from .supervisor import Supervisor
 
-__all__ = ["serve"]
+__all__ = ["Front", "no_application", "serve"]
 
 _log: Final = logging.getLogger("penstock.serve")
+
+# Seconds in which the application is told how the last responses have ended (arbitrary): it is some calls.
+_TELLING: Final = 1.0
 
 
 async def serve(
@@ -62,9 +65,9 @@ async def serve(
     where = Where(host, port, path, None)
     addresses = await where.addresses()
     edge = Edge()
-    lane = make_lane(engine, _no_application, edge, path)
+    lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
-    front = _Front(listening.site)
+    front = Front(listening.site)
 
     def orders(**each: int) -> Orders:
         return Orders(
@@ -101,14 +104,18 @@ async def serve(
                 starting.cancel()
                 await asyncio.wait({starting})
                 listening.close()
-                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout))
+                over = asyncio.Event()
+                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout, over))
                 await listening.finish(loop.time() + settings.stop_timeout)
+                await front.declarations.told(_TELLING)
+                over.set()
                 await ending
                 await front.declarations.aclose()
                 requests.close()
 
 
-def _no_application() -> Any:
+def no_application() -> Any:
+    """In place of what makes protocols for an application."""
     raise RuntimeError("requests of the application are for the workers")
 
 
@@ -120,7 +127,7 @@ def _url(listening: Listening) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-class _Front:
+class Front:
     """What stands before the workers."""
 
     declarations: Declarations

@@ -87,13 +87,18 @@ class Supervisor:
         """Have the code that is there now serve: a new generation, behind the one that is on its way if one is."""
         self._wanted.set()
 
-    async def stop(self, seconds: float) -> None:
-        """End all workers, for whom there are no new requests; what is under way may finish within `seconds`."""
+    async def stop(self, seconds: float, over: asyncio.Event) -> None:
+        """End all workers, for whom there are no new requests.
+
+        Args:
+            seconds: for what is under way.
+            over: set when nobody calls them any more; until then there are some.
+        """
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait({self._reloading})
         if self._current is not None:
-            await self._current.stop(seconds)
+            await self._current.stop(seconds, over)
         if self._retiring:
             await asyncio.wait(self._retiring)
 
@@ -107,7 +112,9 @@ class Supervisor:
         worker = self._processes.get(number)
         hang = self.settings.hang
         if worker is not None and hang is not None and seconds >= hang:
-            _log.error("%s hangs: its event loop has given no sign for %.1f s: killing it", worker, seconds)
+            _log.error(
+                "%s hangs: its event loop has given no sign for %.1f s: killing it", worker.name, seconds
+            )
             worker.kill()
 
     async def call(self, name: str, *arguments: object) -> Any:
@@ -143,7 +150,7 @@ class Supervisor:
 
     def joined(self, worker: WorkerProcess) -> None:
         """A worker is ready, says a `Generation`."""
-        _log.info("%s is ready", worker)
+        _log.info("%s is ready", worker.name)
         if self._current is not None and worker.generation == self._current.number:
             self._tell()
 
@@ -161,7 +168,7 @@ class Supervisor:
                 await self._begin()
             except Exception as error:  # noqa: BLE001 (what serves goes on, and may be replaced later)
                 known = isinstance(error, PenstockError)
-                _log.error("the code was not replaced: %s", error, exc_info=not known)
+                _log.error("the code was not replaced: %s", str(error), exc_info=not known)
                 continue
             if before is not None:
                 task = asyncio.create_task(before.stop(self.settings.stop_timeout))
