@@ -232,9 +232,10 @@ def _begun(
         listener.listen(_BACKLOG)
         passed = (far_link.fileno(), far_calls.fileno(), listener.fileno())
         told = orders(link=passed[0], calls=passed[1], listener=passed[2])
-        # The loop waits for it, some milliseconds: asyncio's own way has a thread for each child.
+        # The loop waits for it, some milliseconds: asyncio's own way has a thread for each child. -P: what stands in the
+        # current directory is the application's, and is found when that is imported, not before.
         popen = subprocess.Popen(  # noqa: S603 (this interpreter, and text that the engine's user has given)
-            [sys.executable, "-m", "penstock.workers.child", told.write()],
+            [sys.executable, "-P", "-m", "penstock.workers.child", told.write()],
             stdin=subprocess.DEVNULL,
             pass_fds=passed,
         )
