@@ -33,7 +33,7 @@ async def who(request):
 
 async def about(request):
     body = await request.read()
-    names = request.transport.get_extra_info("peername")
+    names = request.transport.get_extra_info("peername") or ("", 0)
     return web.json_response([request.remote, names[1], request.method, request.path_qs, len(body)])
 
 async def held(request):
@@ -279,6 +279,17 @@ async def test_the_pages_say_when_the_first_workers_serve(directory: Path) -> No
     assert (status, page["ready"]) == (200, True), page
     process.terminate()
     assert await running.ended() == 0
+
+
+async def test_a_unix_socket_is_served(directory: Path) -> None:
+    path = directory / "edge.sock"
+    async with (
+        workers(directory, "--listen", f"unix:{path}", app=APP) as serving,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+        session.get("http://edge/about") as response,
+    ):
+        assert serving.running.url == f"unix:{path}"
+        assert (await response.json())[0] in {None, ""}
 
 
 def test_an_address_that_is_taken_ends_with_1(directory: Path) -> None:
