@@ -395,6 +395,14 @@ def metrics_page() -> str:
     )
 
 
+def workers_page() -> str:
+    """What an application knows of the process that it runs in."""
+    found = parse("workers/__init__.py")
+    return f"# penstock.workers\n\n{module_doc(found[''])}\n" + sections(
+        "penstock.workers", found, ["current", "Worker"]
+    )
+
+
 def testing_page() -> str:
     """What tests of users can use."""
     found = parse("testing.py")
@@ -419,6 +427,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 - [Health and metrics](metrics.md): `penstock.metrics`
 - [Errors and their codes](errors.md)
 - [The gateway](web.md): `penstock.web`
+- [Worker processes](workers.md): `penstock.workers`
 - [The command](command.md): `penstock serve`, `penstock demo`
 - [For tests](testing.md): `penstock.testing`
 """
@@ -439,6 +448,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "streams.md": stream_page,
     "testing.md": testing_page,
     "web.md": web_page,
+    "workers.md": workers_page,
 }
 
 

@@ -36,6 +36,7 @@ _LIMITS: Final = config.OriginLimits()
 _TIMEOUTS: Final = config.Timeouts()
 _WORKERS: Final = config.Workers(count=1)
 _MEMORY: Final = next(field.default for field in fields(config.Pool) if field.name == "memory")
+_WORKER_MEMORY: Final = next(field.default for field in fields(config.Workers) if field.name == "memory")
 _HIGHEST_PORT: Final = 65535
 
 _TIMEOUT_HELP: Final = {
@@ -215,7 +216,7 @@ main.add_command(cache)
 )
 @click.option(
     "--worker-memory",
-    default=_WORKERS.memory,
+    default=_WORKER_MEMORY,
     show_default=True,
     metavar="SIZE",
     help="Budget of each worker for what passes the application itself.",

@@ -31,7 +31,7 @@ class Serving:
         self.engine = engine
         self.transport = transport
         self._served: list[Served] = []
-        self._ends: list[tuple[EdgeEnd, Worker]] = []
+        self._edges: list[EdgeEnd] = []
 
     async def gateway(self, origin: str, *, server: dict[str, Any] | None = None, **options: Any) -> Served:
         """Serve a gateway for every path and method."""
@@ -80,15 +80,14 @@ class Serving:
     async def _behind_an_edge(self, runner: web.AppRunner) -> Served:
         worker = Worker(runner, self.engine)
         edge = EdgeEnd(self.engine)
-        self._ends.append((edge, worker))
+        self._edges.append(edge)
         await edge.workers.add(1, 0, worker.path)
         self._served.append(Served(edge.port, runner))
         return self._served[-1]
 
     async def close(self) -> None:
-        for edge, worker in self._ends:
+        for edge in self._edges:
             await edge.close()
-            await worker.close()
         for served in self._served:
             await served.runner.cleanup()
         # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.

@@ -1,5 +1,6 @@
 """Applications for workers, as a file that tests write and change, and a supervisor of them without clients."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -90,7 +91,9 @@ class Workshop:
     async def close(self) -> None:
         self.listening.close()
         await self.listening.finish(None)
-        await self.supervisor.stop(self.settings.stop_timeout)
+        over = asyncio.Event()
+        over.set()
+        await self.supervisor.stop(self.settings.stop_timeout, over)
         await self.declarations.aclose()
         self.requests.close()
 

@@ -50,9 +50,13 @@ class Worker:
         self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
         self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid())
         take_over_sendfile(asyncio.get_running_loop())
+        self._shutdown = runner.server.shutdown
+        # As a worker's does; and so the collector sees that the lane belongs to the server.
+        runner.server.shutdown = self._close  # type: ignore[method-assign]
 
-    async def close(self) -> None:
+    async def _close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
         self.site.drain()
+        await self._shutdown(timeout)
         self.site.close()
         await self.site.idle()
         self.lane.close()

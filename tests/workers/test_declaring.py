@@ -11,7 +11,7 @@ from edge.origins import Recorder, Steps
 from gateway.client import RawClient, answer
 from penstock.testing import ScriptedOrigin
 
-from .test_serving import Serving, workers
+from .serving import Serving, workers
 
 APP = """
 import os
@@ -167,3 +167,21 @@ async def test_another_worker_is_told_of_a_relay_whose_own_was_killed(directory:
         assert await client.reader.readexactly(3) == b"two"
         await until(lambda: noted(serving, "ended"), "the end is told")
         assert noted(serving, "ended") == [["/film", "200", "6", "None"]]
+
+
+async def test_what_ends_while_the_server_stops_is_told(directory: Path) -> None:
+    steps = Steps(answer("Content-Length: 6"))
+    async with (
+        ScriptedOrigin(steps) as origin,
+        workers(directory, "--cache", "4MiB", app=APP.replace("ORIGIN", origin.url)) as serving,
+    ):
+        client = await serving.connect()
+        await client.get("/vod/1", "Token: a")
+        await client.head()
+        serving.running.process.send_signal(signal.SIGTERM)
+        await serving.logged("SIGTERM: stopping")
+        steps.pieces.put_nowait(b"onetwo")
+        steps.pieces.put_nowait(None)
+        assert await client.reader.readexactly(6) == b"onetwo"
+        assert await serving.running.ended() == 0
+        assert noted(serving, "ended") == [["/vod/1", "200", "6", "a"]]

@@ -21,14 +21,14 @@ async def test_a_description_is_what_was_said(family: Family) -> None:
     worker = await family.worker()
     described = plans.Plans(worker.declared, "/run/origin", Events(max_frame="64KiB", blocks=True))
     caching, events = config.Caching(lifetime=3), config.EventRelay(heartbeat=2)
-    description = described.describe(WHERE, caching, events, "/live")
+    description = described.describe(WHERE, caching, events, "/film")
     assert plans.read(description) == (
         WHERE,
         "/run/origin",
         caching,
+        "/film",
         events,
         Events(max_frame="64KiB", blocks=True),
-        "/live",
     )
     assert isinstance(family.declarations.plan(description), _native.Plan)
 
@@ -38,8 +38,8 @@ async def test_a_description_is_made_once(family: Family) -> None:
     with worker.inside():
         origins = Origins(["http://127.0.0.1:9"])
     described = plans.Plans(worker.declared, None, Events(blocks=True))
-    first = await asyncio.to_thread(described.describe, origins, None, None, "/")
-    assert described.describe(origins, None, None, "/any") is first
+    first = await asyncio.to_thread(described.describe, origins, None, None, "")
+    assert described.describe(origins, None, None, "") is first
     assert described.describe(WHERE, None, None, "") != first
 
 
@@ -50,7 +50,7 @@ async def test_origins_that_no_route_has_are_declared_by_a_relay(family: Family)
         with worker.inside():
             origins = Origins(["http://127.0.0.1:9", "http://127.0.0.1:10"], balance="least-loaded")
         described = plans.Plans(worker.declared, None, Events(blocks=True))
-        descriptions.append(await asyncio.to_thread(described.describe, origins, None, None, "/"))
+        descriptions.append(await asyncio.to_thread(described.describe, origins, None, None, ""))
     assert descriptions[0] == descriptions[1]
     number: Any = plans.read(descriptions[0])[0]
     made: Any = family.declarations._object(number)
@@ -70,9 +70,9 @@ class Evil:
         b"",
         b"no pickle",
         pickle.dumps(Evil()),
-        messages.dump((99, None, None, None, 1))[messages.LENGTH :],
-        messages.dump(("http://127.0.0.1:9", None, None, None, 1))[messages.LENGTH :],
-        messages.dump((WHERE, None, None, None, -1))[messages.LENGTH :],
+        messages.dump((99, None, None, "", None, 1))[messages.LENGTH :],
+        messages.dump(("http://127.0.0.1:9", None, None, "", None, 1))[messages.LENGTH :],
+        messages.dump((WHERE, None, None, "", None, -1))[messages.LENGTH :],
         messages.dump((WHERE,))[messages.LENGTH :],
     ],
     ids=["empty", "no pickle", "code", "unknown origins", "no origin", "no length", "too short"],
@@ -90,5 +90,5 @@ async def test_a_plan_with_caching_wants_a_cache_of_the_parent(engine: penstock.
     worker = await family.worker()
     described = plans.Plans(worker.declared, None, Events(blocks=True))
     with pytest.raises(penstock.ConfigurationError, match="the engine has no cache"):
-        family.declarations.plan(described.describe(WHERE, config.Caching(), None, "/"))
+        family.declarations.plan(described.describe(WHERE, config.Caching(), None, "/film"))
     await family.close()

@@ -134,7 +134,8 @@ async def test_gateways_are_there_with_what_they_were_given(family: Family) -> N
         "events": config.EventRelay(heartbeat=None),
     }
     with worker.inside():
-        gateway = Gateway("http://127.0.0.1:9/base", **options)  # type: ignore[arg-type]
+        # It asks whether there is a cache.
+        gateway = await asyncio.to_thread(lambda: Gateway("http://127.0.0.1:9/base", **options))  # type: ignore[arg-type]
     made: Any = family.declarations._object(await asyncio.to_thread(worker.declared.number, gateway))
     assert type(made) is Gateway
     assert made._engine is family.engine
@@ -299,3 +300,32 @@ async def test_a_route_with_caching_wants_a_cache_of_the_parent(engine: penstock
     with pytest.raises(penstock.ConfigurationError, match="has caching, and its engine no cache"):
         await family.serve(worker, route)
     await family.close()
+
+
+async def test_what_is_about_to_be_served_stays_though_its_worker_goes(family: Family) -> None:
+    worker = await family.worker()
+    registrations = []
+    for _ in range(2):
+        with worker.inside():
+            route = Gateway("http://127.0.0.1:9").native("/", authorise=nobody, decision_key="address")
+        app = web.Application()
+        app.add_routes([route])
+        registrations.append(await worker.describe(app))
+        family.declarations.routes(registrations[-1])
+        await family.lose(worker)
+        worker = await family.worker()
+    assert registrations[0] == registrations[1]
+    family.declarations.serve(registrations[1])
+    assert len(family.declarations._entries) == 2
+
+
+async def test_a_registration_of_what_is_not_there_is_refused(family: Family) -> None:
+    worker = await family.worker()
+    with worker.inside():
+        route = Gateway("http://127.0.0.1:9").native("/")
+    app = web.Application()
+    app.add_routes([route])
+    registration = await worker.describe(app)
+    await family.lose(worker)
+    with pytest.raises(penstock.ConfigurationError, match="has gone meanwhile: nothing is declared that is"):
+        family.declarations.routes(registration)

@@ -126,7 +126,7 @@ async def test_origins_are_the_parents_for_relays_too(relaying: Relaying) -> Non
         gateway = relaying.gateway(origins)
         assert gateway._plans is not None
         # The first relay would wait for the parent, which is on this loop.
-        await asyncio.to_thread(gateway._plans.describe, origins, None, None)
+        await asyncio.to_thread(gateway._plans.describe, origins, None, None, "")
         await relaying.serve(gateway.relay)
         client = await relaying.connect()
         for _ in range(2):

@@ -3,19 +3,17 @@
 import asyncio
 import json
 import os
-import re
 import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 from conftest import until
-from gateway.client import RawClient
-from test_cli import LISTENING, Running, run, serve
+from test_cli import LISTENING, Running, run
+
+from .serving import workers
 
 APP = """
 import asyncio, os, signal, sys, time
@@ -79,86 +77,8 @@ def app():
 """
 
 
-class Serving:
-    """A running command, its directory and its clients."""
-
-    def __init__(self, running: Running, directory: Path) -> None:
-        self.running = running
-        self.directory = directory
-        self.clients: list[RawClient] = []
-
-    async def connect(self) -> RawClient:
-        self.clients.append(await RawClient.connect(self.running.port))
-        return self.clients[-1]
-
-    async def ask(self, target: str, method: str = "GET") -> str:
-        reply = await (await self.connect()).ask(target, method=method)
-        assert reply.head.status == 200, reply
-        return reply.body.decode()
-
-    async def begin(self, target: str, *fields: str, method: str = "GET") -> "asyncio.Task[tuple[int, str]]":
-        """A request; its answer is the task's."""
-        client = await self.connect()
-        await client.get(target, *fields, method=method)
-
-        async def answer() -> tuple[int, str]:
-            head = await client.head()
-            return head.status, (await client.body(head)).decode()
-
-        return asyncio.create_task(answer())
-
-    async def hold(self, *fields: str, method: str = "GET") -> "asyncio.Task[tuple[int, str]]":
-        """A request that a worker holds until it is released."""
-        before = len(self.held())
-        answer = await self.begin("/held", *fields, method=method)
-        await until(lambda: len(self.held()) > before, "a worker has it")
-        return answer
-
-    def held(self) -> list[Path]:
-        """What is left by each request that is held, or was."""
-        return list(self.directory.glob("held-*"))
-
-    def holding(self) -> set[int]:
-        """Workers that hold a request, or did."""
-        return self.pids("held")
-
-    def pids(self, mark: str = "imported") -> set[int]:
-        return {int(path.name.rpartition("-")[2]) for path in self.directory.glob(f"{mark}-*")}
-
-    def alive(self) -> set[int]:
-        return {pid for pid in self.pids() if is_alive(pid)}
-
-    def release(self) -> None:
-        for pid in self.alive():
-            os.kill(pid, signal.SIGUSR1)
-
-    async def logged(self, pattern: str) -> re.Match[str]:
-        return await self.running.wait_for(re.compile(pattern))
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return "Z (zombie)" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
-        return False
-
-
-@asynccontextmanager
-async def workers(directory: Path, *options: str, app: str = APP) -> AsyncIterator[Serving]:
-    """The command with two workers."""
-    (directory / "mine.py").write_text(app)
-    async with serve("mine:app", "--workers", "2", *options, directory=directory) as running:
-        serving = Serving(running, directory)
-        try:
-            yield serving
-        finally:
-            for client in serving.clients:
-                client.abort()
-    await until(lambda: not serving.alive(), "no worker is left")
-
-
 async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         client = await serving.connect()
         reply = await client.ask("/about?a=b", "Content-Length: 0", method="PUT")
         port = client.writer.get_extra_info("sockname")[1]
@@ -177,7 +97,7 @@ async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path
 async def test_sigterm_lets_requests_finish_and_ends_with_0(
     directory: Path, options: tuple[str, ...]
 ) -> None:
-    async with workers(directory, *options) as serving:
+    async with workers(directory, *options, app=APP) as serving:
         client = await serving.connect()
         await client.get("/half")
         head = await client.head()
@@ -197,7 +117,7 @@ async def test_sigterm_lets_requests_finish_and_ends_with_0(
 
 
 async def test_what_has_not_finished_by_the_deadline_is_cut_off(directory: Path) -> None:
-    async with workers(directory, "--drain", "0.3") as serving:
+    async with workers(directory, "--drain", "0.3", app=APP) as serving:
         client = await serving.connect()
         await client.get("/half")
         await client.head()
@@ -213,7 +133,7 @@ async def test_what_has_not_finished_by_the_deadline_is_cut_off(directory: Path)
 
 
 async def test_a_second_signal_ends_all_at_once(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         held = await serving.hold()
         serving.running.process.terminate()
         await serving.logged("stopping")
@@ -225,7 +145,7 @@ async def test_a_second_signal_ends_all_at_once(directory: Path) -> None:
 
 
 async def test_workers_end_with_their_parent(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         assert len(serving.alive()) == 2
         serving.running.process.kill()
         await serving.running.process.wait()
@@ -233,7 +153,7 @@ async def test_workers_end_with_their_parent(directory: Path) -> None:
 
 
 async def test_a_request_that_a_killed_worker_was_deciding_is_answered_by_another(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         asked = [await serving.hold() for _ in range(4)]
         killed = min(serving.holding())
         os.kill(killed, signal.SIGKILL)
@@ -249,7 +169,7 @@ async def test_a_request_that_a_killed_worker_was_deciding_is_answered_by_anothe
 
 
 async def test_a_request_that_may_have_been_carried_out_is_not_repeated(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         asked = await serving.hold("Content-Length: 0", method="POST")
         os.kill(serving.holding().pop(), signal.SIGKILL)
         status, text = await asked
@@ -258,7 +178,7 @@ async def test_a_request_that_may_have_been_carried_out_is_not_repeated(director
 
 
 async def test_each_worker_is_replaced_when_it_is_killed(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         for _ in range(3):
             for pid in serving.alive():
                 os.kill(pid, signal.SIGKILL)
@@ -268,7 +188,7 @@ async def test_each_worker_is_replaced_when_it_is_killed(directory: Path) -> Non
 
 
 async def test_sighup_replaces_the_code_and_what_runs_goes_on(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         held = await serving.hold()
         old = serving.alive()
         (directory / "mine.py").write_text(APP.replace('"one"', '"two"'))
@@ -284,7 +204,7 @@ async def test_sighup_replaces_the_code_and_what_runs_goes_on(directory: Path) -
 
 @pytest.mark.parametrize("fault", ["1 / 0", "app = None", "raise SystemExit(1)"])
 async def test_code_that_fails_is_not_taken(directory: Path, fault: str) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         before = serving.alive()
         (directory / "mine.py").write_text(fault)
         serving.running.process.send_signal(signal.SIGHUP)
@@ -294,7 +214,7 @@ async def test_code_that_fails_is_not_taken(directory: Path, fault: str) -> None
 
 
 async def test_reloads_cost_no_request(directory: Path) -> None:
-    async with workers(directory) as serving:
+    async with workers(directory, app=APP) as serving:
         over = asyncio.Event()
 
         async def post() -> int:
@@ -318,7 +238,7 @@ async def test_reloads_cost_no_request(directory: Path) -> None:
 
 
 async def test_a_worker_whose_loop_is_blocked_is_killed(directory: Path) -> None:
-    async with workers(directory, "--worker-hang", "1") as serving:
+    async with workers(directory, "--worker-hang", "1", app=APP) as serving:
         blocked = await serving.begin("/blocks")
         await until(lambda: (directory / "blocked").exists(), "a worker is blocked")
         assert (await serving.ask("/who")).endswith("one"), "the other one answers"

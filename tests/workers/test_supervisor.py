@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,14 +111,17 @@ app.add_routes([penstock.web.Gateway("http://origin").native("/", caching=config
 async def test_newer_code_that_fails_changes_nothing(
     directory: Path, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with workshop(directory, start_timeout=2.0) as shop:
+    async with workshop(directory) as shop:
         await shop.start()
         before = shop.pids()
+        if "sleep" in fault:
+            shop.supervisor.settings = replace(shop.settings, start_timeout=0.5)
         shop.write(fault)
         shop.supervisor.reload()
         await until(lambda: "the code was not replaced" in caplog.text, "that it failed is logged")
         assert (shop.pids(), shop.generation) == (before, 1)
         await until(lambda: shop.processes == 2, "the new ones are gone")
+        shop.supervisor.settings = shop.settings
         shop.write(PLAIN)
         shop.supervisor.reload()
         await shop.serving(3)

@@ -390,9 +390,13 @@ class Gateway(Shared):
         return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
     def _check(self, who: str) -> None:
-        """Have it be seen early that there is no cache to use; in a worker its parent sees it."""
+        """Have it be seen early that there is no cache: of the engine, or in a worker of its parent."""
         if self._parent is None:
             self._checked(who)
+        elif not self._parent.has_cache:
+            raise make_error(
+                "BAD_CONFIGURATION", f"{who} has caching, and the parent of this worker process no cache"
+            )
 
     def _checked(self, who: str) -> Engine:
         """The engine, which has a cache."""
@@ -419,6 +423,9 @@ class Gateway(Shared):
             return None
         if request.transport is not None and engines(request.transport) is None:
             return None
+        if caching is None:
+            return self._plans.describe(origin, None, events, "")
+        self._check("a relay")
         return self._plans.describe(origin, caching, events, route_path(request))
 
     def _native_timeouts(

@@ -90,7 +90,7 @@ async def _serve(
         assert server is not None  # noqa: S101 (it is set up)
         lane = make_lane(engine, partial(make_handler, server), Edge(), None)
         site = _native.WorkerSite(engine.native, lane, orders.listener, orders.parent)
-        _finish_with(server, lane, site)
+        _finish_with(server, lane, site, worker.link)
         take_over_sendfile(loop)
         told = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, told.set)
@@ -109,7 +109,7 @@ async def _serve(
         restore_sendfile(loop)
 
 
-def _finish_with(server: web.Server, lane: _native.Lane, site: _native.WorkerSite) -> None:
+def _finish_with(server: web.Server, lane: _native.Lane, site: _native.WorkerSite, link: Link) -> None:
     """Have `server.shutdown`, which waits for handlers, wait for requests that are open as well."""
     wait_for_handlers = server.shutdown
 
@@ -123,6 +123,9 @@ def _finish_with(server: web.Server, lane: _native.Lane, site: _native.WorkerSit
         site.close()
         await idle
         lane.close()
+        # The parent may still have to ask the application something, or to tell it.
+        with suppress(ConnectionError):
+            await link.call("finished")
 
     server.shutdown = shutdown  # type: ignore[method-assign]
 

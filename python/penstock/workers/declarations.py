@@ -58,7 +58,9 @@ class Declarations:
         self._ends = Ends(hooks, ends)
         self._numbers = itertools.count(1)
         self._entries: dict[int, _Entry] = {}
+        # What the routes are made of that are served, and that will be: it stays whatever becomes of the workers.
         self._served: frozenset[int] = frozenset()
+        self._coming: frozenset[int] = frozenset()
         self._leaving: set[asyncio.Task[None]] = set()
 
     def handlers(self, worker: int) -> dict[str, Callable[..., Any]]:
@@ -85,7 +87,12 @@ class Declarations:
         Raises:
             PenstockError: the engine cannot serve one of them.
         """
-        return [self._route(description) for description in registration.routes]
+        try:
+            self._coming = frozenset(self._meant(registration))
+            return [self._route(description) for description in registration.routes]
+        except (LookupError, TypeError) as error:
+            text = f"a worker has declared what cannot be, or has gone meanwhile: {error}"
+            raise make_error("BAD_CONFIGURATION", text) from error
 
     def serve(self, registration: Registration) -> None:
         """Take note that these routes are served from now on.
@@ -94,6 +101,7 @@ class Declarations:
         run go on, and what tenants have had stays counted.
         """
         self._served = frozenset(self._meant(registration))
+        self._coming = frozenset()
         for number in self._served:
             made = self._entries[number].made
             if isinstance(made, Decisions) and made.has_hook:
@@ -108,7 +116,7 @@ class Declarations:
             PenstockError: the engine cannot do it.
         """
         try:
-            where, unix, caching, events, framing, route = plans.read(description)
+            where, unix, caching, route, events, framing = plans.read(description)
             origin = self._object(where) if isinstance(where, int) else where
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
@@ -131,6 +139,10 @@ class Declarations:
     ) -> None:
         """Have another worker told of the end of a relay whose own is gone: for `_native.Workers`."""
         self._ends.add(Orphan(account, sent, error, begun, timings))
+
+    async def told(self, seconds: float) -> None:
+        """Wait until what has ended so far has been told, or `seconds` are over."""
+        await self._ends.told(seconds)
 
     async def aclose(self) -> None:
         """Tell no more ends, and let go of everything."""
@@ -162,7 +174,8 @@ class Declarations:
             self._drop_unused(number)
 
     def _drop_unused(self, number: int) -> None:
-        if number not in self._served and not self._entries[number].holders:
+        kept = number in self._served or number in self._coming
+        if not kept and not self._entries[number].holders:
             self._dismiss(number)
 
     def _dismiss(self, number: int) -> None:
@@ -219,7 +232,7 @@ class Declarations:
             value = values.pop()
             if isinstance(value, Reference):
                 yield value.number
-                values.extend(self._entries[value.number].declaration.values())
+                values.extend(self._entry(value.number).declaration.values())
 
 
 class _Asking:

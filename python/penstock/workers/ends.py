@@ -132,6 +132,11 @@ class Ends:
         if self._telling is None and self._waiting:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
+    async def told(self, seconds: float) -> None:
+        """Wait until those that are there have been told, or `seconds` are over."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=seconds)
+
     async def aclose(self) -> None:
         """Give up what waits."""
         if self._telling is not None:

@@ -80,6 +80,7 @@ class Generation:
         self._home = home
         self._places: list[asyncio.Task[None]] = []
         self._closing: set[asyncio.Task[None]] = set()
+        self._over: asyncio.Event | None = None
 
     async def start(self) -> None:
         """Have all workers ready. Cancelling it ends those that have been started.
@@ -100,8 +101,14 @@ class Generation:
             raise
         self._places = [asyncio.create_task(self._keep(task.result())) for task in starting]
 
-    async def stop(self, seconds: float) -> None:
-        """Let what is under way finish within `seconds`, and end all workers, for whom there are no new requests."""
+    async def stop(self, seconds: float, over: asyncio.Event | None = None) -> None:
+        """Let what is under way finish within `seconds`, and end all workers, for whom there are no new requests.
+
+        Args:
+            seconds: for what is under way.
+            over: set when nobody calls them any more; until then those that have finished stay. None: nobody does.
+        """
+        self._over = over
         for place in self._places:
             place.cancel()
         if self._places:
@@ -115,6 +122,7 @@ class Generation:
         home = self._home
         worker = await home.spawn(self.number)
         worker.link.handle("stopping", lambda: self._leaves(worker))
+        worker.link.handle("finished", self._has_finished)
         try:
             await worker.until_ready(home.settings.start_timeout)
             self._check(worker)
@@ -159,6 +167,11 @@ class Generation:
         worker.leaves(self._home.settings.stop_timeout)
         self._home.requests.retire(worker.number)
         await asyncio.sleep(_ON_ITS_WAY)
+
+    async def _has_finished(self) -> None:
+        """A worker whose requests are over waits for this before it cleans up."""
+        if self._over is not None:
+            await self._over.wait()
 
     async def _end(self, worker: WorkerProcess, seconds: float) -> None:
         status = await worker.stop(seconds)

@@ -38,28 +38,31 @@ class Plans:
     def describe(
         self, origin: Place | Origins, caching: Caching | None, events: EventRelay | None, route: str
     ) -> bytes:
-        """What `read` reads. The first of its kind waits for the parent, to declare origins."""
-        # What comes of a cache is counted by route; without one it is of no interest which that is.
-        route = "" if caching is None else route
+        """What `read` reads. The first of its kind waits for the parent, to declare origins.
+
+        `route` is where the cache counts it, if there is `caching`.
+        """
         key = (origin, caching, events, route)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
             where = self._parent.number(origin) if isinstance(origin, Origins) else origin
-            row = (where, self._unix, caching, events, self._framing.max_frame, route)
+            row = (where, self._unix, caching, route, events, self._framing.max_frame)
             known = self._known[key] = messages.dump(row)[messages.LENGTH :]
         return known
 
 
 def read(
     description: bytes,
-) -> tuple[Place | int, str | None, Caching | None, EventRelay | None, Events, str]:
-    """What `Plans.describe` has described: where from, by which Unix socket, how it is kept, relayed, cut and counted.
+) -> tuple[Place | int, str | None, Caching | None, str, EventRelay | None, Events]:
+    """What `Plans.describe` has described.
+
+    Where from and by which Unix socket, how it is stored and where that is counted, how events are relayed and cut.
 
     Raises:
         UnreadableError: it is no description.
         ConfigurationError: it describes what cannot be.
     """
-    where, unix, caching, events, max_event, route = messages.load(description)
-    return where, unix, caching, events, Events(max_frame=max_event, blocks=True), route
+    where, unix, caching, route, events, max_event = messages.load(description)
+    return where, unix, caching, route, events, Events(max_frame=max_event, blocks=True)

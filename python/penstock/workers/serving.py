@@ -27,6 +27,9 @@ __all__ = ["Front", "no_application", "serve"]
 
 _log: Final = logging.getLogger("penstock.serve")
 
+# Seconds in which the application is told how the last responses have ended (arbitrary): it is some calls.
+_TELLING: Final = 1.0
+
 
 async def serve(
     app: str,
@@ -101,8 +104,11 @@ async def serve(
                 starting.cancel()
                 await asyncio.wait({starting})
                 listening.close()
-                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout))
+                over = asyncio.Event()
+                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout, over))
                 await listening.finish(loop.time() + settings.stop_timeout)
+                await front.declarations.told(_TELLING)
+                over.set()
                 await ending
                 await front.declarations.aclose()
                 requests.close()

@@ -87,13 +87,18 @@ class Supervisor:
         """Have the code that is there now serve: a new generation, behind the one that is on its way if one is."""
         self._wanted.set()
 
-    async def stop(self, seconds: float) -> None:
-        """End all workers, for whom there are no new requests; what is under way may finish within `seconds`."""
+    async def stop(self, seconds: float, over: asyncio.Event) -> None:
+        """End all workers, for whom there are no new requests.
+
+        Args:
+            seconds: for what is under way.
+            over: set when nobody calls them any more; until then there are some.
+        """
         if self._reloading is not None:
             self._reloading.cancel()
             await asyncio.wait({self._reloading})
         if self._current is not None:
-            await self._current.stop(seconds)
+            await self._current.stop(seconds, over)
         if self._retiring:
             await asyncio.wait(self._retiring)
 
