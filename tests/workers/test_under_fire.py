@@ -22,7 +22,8 @@ from conftest import until
 from gateway.client import RawClient, answer
 from penstock.testing import Peer, ScriptedOrigin
 
-from .test_serving import APP, Serving, workers
+from .serving import Serving, workers
+from .test_serving import APP
 
 ROUNDS = 12 if os.environ.get("PENSTOCK_LONG") == "1" else 2
 STREAMS = 50
@@ -32,6 +33,13 @@ SEGMENT = b"0123456789abcdef" * 4096
 
 RELAYS = """
 gateway = penstock.web.Gateway("ORIGIN")
+
+def told(end):
+    with open("told", "a") as log:
+        log.write(f"{os.getpid()} {end.path} {end.bytes}\\n")
+
+async def relay(request):
+    return await gateway.relay(request, on_complete=told)
 
 async def posted(request):
     with open("posted", "a") as log:
@@ -50,7 +58,7 @@ plain = app
 def app():
     app = plain()
     app.add_routes([gateway.native("/stored/", rewrite="/", caching=config.Caching())])
-    app.router.add_get("/relayed/{path:.*}", gateway.relay)
+    app.router.add_get("/relayed/{path:.*}", relay)
     app.router.add_post("/posted", posted)
     app.router.add_get("/backwards", backwards)
     # Held here, a process that starts has imported what it needs and serves nothing yet.
@@ -60,14 +68,23 @@ def app():
 """
 
 
-async def origin(peer: Peer) -> None:
-    """Event streams that number their events, for as long as they are read; a segment; and nothing else."""
-    while True:
-        request = await peer.request()
-        if not request.target.endswith("/events"):
+class Origin:
+    """Event streams that number their events, for as long as they are read; a segment; and one that is slow to come."""
+
+    def __init__(self) -> None:
+        self.slow: list[Peer] = []
+        self.go_on = asyncio.Event()
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            if request.target.endswith("/events"):
+                break
+            if request.target.endswith("/slow"):
+                self.slow.append(peer)
+                await self.go_on.wait()
             fields = (f"Content-Length: {len(SEGMENT)}", "Cache-Control: max-age=60")
             await peer.send(answer(*fields, body=SEGMENT))
-            continue
         await peer.send(answer("Content-Type: text/event-stream", "Cache-Control: no-store"))
         for number in itertools.count():
             await peer.send(b"data: %d\n\n" % number)
@@ -96,8 +113,9 @@ class Stream:
 class Fire(Serving):
     """Workers with streams and requests, which are asked for until the block ends."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, origin: Origin) -> None:
         super().__init__(serving.running, serving.directory)
+        self.origin = origin
         self.clients = serving.clients
         self.streams: list[Stream] = []
         self.asked: Counter[str] = Counter()
@@ -176,6 +194,10 @@ class Fire(Serving):
         self._over = True
         await asyncio.gather(*self._asking)
 
+    def kill_all(self) -> None:
+        for pid in self.alive():
+            os.kill(pid, signal.SIGKILL)
+
     def ready(self) -> list[int]:
         """The processes of the newest workers."""
         return [int(pid) for pid in re.findall(r"process (\d+)\) is ready", self.running.log())[-2:]]
@@ -189,6 +211,7 @@ class Fire(Serving):
 
 @asynccontextmanager
 async def fire(directory: Path, *options: str) -> AsyncIterator[Fire]:
+    origin = Origin()
     async with ScriptedOrigin(origin) as upstream:
         app = (
             "import penstock.web\nfrom penstock import config\n"
@@ -197,7 +220,7 @@ async def fire(directory: Path, *options: str) -> AsyncIterator[Fire]:
         )
         options = ("--no-access-log", "--cache", "8MiB", *options)
         async with workers(directory, *options, app=app) as serving:
-            burning = Fire(serving)
+            burning = Fire(serving, origin)
             try:
                 yield burning
             finally:
@@ -233,8 +256,7 @@ async def test_without_any_worker_streams_flow_and_requests_wait(directory: Path
         await burning.begin_streams(STREAMS)
         (directory / "wait").touch()
         before = burning.alive()
-        for pid in before:
-            os.kill(pid, signal.SIGKILL)
+        burning.kill_all()
         for _ in before:
             await burning.logged("was killed by SIGKILL")
         page, relayed = await burning.begin("/who"), await burning.begin("/relayed/segment")
@@ -267,6 +289,44 @@ async def test_what_a_worker_has_read_of_dies_with_it_and_is_not_repeated(direct
         assert len(burning.held()) == 1, "it was not repeated"
 
 
+async def test_a_relay_without_a_head_is_repeated(directory: Path) -> None:
+    async with fire(directory) as burning:
+        asked = await burning.begin("/relayed/slow")
+        await until(lambda: len(burning.origin.slow) == 1, "the origin is asked")
+        burning.kill_all()
+        await until(lambda: len(burning.origin.slow) == 2, "the origin is asked anew")
+        await burning.origin.slow[0].wait_left()
+        burning.origin.go_on.set()
+        assert await asked == (200, SEGMENT.decode())
+
+
+async def test_half_an_answer_is_no_whole_one(directory: Path) -> None:
+    async with fire(directory) as burning:
+        client = await burning.connect()
+        await client.get("/half")
+        assert (await client.head()).status == 200
+        assert await client.chunk() == b"half"
+        burning.kill_all()
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await client.chunk()
+
+
+async def test_the_end_of_a_stream_is_told_in_another_worker(directory: Path) -> None:
+    async with fire(directory) as burning:
+        await burning.begin_streams(1)
+        before = burning.alive()
+        burning.kill_all()
+        await burning.flowing()
+        for client in burning.clients:
+            client.abort()
+        told = directory / "told"
+        await until(lambda: told.exists() and told.read_text().endswith("\n"), "it is told")
+        pid, path, sent = told.read_text().split()
+        assert int(pid) in burning.alive() - before
+        assert path == "/relayed/events"
+        assert int(sent) > 0
+
+
 async def test_a_worker_that_stands_still_is_killed_and_others_answer(directory: Path) -> None:
     async with fire(directory, "--worker-hang", "1") as burning:
         await burning.begin_streams(STREAMS)
@@ -294,8 +354,7 @@ async def test_a_websocket_ends_with_its_worker(directory: Path) -> None:
     ):
         await socket.send_str("abc")
         assert await socket.receive_str() == "cba"
-        for pid in burning.alive():
-            os.kill(pid, signal.SIGKILL)
+        burning.kill_all()
         message = await socket.receive(timeout=20)
         assert message.type in {aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
         assert socket.close_code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE
