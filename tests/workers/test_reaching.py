@@ -1,8 +1,6 @@
 """A worker that is there, and cannot take what is for it at once."""
 
 import asyncio
-import os
-import signal
 import socket
 from pathlib import Path
 
@@ -13,8 +11,6 @@ from conftest import until
 from gateway.client import RawClient
 
 from .ends import EdgeEnd, Worker
-from .serving import workers
-from .test_serving import APP
 
 
 async def hello(_request: web.Request) -> web.Response:
@@ -45,21 +41,3 @@ async def test_one_that_has_not_accepted_what_waits_is_not_given_up(
     await edge.close()
     await runner.cleanup()
     worker.directory.cleanup()
-
-
-async def test_a_crowd_that_came_while_all_stood_still_leaves_them_in_service(directory: Path) -> None:
-    async with workers(directory, "--no-access-log", app=APP) as serving:
-        # More than may wait for either to accept, and to answer.
-        clients = [await serving.connect() for _ in range(2200)]
-        before = serving.alive()
-        for pid in before:
-            os.kill(pid, signal.SIGSTOP)
-        for client in clients:
-            await client.get("/who")
-        for pid in before:
-            os.kill(pid, signal.SIGCONT)
-        heads = [await client.head() for client in clients]
-        assert {head.status for head in heads} <= {200, 503}
-        for _ in range(4):
-            assert int((await serving.ask("/who")).split()[0]) in before
-        assert serving.alive() == before
