@@ -40,13 +40,16 @@ def make_lane(
 class Worker:
     """The application's end."""
 
-    def __init__(self, runner: web.BaseRunner, engine: penstock.Engine) -> None:
+    def __init__(
+        self, runner: web.BaseRunner, engine: penstock.Engine, listener: socket.socket | None = None
+    ) -> None:
         assert runner.server is not None
         self.directory = tempfile.TemporaryDirectory()
         self.path = str(Path(self.directory.name) / "worker")
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(self.path)
-        listener.listen(128)
+        if listener is None:
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(self.path)
+            listener.listen(128)
         self.faults: list[tuple[Any, ...]] = []
         self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
         self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid())

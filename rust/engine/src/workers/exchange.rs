@@ -9,7 +9,6 @@ use std::future::poll_fn;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -49,33 +48,24 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);
     let mut far = Some(far);
-    let mut tried = 0;
+    // None is asked twice: one that has gone may look as if it were there for a moment.
+    let mut tried = Vec::new();
+    let mut failed = None;
     while let Some(own) = far.take() {
-        tried += 1;
-        let Some(busy) = shared.wait(&own).await else {
-            let error = Code::AppBusy.error("no worker process was there to answer the request in time");
+        let Some((busy, socket)) = shared.reach(&own, &tried).await else {
+            let error = failed.unwrap_or_else(|| {
+                Code::AppBusy.error("no worker process was there to answer the request in time")
+            });
             return answer(&own, &error, head_only);
         };
         let member = busy.member();
-        let Ok(socket) = UnixStream::connect(&member.path).await else {
-            shared.lost(member);
-            if tried < TRIES {
-                far = Some(own);
-                continue;
-            }
-            let error = Code::WorkerGone.error("no worker process could be reached");
-            return answer(&own, &error, head_only);
-        };
+        tried.push(member.number);
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
         let exchange = Exchange::new(&shared, member, wire, own, thread);
         let end = exchange.run(body.as_ref()).await;
-        if matches!(&end, End::Gone(error) if error.code() == Code::WorkerGone) {
-            // Known here before it is where signs of life are asked for.
-            shared.lost(member);
-        }
         let State { far: own, touched, .. } = exchange.into_state();
         // Dropped with the rest, it breaks the response off.
         let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
@@ -84,15 +74,15 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             End::Refused(_) | End::Gone(_) if touched => {
                 Code::WorkerGone.error("the worker process that was answering has gone")
             }
-            End::Refused(_) if tried < TRIES => {
+            End::Refused(error) | End::Gone(error) if tried.len() == TRIES => error,
+            // Where all are full nobody waits for one more.
+            End::Refused(error) if error.code() == Code::AppBusy && !shared.has_other(&tried) => error,
+            End::Gone(error) if !is_safe => error,
+            End::Refused(error) | End::Gone(error) => {
+                failed = Some(error);
                 far = Some(own);
                 continue;
             }
-            End::Gone(_) if is_safe && tried < TRIES => {
-                far = Some(own);
-                continue;
-            }
-            End::Refused(error) | End::Gone(error) => error,
         };
         return answer(&own, &error, head_only);
     }
