@@ -28,6 +28,8 @@ NOTE: Final = (
     "<!-- Written by docs/generate_reference.py: change the docstrings, then run it. -->\n<!-- fmt: off -->\n"
 )
 
+# Bases that are nobody's business.
+_HIDDEN: Final = ("Shared",)
 _SECTIONS: Final = ("Args", "Attributes", "Raises", "Returns")
 _ITEM: Final = re.compile(r"(\w+(?:\.\w+)*): (.*)", re.DOTALL)
 
@@ -163,7 +165,9 @@ def class_section(module: str, node: ast.ClassDef, *, own: str | None = None) ->
     name = f"{module}.{node.name}"
     made = next((item for item in node.body if isinstance(item, Function) and item.name == "__init__"), None)
     head = f"## `{name}`\n\n"
-    bases = [ast.unparse(base) for base in node.bases if not ast.unparse(base).startswith("_")]
+    bases = [
+        base for base in map(ast.unparse, node.bases) if not base.startswith("_") and base not in _HIDDEN
+    ]
     if bases:
         head += f"Derives from {', '.join(f'`{base}`' for base in bases)}.\n\n"
     if made is not None:
@@ -391,6 +395,14 @@ def metrics_page() -> str:
     )
 
 
+def workers_page() -> str:
+    """What an application knows of the process that it runs in."""
+    found = parse("workers/__init__.py")
+    return f"# penstock.workers\n\n{module_doc(found[''])}\n" + sections(
+        "penstock.workers", found, ["current", "Worker"]
+    )
+
+
 def testing_page() -> str:
     """What tests of users can use."""
     found = parse("testing.py")
@@ -415,6 +427,7 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 - [Health and metrics](metrics.md): `penstock.metrics`
 - [Errors and their codes](errors.md)
 - [The gateway](web.md): `penstock.web`
+- [Worker processes](workers.md): `penstock.workers`
 - [The command](command.md): `penstock serve`, `penstock demo`
 - [For tests](testing.md): `penstock.testing`
 """
@@ -435,6 +448,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "streams.md": stream_page,
     "testing.md": testing_page,
     "web.md": web_page,
+    "workers.md": workers_page,
 }
 
 

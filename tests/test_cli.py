@@ -285,6 +285,14 @@ app = make()
         (("--origin", "http://o", "--control", "unix:/s"), "--control: only with --cache"),
         (("--origin", "http://o", "--cache", "1MiB", "--control", "/s"), "'/s' is not unix:PATH"),
         (("mine:app", "--control", "unix:/s"), "--control: only with --origin"),
+        (("--origin", "http://o", "--workers", "2"), "--workers: only with MODULE:APP"),
+        (("mine:app", "--workers", "0"), "0 is not in the range"),
+        (("mine:app", "--workers", "2", "--forwarded"), "--forwarded: only with --origin"),
+        (("mine:app", "--workers", "2", "--memory", "much"), "'much' is no size"),
+        (("mine:app", "--workers", "2", "--worker-memory", "1KiB"), "Workers.memory = '1KiB': must be"),
+        (("mine:app", "--workers", "2", "--worker-hang", "0"), "Workers.hang = 0.0: must be seconds"),
+        (("mine:app", "--worker-hang", "5"), "--worker-hang: only with --workers"),
+        (("mine:app", "--workers", "2", "--control", "unix:/s"), "--control: only with --cache"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_one_sentence(arguments: tuple[str, ...], says: str) -> None:

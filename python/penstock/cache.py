@@ -1,12 +1,18 @@
 """What an engine has stored, to look at and to purge: `Engine.cache`."""
 
+import builtins
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from yarl import URL
 
 from . import _native
+from ._shared import Shared, shared
 from .exceptions import make_error
 from .stats import DiskStats
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 __all__ = ["Cache", "CacheStats", "StoredResponse"]
 
@@ -68,20 +74,38 @@ class StoredResponse:
     """What it can be purged by."""
 
 
-class Cache:
+class Cache(Shared):
     """What an engine has stored. Made by the engine; its methods can be called from any thread."""
 
-    def __init__(self, native: _native.Cache) -> None:
-        self.native = native
+    _KIND = "cache"
 
+    def __init__(self, native: _native.Cache | None) -> None:
+        """Without `native` it is the parent's."""
+        self._native = native
+
+    @property
+    def _here(self) -> _native.Cache:
+        assert self._native is not None  # noqa: S101 (where it is the parent's, nothing is done here)
+        return self._native
+
+    def _declaration(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _declared(cls, engine: "Engine", _: dict[str, Any]) -> Self:
+        assert isinstance(engine.cache, cls)  # noqa: S101 (a worker is told whether there is one)
+        return engine.cache
+
+    @shared
     def stats(self) -> CacheStats:
         """How full it is, and how requests went."""
-        full, went = self.native.stats()
+        full, went = self._here.stats()
         return CacheStats(*full, *went)
 
+    @shared
     def disk_stats(self) -> DiskStats | None:
         """What the disk has done, and how full it is; None if there is none."""
-        row = self.native.disk_stats()
+        row = self._here.disk_stats()
         return None if row is None else DiskStats(*row)
 
     def purge(
@@ -127,11 +151,15 @@ class Cache:
         if len(given) != 1:
             raise make_error("BAD_CONFIGURATION", "purge: give one of url, prefix and tag")
         ((what, value),) = given.items()
-        return self.native.purge(what, value, soft)
+        return self._purge(what, value, soft)
+
+    @shared
+    def _purge(self, what: str, value: str, soft: bool) -> int:
+        return self._here.purge(what, value, soft)
 
     def clear(self) -> int:
         """Purge everything, and return how many responses that was."""
-        return self.native.purge("all", "", False)
+        return self._purge("all", "", False)
 
     def list(
         self, *, prefix: str | URL | None = None, after: str | None = None, limit: int = 1000
@@ -149,11 +177,17 @@ class Cache:
         """
         if limit < 1:
             raise make_error("BAD_CONFIGURATION", f"limit is {limit}; it must be at least 1")
-        rows = self.native.list(None if prefix is None else _text(prefix), after, limit)
+        rows = self._rows(None if prefix is None else _text(prefix), after, limit)
         return tuple(
             StoredResponse(url, status, size, age, ttl, hits, tuple(tags))
             for url, status, size, age, ttl, hits, tags in rows
         )
+
+    @shared
+    def _rows(
+        self, prefix: str | None, after: str | None, limit: int
+    ) -> "builtins.list[tuple[str, int, int, int, int, int, builtins.list[str]]]":
+        return self._here.list(prefix, after, limit)
 
 
 def _text(url: str | URL) -> str:

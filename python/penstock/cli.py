@@ -6,14 +6,10 @@ start ends with 1. Every default comes from `penstock.config`.
 """
 
 import asyncio
-import importlib
-import importlib.util
-import inspect
-import logging
-import sys
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,6 +25,8 @@ from .origins import Origins
 from .web import Gateway, settle_failures
 from .web.control import controlling
 from .web.serving import serve as serve_app
+from .web.starting import NotFoundError, load, log_to_stderr, loop_factory, parts_of
+from .workers.serving import serve as serve_in_workers
 
 __all__ = ["main"]
 
@@ -36,7 +34,9 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LIMITS: Final = config.OriginLimits()
 _TIMEOUTS: Final = config.Timeouts()
+_WORKERS: Final = config.Workers(count=1)
 _MEMORY: Final = next(field.default for field in fields(config.Pool) if field.name == "memory")
+_WORKER_MEMORY: Final = next(field.default for field in fields(config.Workers) if field.name == "memory")
 _HIGHEST_PORT: Final = 65535
 
 _TIMEOUT_HELP: Final = {
@@ -49,14 +49,18 @@ _TIMEOUT_HELP: Final = {
     "total": "for the whole exchange",
 }
 
-# An application makes its own gateways: given with MODULE:APP, these would be without effect.
+# Of the engine that is the command's own: given with MODULE:APP alone, these would be without effect.
+_ENGINE_OPTIONS: Final = frozenset(
+    ("memory", "threads", "connections", "cache", "cache_disk", "cache_disk_size", "control")
+)
+# An application makes its own gateways.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
-        *("memory", "threads", "connections", "cache", "cache_disk", "cache_disk_size", "control"),
         *("forwarded", "trust_forwarded", "preserve_host", "lane"),
         *(f"{name}_timeout" for name in _TIMEOUT_HELP),
     )
 )
+_WORKER_OPTIONS: Final = frozenset(("worker_memory", "worker_start_timeout", "worker_hang"))
 
 
 def _host_and_port(text: str) -> tuple[str, int] | None:
@@ -203,6 +207,36 @@ main.add_command(cache)
     show_default=True,
     help="Who relays to the origin: the engine alone, or an aiohttp application, for comparison.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Run the application in N processes behind this one, which SIGHUP replaces by newer code. By default it "
+    "runs in this one.",
+)
+@click.option(
+    "--worker-memory",
+    default=_WORKER_MEMORY,
+    show_default=True,
+    metavar="SIZE",
+    help="Budget of each worker for what passes the application itself.",
+)
+@click.option(
+    "--worker-start-timeout",
+    type=click.FloatRange(0.1, 86400),
+    default=_WORKERS.start_timeout,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that a worker has to import the application and be ready.",
+)
+@click.option(
+    "--worker-hang",
+    type=_seconds,
+    default=f"{_WORKERS.hang:g}",
+    show_default=True,
+    metavar="SECONDS",
+    help="Kill a worker whose event loop is blocked for so long, or 'none'.",
+)
 @_uvloop_option
 @click.option(
     "--access-log/--no-access-log", default=True, show_default=True, help="Log a line for each request."
@@ -227,6 +261,7 @@ def serve(
     log_level: str,
     control: Path | None,
     status_listen: str | None,
+    workers: int | None,
     **options: Any,
 ) -> None:
     """Serve a gateway to one origin, or an aiohttp application.
@@ -237,27 +272,29 @@ def serve(
 
     APP is an aiohttp.web.Application, or a function without arguments, also a coroutine function, that
     returns one; it is looked for in the current directory too. What the gateway is told about the origin,
-    timeouts and memory is then the application's to say.
+    timeouts and memory is then the application's to say. With --workers the cache and the memory of what is
+    relayed are this process's, and the application says the rest.
 
     The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; those that
     have not are cut off so that no client takes what it has for the whole. A second signal ends the process
-    at once.
+    at once. With --workers SIGHUP imports the application anew, in new workers.
 
     \b
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
     """  # noqa: D301 (click keeps the lines after a backspace as they are)
     if (app is None) == (not origin):
         raise click.UsageError("give either --origin URL or MODULE:APP")
+    if app is None and workers is not None:
+        raise click.UsageError("--workers: only with MODULE:APP; they are for the code of an application")
+    if workers is None:
+        _refuse(ctx, _WORKER_OPTIONS, "only with --workers")
     if app is not None:
-        given = sorted(
-            name for name in _GATEWAY_OPTIONS if ctx.get_parameter_source(name) != ParameterSource.DEFAULT
-        )
-        if given:
-            flags = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise click.UsageError(f"{flags}: only with --origin; an application makes its own gateway")
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+        if workers is None:
+            _refuse(
+                ctx, _ENGINE_OPTIONS, "only with --origin or --workers; an application makes its own engine"
+            )
+        _refuse(ctx, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
+    log_to_stderr(log_level)
     lane = options.pop("lane")
     if control is not None and options["cache"] is None:
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
@@ -265,14 +302,30 @@ def serve(
         status = None if status_listen is None else config.Status(listen=status_listen)
     except ConfigurationError as error:
         raise click.UsageError(f"--status-listen: {error.detail}") from None
-    make = _application(app) if app is not None else _gateway(origin, lane, options)
+    if app is not None and workers is not None:
+        make_engine, settings = _edge(app, workers, drain, options)
 
-    async def run() -> None:
-        application, engine = await make()
-        try:
-            async with AsyncExitStack() as stack:
-                if control is not None and engine is not None and engine.cache is not None:
-                    await stack.enter_async_context(controlling(engine.cache, control))
+        async def run() -> None:
+            engine = make_engine()
+            async with _operated(engine, control):
+                await serve_in_workers(
+                    app,
+                    listen,
+                    engine=engine,
+                    settings=settings,
+                    access_log=access_log,
+                    log_level=log_level,
+                    uvloop=uvloop,
+                    status=status,
+                    ready=_tell_where,
+                )
+
+    else:
+        make = _application(app) if app is not None else _gateway(origin, lane, options)
+
+        async def run() -> None:
+            application, engine = await make()
+            async with _operated(engine, control):
                 await serve_app(
                     application,
                     listen,
@@ -283,11 +336,29 @@ def serve(
                     status=status,
                     ready=_tell_where,
                 )
-        finally:
-            if engine is not None:
-                await engine.aclose()
 
     _run(run(), uvloop)
+
+
+def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
+    """Refuse the options `names`, which would be without effect."""
+    given = sorted(name for name in names if ctx.get_parameter_source(name) != ParameterSource.DEFAULT)
+    if given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise click.UsageError(f"{flags}: {why}")
+
+
+@asynccontextmanager
+async def _operated(engine: Engine | None, control: Path | None) -> AsyncIterator[None]:
+    """While the block lasts the cache of `engine` is operated through `control`; behind it `engine` is closed."""
+    try:
+        async with AsyncExitStack() as stack:
+            if control is not None and engine is not None and engine.cache is not None:
+                await stack.enter_async_context(controlling(engine.cache, control))
+            yield
+    finally:
+        if engine is not None:
+            await engine.aclose()
 
 
 def _tell_where(url: str, pages: str | None) -> None:
@@ -320,18 +391,26 @@ def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cac
 _Made = tuple[web.Application, Engine | None]
 
 
+def _engine(options: dict[str, Any], timeouts: config.Timeouts) -> Callable[[], Engine]:
+    """What makes the engine; settings are checked now, memory is taken then."""
+    limits = config.OriginLimits(connections=options["connections"])
+    pool = config.Pool(memory=options["memory"])
+    stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
+    if stored is not None and not stored.fits(pool):
+        raise click.UsageError("--cache: at most half of --memory")
+    return partial(
+        Engine, pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits, cache=stored
+    )
+
+
 def _gateway(
     urls: tuple[str, ...], lane: str, options: dict[str, Any]
 ) -> Callable[[], Coroutine[Any, Any, _Made]]:
-    """What makes the application of a gateway; settings are checked now, memory is taken then."""
+    """What makes the application of a gateway."""
     try:
         origin = urls[0] if len(urls) == 1 else Origins(urls)
         timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
-        limits = config.OriginLimits(connections=options["connections"])
-        pool = config.Pool(memory=options["memory"])
-        stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
-        if stored is not None and not stored.fits(pool):
-            raise click.UsageError("--cache: at most half of --memory")
+        make_engine = _engine(options, timeouts)
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],
             forwarded=options["forwarded"],
@@ -341,10 +420,10 @@ def _gateway(
         Gateway(origin)
     except ConfigurationError as error:
         raise click.UsageError(error.detail) from None
-    caching = None if stored is None else config.Caching()
+    caching = None if options["cache"] is None else config.Caching()
 
     async def make() -> _Made:
-        engine = Engine(pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits, cache=stored)
+        engine = make_engine()
         gateway = Gateway(origin, engine=engine, forwarding=forwarding, caching=caching)
         app = web.Application(middlewares=[settle_failures])
         if lane == "native":
@@ -356,46 +435,49 @@ def _gateway(
     return make
 
 
+def _edge(
+    app: str, count: int, drain: float, options: dict[str, Any]
+) -> tuple[Callable[[], Engine], config.Workers]:
+    """What makes the engine before workers, and what they may take. What `app` names is not looked for here."""
+    try:
+        parts_of(app)
+        settings = config.Workers(
+            count=count,
+            start_timeout=options["worker_start_timeout"],
+            stop_timeout=drain,
+            hang=options["worker_hang"],
+            memory=options["worker_memory"],
+        )
+        return _engine(options, _TIMEOUTS), settings
+    except ConfigurationError as error:
+        raise click.UsageError(error.detail) from None
+    except NotFoundError as error:
+        raise click.UsageError(str(error)) from None
+
+
 def _application(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application that `name`, MODULE:APP, stands for."""
-    module_name, colon, attribute = name.partition(":")
-    if not colon or not module_name or not attribute:
-        raise click.UsageError(f"{name!r} is not MODULE:APP")
-    sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module_name + ".").startswith(error.name + "."):
-            raise
-        raise click.UsageError(f"there is no module {error.name!r} here or on the path") from None
-    try:
-        found = getattr(module, attribute)
-    except AttributeError:
-        raise click.UsageError(f"module {module_name!r} has no {attribute!r}") from None
+        load_app = load(name)
+    except NotFoundError as error:
+        raise click.UsageError(str(error)) from None
 
     async def make() -> _Made:
-        app = found
-        if callable(app) and not isinstance(app, web.Application):
-            app = app()
-            if inspect.isawaitable(app):
-                app = await app
-        if not isinstance(app, web.Application):
-            raise click.UsageError(f"{name} is a {type(app).__name__}, and gives no aiohttp.web.Application")
-        return app, None
+        return await load_app(), None
 
     return make
 
 
 def _run(work: Coroutine[Any, Any, None], uvloop: bool | None) -> None:
-    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    if uvloop or (uvloop is None and importlib.util.find_spec("uvloop") is not None):
-        try:
-            factory = importlib.import_module("uvloop").new_event_loop
-        except ModuleNotFoundError:
-            work.close()
-            raise click.UsageError("uvloop is not installed") from None
+    try:
+        factory = loop_factory(uvloop)
+    except NotFoundError as error:
+        work.close()
+        raise click.UsageError(str(error)) from None
     try:
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(work)
+    except NotFoundError as error:
+        raise click.UsageError(str(error)) from None
     except (OSError, PenstockError) as error:
         raise click.ClickException(str(error)) from error

@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from yarl import URL
 
-from . import _native, config
+from . import _native, _shared, config
 from ._cores import engine_threads
 from ._upload import REPLAYABLE, Body, pump
 from .cache import Cache
@@ -83,6 +83,11 @@ class Engine:
                 "BAD_CONFIGURATION",
                 f"a cache of {cache.memory} bytes is more than half of a pool of {self.pool_config.memory}",
             )
+        parent = _shared.parent()
+        if cache is not None and parent is not None and not parent.has_cache:
+            raise make_error(
+                "BAD_CONFIGURATION", "there is a cache, and that of a worker is its parent's, which has none"
+            )
         self.timeouts = timeouts or config.Timeouts()
         self._timeouts = native_timeouts(self.timeouts)
         self.native = _native.Engine(
@@ -94,10 +99,12 @@ class Engine:
             tls or config.Tls(),
         )
         try:
-            self.cache: Final = None if cache is None else Cache(_cache(self.native, cache))
+            self._stored = None if cache is None or parent is not None else _cache(self.native, cache)
         except PenstockError:
             self.native.close()
             raise
+        has_cache = self._stored is not None or (parent is not None and parent.has_cache)
+        self.cache: Final = Cache(self._stored) if has_cache else None
         self._disk_save = 0.0 if cache is None else cache.disk_save
         self._cachings: dict[tuple[config.Caching, str], _native.Caching] = {}
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
@@ -195,11 +202,14 @@ class Engine:
         """
         if self.cache is None:
             raise make_error("BAD_CONFIGURATION", "there is caching, and the engine has no cache")
+        if self._stored is None:
+            rule = "the cache is the parent's: a worker uses it by what it relays, and not for requests of its own"
+            raise make_error("BAD_CONFIGURATION", rule)
         handle = self._cachings.get((caching, route))
         if handle is None:
             if len(self._cachings) >= 1024:  # noqa: PLR2004 (as above)
                 self._cachings.clear()
-            handle = _native.Caching(self.cache.native, caching, route)
+            handle = _native.Caching(self._stored, caching, route)
             self._cachings[caching, route] = handle
         return handle
 
@@ -217,11 +227,13 @@ class Engine:
         caching: _native.Caching | None = None,
         overrides: config.Overrides | None = None,
         near: _native.Transport | None = None,
+        plan: tuple[bytes, config.Overrides | None] | None = None,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
         `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
-        fetched on the engine thread of that client.
+        fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that
+        describes and as was decided about this request.
         """
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
@@ -231,13 +243,13 @@ class Engine:
         if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
             data = None if body is None else bytes(body)
             response = Response(
-                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached, near)
+                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached, near, plan)
             )
         else:
             if not isinstance(body, AsyncIterable):
                 length = memoryview(body).nbytes
             source, upload = self.native.fetch_upload(
-                endpoint, method, target, headers, length, limits, cut, cached, near
+                endpoint, method, target, headers, length, limits, cut, cached, near, plan
             )
             response = Response(source)
             task = asyncio.get_running_loop().create_task(pump(upload, body))
@@ -295,7 +307,7 @@ class Engine:
         self.close()
 
     def _save(self) -> None:
-        if self.cache is not None and not self.cache.native.close(self._disk_save):
+        if self._stored is not None and not self._stored.close(self._disk_save):
             _log.warning(
                 "the cache's disk hangs: its directory stays taken until it answers or this process ends"
             )
@@ -364,13 +376,20 @@ def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:
 _default: tuple[int, Engine] | None = None
 
 
+def make_default(engine: Engine) -> None:
+    """Have `engine` be what the process shares, which has none yet; it is closed at exit."""
+    global _default  # noqa: PLW0603 (one engine a process is what this is)
+    assert _default is None or _default[0] != os.getpid(), "the process has one"  # noqa: S101
+    _default = (os.getpid(), engine)
+    atexit.register(engine.close)
+
+
 def default_engine() -> Engine:
     """The engine that gateways and sources without one of their own share: made on first use, closed at exit.
 
     A forked child gets one of its own.
     """
-    global _default  # noqa: PLW0603 (one engine a process is what this is)
     if _default is None or _default[0] != os.getpid():
-        _default = (os.getpid(), Engine())
-        atexit.register(_default[1].close)
+        make_default(Engine())
+    assert _default is not None  # noqa: S101 (says it to mypy)
     return _default[1]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from . import _native
+from ._shared import Shared, shared
 from .config import Access, History, KafkaLog, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
@@ -95,7 +96,7 @@ class TopicStats:
     """What it has counted."""
 
 
-class Hub:
+class Hub(Shared):
     """Topics with a bounded history each, and their subscribers.
 
     Topics need not be declared: one begins with what is first published to it, or with its first subscriber, and goes
@@ -119,6 +120,8 @@ class Hub:
         ConfigurationError: the log cannot be used: what it needs is not installed, or its URL is none.
     """
 
+    _KIND = "hub"
+
     def __init__(
         self,
         *,
@@ -127,6 +130,7 @@ class Hub:
         log: RedisLog | KafkaLog | None = None,
     ) -> None:
         self._engine = engine or default_engine()
+        self._said: Final = {"history": history, "log": log}
         history = history or History()
         if history.memory is None:
             history = replace(history, memory=self._engine.stats().pool.budget // 4)
@@ -136,10 +140,27 @@ class Hub:
         # Topics that only others can begin begin with no subscriber.
         self._opens = not isinstance(log, KafkaLog)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._entering: asyncio.Task[Self] | None = None
         self.native_hub = _native.Hub(self._engine.native, history, log is not None)
-        if log is not None:
+        if log is not None and self._parent is None:
             self._reader = Reader(self.native_hub, *_open(log, history), longest_wait=log.longest_wait)
 
+    def _declaration(self) -> dict[str, Any]:
+        return self._said
+
+    @classmethod
+    def _declared(cls, engine: Engine, declaration: dict[str, Any]) -> Self:
+        made = cls(engine=engine, **declaration)
+        if made._reader is not None:
+            made._entering = asyncio.get_running_loop().create_task(made.__aenter__())
+        return made
+
+    async def _dismissed(self) -> None:
+        if self._entering is not None:
+            await self._entering
+        await self.__aexit__()
+
+    @shared
     async def publish(
         self,
         topic: str,
@@ -192,6 +213,7 @@ class Hub:
             return ""
         return await reader.publish(topic, event)
 
+    @shared
     async def finish(self, topic: str) -> bool:
         """End a topic: nothing is published to it any more.
 
@@ -239,7 +261,9 @@ class Hub:
             PenstockError: when it is awaited or iterated: the topic's name is none (BAD_TOPIC), there is no such topic
                 (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
                 hub is closed (HUB_CLOSED).
+            ConfigurationError: this is a worker process.
         """
+        self._check_here("subscribe")
         terms = replace(self._terms(subscriptions), heartbeat=None)
         framing = _native.Framing.events(self._events + _SAID, False)
         response = Response(self.native_hub.subscribe(topic, after, terms, framing))
@@ -268,8 +292,9 @@ class Hub:
             ArgumentError: the topic's name is none (BAD_TOPIC), or `error_event` no type (BAD_EVENT).
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
             ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
-            ConfigurationError: the hub follows a Kafka.
+            ConfigurationError: the hub follows a Kafka, or this is a worker process.
         """
+        self._check_here("feed")
         self.native_hub.check(topic, "", error_event, None, None, None)
         # Longer events would have no room in the history.
         framing = _native.Framing.events(self._events, False)
@@ -327,7 +352,9 @@ class Hub:
         Raises:
             PenstockError: what went wrong behind the head. The client has been cut off.
             CancelledError: the client left.
+            ConfigurationError: this is a worker process.
         """
+        self._check_here("stream")
         from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
         from .web.native import changes  # noqa: PLC0415
         from .web.subscription import respond  # noqa: PLC0415
@@ -420,12 +447,26 @@ class Hub:
             decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
 
+    def _check_here(self, what: str) -> None:
+        """Refuse in a worker what needs the topics themselves, which are the parent's.
+
+        Raises:
+            ConfigurationError: this is a worker process.
+        """
+        if self._parent is not None:
+            raise make_error(
+                "BAD_CONFIGURATION",
+                f"Hub.{what} is not there in a worker process, whose topics are its parent's: use Hub.native",
+            )
+
+    @shared
     def stats(self) -> HubStats:
         """How full it is, and what it has counted."""
         topics, subscribers, used, limit, counts = self.native_hub.stats()
         log = None if self._reader is None else self._reader.stats()
         return HubStats(topics, subscribers, used, limit, HubCounts(*counts), log)
 
+    @shared
     def topic_stats(self, topic: str) -> TopicStats | None:
         """The same of one topic; None if there is none of that name."""
         row = self.native_hub.topic_stats(topic)
@@ -433,6 +474,7 @@ class Hub:
             return None
         return TopicStats(*row[:6], HubCounts(*row[6]))
 
+    @shared
     def topics(self) -> list[str]:
         """The names of all topics, in no order."""
         return self.native_hub.topics()
@@ -441,12 +483,15 @@ class Hub:
         """End all subscriptions behind a whole event, and give the history's memory back. Idempotent.
 
         Clients come back, as after any disconnection; who is to stay away is told by `finish` before. A hub with a
-        shared log lets go of that when it is left (`async with`).
+        shared log lets go of that when it is left (`async with`). In a worker process nothing ends by that: the topics
+        are those of all workers, and go with the last code that has the hub.
         """
         self.native_hub.close()
 
     async def __aenter__(self) -> Self:
         """Begin to follow the shared log, if there is one. It need not be there yet: see `stats().log`."""
+        if self._parent is not None:
+            self._parent.number(self)
         if self._reader is not None:
             if self._loop is not None:
                 raise make_error("HUB_CLOSED", "a hub with a log can be entered once")

@@ -5,11 +5,12 @@ import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from yarl import URL
 
 from . import _native
+from ._shared import Shared, shared
 from .config import Check, Health, Origin, Retries
 from .exceptions import make_error
 
@@ -80,7 +81,7 @@ class Place(NamedTuple):
         return engine.endpoint(self.scheme, self.host, self.port, unix)
 
 
-class Origins:
+class Origins(Shared):
     """Several origins of the same content, of which each request is sent to one, and to another if that fails.
 
     Wherever a gateway or a route takes an origin's URL it takes these as well. One object may be used by several routes,
@@ -105,6 +106,8 @@ class Origins:
             differ; or `balance` or `key` is not one of these.
     """
 
+    _KIND = "origins"
+
     def __init__(
         self,
         origins: Iterable[Origin | str],
@@ -125,6 +128,15 @@ class Origins:
                 "BAD_CONFIGURATION", f"key is {key!r}; it must be 'path', 'target' or 'field:NAME'"
             )
         self._origins, parts = _checked(origins)
+        self._said: Final = {
+            "origins": self._origins,
+            "balance": balance,
+            "key": key,
+            "health": health,
+            "check": check,
+            "retries": retries,
+            "name": name,
+        }
         # Of what is declared here and what the engine knows, which go by their order.
         self._lock = threading.Lock()
         # Among whose metrics they are. Weak: origins do not keep an engine.
@@ -139,6 +151,9 @@ class Origins:
             identity, members, balance, key, health or Health(), check, retries or Retries()
         )
 
+    def _declaration(self) -> dict[str, Any]:
+        return self._said
+
     def endpoint(self, engine: "Engine", unix: str | None) -> _native.Endpoint:  # noqa: ARG002 (as of a single origin)
         """What any engine sends requests to. From now on the metrics of `engine` have them."""
         if engine not in self._engines:
@@ -147,6 +162,7 @@ class Origins:
         return self.native.endpoint
 
     @property
+    @shared
     def origins(self) -> tuple[Origin, ...]:
         """What is chosen from."""
         return self._origins
@@ -161,6 +177,17 @@ class Origins:
         Raises:
             ConfigurationError: they cannot be, as at the beginning; or their path is another. Nothing has changed then.
         """
+        checked, _ = _checked(origins)
+        self._choose(checked)
+        if self._parent is not None:
+            # For what this process fetches by itself.
+            self._take(checked)
+
+    @shared
+    def _choose(self, origins: tuple[Origin, ...]) -> None:
+        self._take(origins)
+
+    def _take(self, origins: tuple[Origin, ...]) -> None:
         checked, parts = _checked(origins)
         if parts[0].base != self.base:
             raise make_error(
@@ -170,6 +197,7 @@ class Origins:
             self.native.set(_members(checked, parts))
             self._origins = checked
 
+    @shared
     def stats(self) -> OriginsStats:
         """What is known of the origins, and what has been done. Call it from any thread."""
         with self._lock:

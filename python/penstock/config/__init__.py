@@ -15,6 +15,7 @@ from .hub import History, KafkaLog, RedisLog, Subscriptions
 from .origins import Forwarding, OriginLimits, Timeouts, Tls
 from .status import Status
 from .upstream import Check, Health, Origin, Retries
+from .workers import Workers
 
 __all__ = [
     "Access",
@@ -43,5 +44,6 @@ __all__ = [
     "TenantLimits",
     "Timeouts",
     "Tls",
+    "Workers",
     "parse_size",
 ]

@@ -133,16 +133,28 @@ def _rows(settings: Jwt) -> list[tuple[str, str | None, str, bytes]]:
         if isinstance(key, Key):
             made.append(key)
             rows.append(key._row())  # noqa: SLF001 (of this module)
-        elif isinstance(key, Mapping) and key.get("kty") in _KINDS:
-            algorithm = str(key.get("alg"))
+            continue
+        # A text is what stands here after construction.
+        members = _members(key)
+        if isinstance(members, Mapping) and members.get("kty") in _KINDS:
+            algorithm = str(members.get("alg"))
             if algorithm not in ALGORITHMS:
                 raise make_error(
                     "BAD_CONFIGURATION", "Jwt.keys: a JSON Web Key must have an alg that is known"
                 )
-            text = json.dumps(dict(key))
+            text = json.dumps(dict(members))
             made.append(text)
             rows.append(("jwk", None, algorithm, text.encode()))
         else:
             raise make_error("BAD_CONFIGURATION", "Jwt.keys must be Key, or JSON Web Keys as mappings")
     put(settings, "keys", tuple(made))
     return rows
+
+
+def _members(key: object) -> object:
+    if not isinstance(key, str):
+        return key
+    try:
+        return json.loads(key)
+    except ValueError:
+        return None

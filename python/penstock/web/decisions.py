@@ -20,6 +20,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from penstock import _native
+from penstock._shared import Shared, shared
 from penstock.config import Access, TenantLimits
 from penstock.engine import Engine
 from penstock.exceptions import make_error
@@ -38,6 +39,8 @@ __all__ = [
 ]
 
 _log: Final = logging.getLogger("penstock.web")
+
+_FAILED: Final = "%s: the hook that authorises %s %s has %s"
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 _ALONE: Final = frozenset({"address", "host", "method"})
@@ -183,12 +186,14 @@ class TenantStats:
     """Bytes of bodies, since it is known or since `Decisions.renew`."""
 
 
-class Decisions:
+class Decisions(Shared):
     """What is remembered of who may, on one native route or on several. Made by `Gateway.native` and `Hub.native`.
 
     Given to another route as `authorise` it has both ask one hook, in one memory: what is revoked is so on both. Each
     route asks for itself. All methods may be called from any thread.
     """
+
+    _KIND = "decisions"
 
     def __init__(
         self,
@@ -202,9 +207,11 @@ class Decisions:
         Raises:
             ConfigurationError: there is no key for a hook, or one that cannot be.
         """
+        self._authorise: Final = authorise
         self._verifier: _native.Verifier | None = None
         self._verifying: Verifying | None = None
         self.access = access or Access()
+        self.has_hook: Final = not isinstance(authorise, Verifying)
         if isinstance(authorise, Verifying):
             if key is not None:
                 raise _bad("a decision_key goes with a hook: what verifies knows itself what it decides by")
@@ -229,6 +236,10 @@ class Decisions:
         # Whose loop is asked. Weak: what is remembered does not keep an engine.
         self._listening: tuple[weakref.ref[Engine], asyncio.AbstractEventLoop] | None = None
 
+    def _declaration(self) -> dict[str, Any]:
+        return {"authorise": self._authorise, "key": self.key or None, "access": self.access}
+
+    @shared
     def revoke(
         self,
         *,
@@ -270,15 +281,18 @@ class Decisions:
         done = [gate.revoke(raw, cut) for gate in list(self._gates.values())]
         return Revoked(sum(count for count, _ in done), sum(count for _, count in done))
 
+    @shared
     def stats(self) -> DecisionStats:
         """What is remembered, and what was counted so far."""
         allowed, denied, asking, running, counted = self._native.stats()
         return DecisionStats(allowed, denied, asking, running, *counted)
 
+    @shared
     def tenants(self) -> dict[str, TenantStats]:
         """What each tenant has had that is known, by name."""
         return {name: TenantStats(*counts) for name, *counts in self._native.tenants()}
 
+    @shared
     def renew(self, tenant: str) -> bool:
         """Have a tenant begin its total anew (`TenantLimits.total`); whether it is known."""
         return self._native.renew(tenant)
@@ -305,6 +319,22 @@ class Decisions:
         if self._listening is None or (self._listening[0](), self._listening[1]) != (engine, loop):
             self._native.listen(engine.native, asker.pose)
             self._listening = (weakref.ref(engine), loop)
+
+    async def _asked(self, row: "Row") -> Answer:
+        """Have the hook asked by the parent, whose memory it is."""
+        request = _request_of(row)
+        assert self._asker is not None  # noqa: S101 (the parent asks where there is one)
+        try:
+            answer = await self._asker.ask(request)
+        except Exception:
+            _log.exception(_FAILED, request.route, request.method, request.path, "failed")
+            raise
+        # Of a class of the application's own the parent knows nothing.
+        if isinstance(answer, Allow):
+            return Allow(answer.tenant, answer.lifetime, answer.limits)
+        if isinstance(answer, Deny):
+            return Deny(answer.status, answer.detail, answer.lifetime, answer.challenge)
+        return answer
 
     def _forwarded(self, request: web.Request) -> list[tuple[bytes, bytes]] | None:
         """What the origin is sent of the fields of `request`, where that is not all of them."""
@@ -354,20 +384,21 @@ class _Asker:
         request = _request(row)
         try:
             async with asyncio.timeout(self._access.timeout) as limit:
-                answer = self._authorise(request)
-                if inspect.isawaitable(answer):
-                    answer = await answer
+                answer = await self.ask(request)
             self._say(question, answer)
         except Exception:  # noqa: BLE001 (whatever it is, it is no answer)
             late = limit.expired()
-            _log.exception(
-                "%s: the hook that authorises %s %s has %s",
-                *(request.route, request.method, request.path, "taken too long" if late else "failed"),
-            )
+            what = "taken too long" if late else "failed"
+            _log.exception(_FAILED, request.route, request.method, request.path, what)
             question.fail(late)
         except BaseException:
             question.fail(False)
             raise
+
+    async def ask(self, request: NativeRequest) -> Answer:
+        """What the hook says."""
+        answer = self._authorise(request)
+        return await answer if inspect.isawaitable(answer) else answer
 
     def _say(self, question: _native.Question, answer: Answer) -> None:
         if answer is True:
@@ -416,6 +447,29 @@ def _request(row: Any) -> NativeRequest:
         route,
         tuple(None if value is None else _text(value) for value in key),
     )
+
+
+Row = tuple[str, str, str, str, str | None, tuple[tuple[str, str], ...], tuple[str | None, ...]]
+"""A `NativeRequest` as it goes from one process to another."""
+
+
+def row_of(request: NativeRequest) -> Row:
+    """What a worker makes `request` of."""
+    return (
+        request.route,
+        request.method,
+        str(request.url),
+        request.host,
+        request.remote,
+        tuple((str(name), value) for name, value in request.headers.items()),
+        request.key,
+    )
+
+
+def _request_of(row: Row) -> NativeRequest:
+    route, method, target, host, remote, fields, key = row
+    headers = CIMultiDictProxy(CIMultiDict(fields))
+    return NativeRequest(method, URL(target, encoded=True), headers, remote, host, route, key)
 
 
 def _text(value: bytes) -> str:

@@ -12,12 +12,13 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
+from penstock._shared import Shared, shared
 from penstock.config import (
     Access,
     Caching,
@@ -37,6 +38,8 @@ from penstock.hub import Hub
 from penstock.origins import Origins, Place, place_of
 from penstock.stats import InspectionStats
 from penstock.stream import FrameStream, Response
+from penstock.workers.ends import account_of
+from penstock.workers.plans import Plans
 
 from .amending import amend
 from .body import Payload, copy_body
@@ -75,7 +78,7 @@ TENANT: Final = web.RequestKey("tenant", str)
 """Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
 
 
-class Gateway:
+class Gateway(Shared):
     """An origin, and how requests are relayed to it.
 
     Args:
@@ -99,6 +102,8 @@ class Gateway:
             and no engine with a cache; or there are both `caching` and `inspect`.
     """
 
+    _KIND = "gateway"
+
     def __init__(
         self,
         origin: str | Origins,
@@ -117,6 +122,17 @@ class Gateway:
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
         if unix is not None and isinstance(origin, Origins):
             raise make_error("BAD_CONFIGURATION", "unix is of a single origin; of several each has its own")
+        self._said: Final = {
+            "origin": origin,
+            "forwarding": forwarding,
+            "timeouts": timeouts,
+            "prefix": prefix,
+            "max_event": max_event,
+            "unix": None if unix is None else os.fspath(unix),
+            "caching": caching,
+            "events": events,
+            "inspect": inspect,
+        }
         self._origin = place_of(origin)
         self._engine = engine
         self._prefix = prefix
@@ -132,9 +148,17 @@ class Gateway:
         self._caching = caching
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
+        self._plans = None if self._parent is None else Plans(self._parent, self._unix, self._framing)
         if caching is not None:
-            self._checked("the gateway")
+            self._check("the gateway")
         check_one(caching, inspect, "the gateway")
+
+    def _declaration(self) -> dict[str, Any]:
+        return self._said
+
+    @classmethod
+    def _declared(cls, engine: Engine, declaration: dict[str, Any]) -> Self:
+        return cls(engine=engine, **declaration)
 
     async def relay(
         self,
@@ -205,6 +229,7 @@ class Gateway:
         headers = plain_headers(headers, inspect)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
+        plan = self._plan(request, where, caching, events)
         order = _Order(
             where,
             self._unix,
@@ -215,17 +240,21 @@ class Gateway:
             self._native_timeouts(timeouts, events),
             policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
-            caching=None if caching is None else self._handle(caching, route_path(request)),
+            caching=None
+            if caching is None or plan is not None
+            else self._handle(caching, route_path(request)),
             overrides=overrides,
             tenant=tenant,
             seen=None if inspect is None else self._seen(inspect, route_path(request)),
+            plan=plan,
         )
-        if overrides is not None and order.caching is None:
+        if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
         if topic is not None:
             if hub is None or on_complete is not None or inspect is not None:
                 message = "a topic goes with a hub, and neither with on_complete nor with inspect"
                 raise make_error("BAD_CONFIGURATION", message)
+            hub._check_here("feed")  # noqa: SLF001 (of the same package)
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(
                 request, partial(self._relay, request, order._replace(feeding=feeding))
@@ -307,7 +336,7 @@ class Gateway:
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
         where = self._origin if origin is None else place_of(origin)
         if caching is not None and self._engine is not None:
-            self._checked(f"the route {name or prefix}")
+            self._check(f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
         engine = self._engine
         inspect, caching = inspect or self._inspect, caching or self._caching
@@ -343,7 +372,13 @@ class Gateway:
         The key of a native route is its name, that of relays the path of the application's route that they were called
         in, such as `/v1/{path}`, or `""` where there is none.
         """
-        return {name: stats_of(counts) for name, counts in self._counts.items()}
+        own = {name: stats_of(counts) for name, counts in self._counts.items()}
+        # What handlers relay is inspected in their worker, what native routes do in the parent.
+        return own if self._parent is None else {**own, **self._native_stats()}
+
+    @shared
+    def _native_stats(self) -> dict[str, InspectionStats]:
+        return self.stats()
 
     def _counts_of(self, name: str) -> _native.Counts:
         counts = self._counts.get(name)
@@ -354,6 +389,15 @@ class Gateway:
     def _seen(self, inspect: Inspection, name: str) -> Seen:
         return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
+    def _check(self, who: str) -> None:
+        """Have it be seen early that there is no cache: of the engine, or in a worker of its parent."""
+        if self._parent is None:
+            self._checked(who)
+        elif not self._parent.has_cache:
+            raise make_error(
+                "BAD_CONFIGURATION", f"{who} has caching, and the parent of this worker process no cache"
+            )
+
     def _checked(self, who: str) -> Engine:
         """The engine, which has a cache."""
         engine = self._engine
@@ -363,6 +407,26 @@ class Gateway:
 
     def _handle(self, caching: Caching, route: str) -> _native.Caching:
         return self._checked("a relay").caching(caching, route)
+
+    def _plan(
+        self,
+        request: web.Request,
+        origin: Place | Origins,
+        caching: Caching | None,
+        events: EventRelay | None,
+    ) -> bytes | None:
+        """How a worker has its parent relay; what is inspected then passes the worker, whose inspector sees it.
+
+        None where this process fetches: it is no worker, or the request has come by a socket of the application's own.
+        """
+        if self._plans is None:
+            return None
+        if request.transport is not None and engines(request.transport) is None:
+            return None
+        if caching is None:
+            return self._plans.describe(origin, None, events, "")
+        self._check("a relay")
+        return self._plans.describe(origin, caching, events, route_path(request))
 
     def _native_timeouts(
         self, timeouts: Timeouts | None, events: EventRelay | None
@@ -460,8 +524,9 @@ class Gateway:
                 length=length,
                 timeouts=order.timeouts,
                 caching=order.caching,
-                overrides=order.overrides,
+                overrides=order.overrides if order.plan is None else None,
                 near=direct,
+                plan=None if order.plan is None else (order.plan, order.overrides),
             )
             # `await upstream` would be two frames more to resume, and each property a call.
             if request.version < HttpVersion11:
@@ -484,7 +549,8 @@ class Gateway:
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
                 taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
-                taken.begin(request, direct, self._cut, order.policy, inspector, handover)
+                account = self._account(asked, order, status)
+                taken.begin(request, direct, self._cut, order.policy, inspector, handover, account)
             else:
                 answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
                 if order.changes is not None:
@@ -504,7 +570,8 @@ class Gateway:
                     handover = request[HANDED_OVER] = Handover(asked, status)
                     if order.on_complete is not None:
                         handover.when_over(order.on_complete, upstream)
-                    hand_over(stream, writer, direct, policy, inspector, handover)
+                    account = self._account(asked, order, status)
+                    hand_over(stream, writer, direct, policy, inspector, handover, account)
                 else:
                     policy = policy if events else None
                     if policy is not None or inspector is not None:
@@ -523,6 +590,8 @@ class Gateway:
                 reads_on = left
             elif upstream is not None and not upstream.closed:
                 reads_on = left and (order.drain is not None or order.policy is not None)
+                # What the parent fetches is the parent's to read on.
+                reads_on = reads_on and order.plan is None
                 if reads_on:
                     seen = None if asked.inspector is None else (asked.inspector, self._cut)
                     engine.native.read_on(upstream, order.drain, order.policy, seen)
@@ -557,6 +626,9 @@ class Gateway:
             if isinstance(body, Pieces):
                 body.stop()
 
+    def _account(self, asked: Asked, order: "_Order", status: int) -> bytes | None:
+        return None if order.plan is None else account_of(order.on_complete, asked, status)
+
 
 class _Order(NamedTuple):
     """What a relay is to do."""
@@ -579,6 +651,7 @@ class _Order(NamedTuple):
     seen: Seen | None = None
     feeding: Feeding | None = None
     received: Sequence[tuple[bytes, bytes]] | None = None
+    plan: bytes | None = None
 
 
 def _asked(request: web.Request, order: _Order) -> Asked:

@@ -194,15 +194,18 @@ def hand_over(
     policy: _native.EventPolicy | None,
     inspector: _native.Inspector | None,
     handover: Handover,
+    account: bytes | None,
 ) -> None:
     """Let the engine send all of `stream`, seen by `inspector` and events by `policy`, behind the head of `writer`.
+
+    `account`, in a worker, is what the parent has another one told the end by if this one is gone by then.
 
     Raises:
         ConnectionResetError: the client left.
         StateError: the stream is closed.
     """
     writer.send_headers()
-    transport._attach_rest(stream, policy, inspector, handover)  # noqa: SLF001
+    transport._attach_rest(stream, policy, inspector, handover, account)  # noqa: SLF001
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
     writer._eof = True  # noqa: SLF001
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .gateway import Gateway
     from .topics import TopicsRoute
 
-__all__ = ["NativeRoute", "native_routes"]
+__all__ = ["NativeRoute", "native_resources", "native_routes"]
 
 # What frames a message or describes one hop is the engine's to write.
 _FRAMING: Final = frozenset(
@@ -365,11 +365,10 @@ class RelayResource(NativeResource):
 
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:
     """The native routes of `app` and of its sub-applications, as `engine` serves them."""
-    resources = {
-        route.resource for route in app.router.routes() if isinstance(route.resource, NativeResource)
-    }
-    return [
-        resource.route.native(engine, resource.prefix)
-        for resource in resources
-        if isinstance(resource, NativeResource)
-    ]
+    return [resource.route.native(engine, resource.prefix) for resource in native_resources(app)]
+
+
+def native_resources(app: web.Application) -> "list[NativeResource]":
+    """What stands for native routes in `app` and in its sub-applications, in the order of their declaration."""
+    resources = dict.fromkeys(route.resource for route in app.router.routes())
+    return [resource for resource in resources if isinstance(resource, NativeResource)]

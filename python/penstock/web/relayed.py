@@ -94,8 +94,11 @@ class TakenOver(web.StreamResponse):
         policy: _native.EventPolicy | None,
         inspector: _native.Inspector | None,
         handover: Handover,
+        account: bytes | None,
     ) -> None:
         """Let the engine send it, seen by `inspector`; what is an event stream, cut by `events`, by `policy`.
+
+        `account` is as in `handover.hand_over`.
 
         Raises:
             ConnectionResetError: the client left.
@@ -112,6 +115,7 @@ class TakenOver(web.StreamResponse):
             request.version,
             not self._keep_alive,
             handover,
+            account,
         )
         self._req = request
         self._payload_writer = writer

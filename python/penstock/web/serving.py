@@ -20,7 +20,7 @@ from penstock.engine import Engine
 from .access import AccessLogger
 from .site import Site
 
-__all__ = ["serve"]
+__all__ = ["make_runner", "serve", "stop_signal"]
 
 _log: Final = logging.getLogger("penstock.serve")
 _access_log: Final = logging.getLogger("penstock.access")
@@ -56,14 +56,8 @@ async def serve(
         SystemFailureError: the address cannot be listened on.
         OSError: the host has no address.
     """
-    runner = web.AppRunner(
-        app,
-        access_log=_access_log if access_log else None,
-        access_log_class=AccessLogger,
-        auto_decompress=decode_requests,
-        shutdown_timeout=drain,
-    )
-    async with _stop_signal() as stop:
+    runner = make_runner(app, drain=drain, access_log=access_log, decode_requests=decode_requests)
+    async with stop_signal() as stop:
         await runner.setup()
         try:
             path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
@@ -76,6 +70,19 @@ async def serve(
             await _end(runner, drain)
 
 
+def make_runner(
+    app: web.Application, *, drain: float, access_log: bool, decode_requests: bool
+) -> web.AppRunner:
+    """What runs `app`; the arguments are those of `serve`."""
+    return web.AppRunner(
+        app,
+        access_log=_access_log if access_log else None,
+        access_log_class=AccessLogger,
+        auto_decompress=decode_requests,
+        shutdown_timeout=drain,
+    )
+
+
 def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:
     if isinstance(listen, str):
         return f"unix:{listen}"
@@ -84,14 +91,17 @@ def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:
 
 
 @asynccontextmanager
-async def _stop_signal() -> AsyncIterator[asyncio.Future[str]]:
-    """A future of the name of the first SIGTERM or SIGINT; the second one exits."""
+async def stop_signal(
+    before_exit: Callable[[], None] = lambda: None,
+) -> AsyncIterator[asyncio.Future[str]]:
+    """A future of the name of the first SIGTERM or SIGINT; the second one calls `before_exit`, and exits."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[str] = loop.create_future()
 
     def received(number: signal.Signals) -> None:
         if stop.done():
             # Nothing is flushed or waited for: whoever repeats a signal wants the process gone.
+            before_exit()
             os._exit(128 + number)
         stop.set_result(number.name)
 

@@ -155,7 +155,7 @@ impl Exchange {
                 lost = read => lost,
                 never = fetch => never,
                 () = obey => Ok(()),
-                () = self.wire.write_beside() => Ok(()),
+                never = self.wire.write_on() => never,
             }
         };
         if let Err(error) = result {

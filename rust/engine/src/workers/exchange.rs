@@ -6,11 +6,9 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::io;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -50,33 +48,18 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);
     let mut far = Some(far);
+    // None is asked twice: one that has gone may look as if it were there for a moment.
     let mut tried = Vec::new();
+    let mut failed = None;
     while let Some(own) = far.take() {
-        let Some(busy) = shared.wait(&own, &tried).await else {
-            let error = Code::AppBusy.error("no worker process was there to answer the request in time");
+        let Some((busy, socket)) = shared.reach(&own, &tried).await else {
+            let error = failed.unwrap_or_else(|| {
+                Code::AppBusy.error("no worker process was there to answer the request in time")
+            });
             return answer(&own, &error, head_only);
         };
         let member = busy.member();
-        let socket = match UnixStream::connect(&member.path).await {
-            Ok(socket) => socket,
-            Err(error) if is_gone(&error) => {
-                // Known here before it is where signs of life are asked for.
-                shared.lost(member);
-                far = Some(own);
-                continue;
-            }
-            // More connect than it has accepted so far.
-            Err(_) if tried.len() < TRIES => {
-                tried.push(Arc::clone(member));
-                far = Some(own);
-                continue;
-            }
-            Err(error) => {
-                let error = Code::WorkerGone.error(format!("no worker process could be reached: {error}"));
-                return answer(&own, &error, head_only);
-            }
-        };
-        tried.push(Arc::clone(member));
+        tried.push(member.number);
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
@@ -91,15 +74,15 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             End::Refused(_) | End::Gone(_) if touched => {
                 Code::WorkerGone.error("the worker process that was answering has gone")
             }
-            End::Refused(_) if tried.len() < TRIES => {
+            End::Refused(error) | End::Gone(error) if tried.len() == TRIES => error,
+            // Where all are full nobody waits for one more.
+            End::Refused(error) if error.code() == Code::AppBusy && !shared.has_other(&tried) => error,
+            End::Gone(error) if !is_safe => error,
+            End::Refused(error) | End::Gone(error) => {
+                failed = Some(error);
                 far = Some(own);
                 continue;
             }
-            End::Gone(_) if is_safe && tried.len() < TRIES => {
-                far = Some(own);
-                continue;
-            }
-            End::Refused(error) | End::Gone(error) => error,
         };
         return answer(&own, &error, head_only);
     }
@@ -108,11 +91,6 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
 /// Whether a request may be repeated where nobody knows whether it was carried out (RFC 9110, section 9.2.1).
 fn is_safe(head: &[u8]) -> bool {
     [b"GET ".as_slice(), b"HEAD ", b"OPTIONS ", b"TRACE "].iter().any(|method| head.starts_with(method))
-}
-
-/// Whether nobody listens where a worker did.
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 
 /// Answers in the place of a worker.
@@ -188,7 +166,7 @@ impl Exchange {
                     Err(error) => self.gone(error),
                 },
                 () = news => End::Over,
-                () = self.wire.write_beside() => End::Over,
+                never = self.wire.write_on() => never,
             }
         };
         if matches!(end, End::Over) {

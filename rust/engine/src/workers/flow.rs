@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, mpsc};
 
-use super::message::Message;
+use super::message::{Message, PIECE};
 use super::wire::Wire;
 use crate::app::{Completion, Outcome};
 use crate::error::{Code, Error};
@@ -72,6 +72,7 @@ impl Credit {
 /// Sends `stream` as `flow`, as far as `credit` goes. Ends without a word when somebody else becomes its consumer, or
 /// nobody takes it.
 pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, credit: Arc<Credit>) {
+    let mut gathered = Vec::new();
     while credit.some().await {
         let next = tokio::select! {
             biased;
@@ -80,8 +81,22 @@ pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, cr
         };
         match next {
             Some(Ok(delivery)) => {
-                credit.spend(delivery.len());
-                wire.send_pieces(&delivery, |piece| Message::Data(flow, piece));
+                let mut sent = delivery.len();
+                // What is small is sent with others: each message takes a slab where it arrives.
+                let mut ready = if sent < PIECE { stream.take_ready() } else { None };
+                if ready.is_none() {
+                    wire.send_pieces(&delivery, |piece| Message::Data(flow, piece));
+                } else {
+                    gathered.extend_from_slice(&delivery);
+                    while let Some(more) = ready {
+                        gathered.extend_from_slice(&more);
+                        sent += more.len();
+                        ready = if gathered.len() < PIECE { stream.take_ready() } else { None };
+                    }
+                    wire.send_pieces(&gathered, |piece| Message::Data(flow, piece));
+                    gathered.clear();
+                }
+                credit.spend(sent);
             }
             Some(Err(error)) if error.code() == Code::StreamClosed => return,
             Some(Err(error)) => return wire.send(&Message::Fail(flow, error)),

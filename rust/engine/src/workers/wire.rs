@@ -83,12 +83,11 @@ impl Wire {
         }
     }
 
-    /// As [`Wire::write`], beside [`Wire::read`], which tells that the other side is gone: it may have said something before,
-    /// which is not read yet.
-    pub(super) async fn write_beside(&self) {
-        if self.write().await.is_err() {
-            std::future::pending().await
-        }
+    /// As [`Wire::write`], beside [`Wire::read`], which alone says when it is over: what the other side has said last stands
+    /// before its end, and a write finds that end first.
+    pub(super) async fn write_on<T>(&self) -> T {
+        let _ = self.write().await;
+        std::future::pending().await
     }
 
     /// Writes what the socket takes; false if there is nothing to write.

@@ -233,7 +233,7 @@ pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
     tokio::select! {
         biased;
         _ = read => {}
-        () = wire.write_beside() => {}
+        never = wire.write_on() => never,
         () = answer => {}
     }
     let awaited = std::mem::take(&mut *lock(&worker.awaited));

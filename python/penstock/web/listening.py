@@ -1,0 +1,195 @@
+"""How one listens on sockets of the engine's, and ends that: what `Site` and the edge before workers have in common."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from penstock import _native
+from penstock.config import Edge, Status, parse_size
+from penstock.engine import Engine
+from penstock.exceptions import make_error
+from penstock.metrics import Pages
+
+from .client_socket import ClientSocket
+
+__all__ = ["Listening", "Where", "make_lane"]
+
+_log: Final = logging.getLogger("penstock.web")
+
+
+class Where(NamedTuple):
+    """Where one listens: at `path`, on `sock`, or at `host` and `port`; the first of these that is given."""
+
+    host: str | None
+    port: int
+    path: str | None
+    sock: socket.socket | None
+
+    async def addresses(self) -> list[str]:
+        """The addresses of the host.
+
+        Raises:
+            OSError: it has none.
+        """
+        if self.path is not None or self.sock is not None:
+            return []
+        if not self.host:
+            # As asyncio does: all interfaces of both families, where there are both.
+            return ["0.0.0.0", "::"] if socket.has_dualstack_ipv6() else ["0.0.0.0"]
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+    def listen(self, site: _native.Site, addresses: list[str]) -> list[Any]:
+        """Have `site` listen; what is returned is where it does.
+
+        Raises:
+            SystemFailureError: the operating system refused a socket (LISTEN_FAILED).
+        """
+        if self.path is not None:
+            site.listen_unix(self.path)
+            return [self.path]
+        if self.sock is not None:
+            if self.sock.type != socket.SOCK_STREAM:
+                raise make_error("BAD_CONFIGURATION", f"{self.sock!r} is not a stream socket")
+            site.listen_fd(os.dup(self.sock.fileno()))
+            return [self.sock.getsockname()]
+        return [site.listen_tcp(address, self.port) for address in addresses]
+
+    def unix(self) -> str | None:
+        """The path of a Unix socket, if it is one."""
+        if self.path is not None or self.sock is None:
+            return self.path
+        address = self.sock.getsockname()
+        return address if isinstance(address, str) else None
+
+
+def make_lane(engine: Engine, factory: Callable[[], Any], edge: Edge, unix: str | None) -> _native.Lane:
+    """The application's side of a site, on the running loop.
+
+    Args:
+        engine: what serves.
+        factory: makes a protocol for the application.
+        edge: what clients may take.
+        unix: the path of the socket that clients connect to, if it is a Unix socket.
+    """
+    return _native.Lane(
+        engine.native,
+        factory,
+        ClientSocket,
+        _log_fault,
+        edge.app_waiting,
+        edge.app_wait,
+        parse_size(edge.app_ends),
+        unix,
+    )
+
+
+def _log_fault(request: str | None, name: str, detail: str) -> None:
+    if request is None:
+        _log.error("%s (%s)", detail, name)
+    else:
+        _log.error("%s: the response was cut off: %s (%s)", request, detail, name)
+
+
+class _Bound:
+    """What a runner asks for the address of."""
+
+    def __init__(self, address: Any) -> None:
+        self._address = address
+
+    def getsockname(self) -> Any:
+        return self._address
+
+
+class Listening:
+    """A site of the engine's with its lane, and the pages about it. It stands in the place of an `asyncio.Server`.
+
+    Until it listens the pages say that it does not.
+
+    Args:
+        engine: what serves.
+        lane: for requests of the application, which is closed with it.
+        edge: what clients may take.
+        routes: what the engine answers alone.
+        access_log: as of `Site`.
+        status: where the pages are; None for nowhere.
+
+    Raises:
+        SystemFailureError: the pages cannot be opened (LISTEN_FAILED). The lane is closed.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        lane: _native.Lane,
+        edge: Edge,
+        routes: Sequence[_native.Route | _native.Topics],
+        access_log: str | None,
+        status: Status | None,
+    ) -> None:
+        self.lane: Final = lane
+        self.site: Final = _native.Site(engine.native, edge, routes, access_log, lane)
+        self.pages: Pages | None = None
+        self.addresses: list[Any] = []
+        self._open = True
+        self._release: Callable[[], None] | None = None
+        if status is not None:
+            try:
+                self.pages = Pages(engine, status)
+            except BaseException:
+                self.abandon()
+                raise
+
+    def listen(self, where: Where, addresses: list[str], release: Callable[[], None] | None = None) -> None:
+        """Accept connections from now on. `release` is called when it does no more.
+
+        Raises:
+            SystemFailureError: the operating system refused a socket (LISTEN_FAILED). Everything is closed.
+        """
+        try:
+            self.addresses = where.listen(self.site, addresses)
+        except BaseException:
+            self.abandon()
+            raise
+        self._release = release
+
+    def abandon(self) -> None:
+        """Close everything at once."""
+        self._open = False
+        self.site.close()
+        self._close_rest()
+
+    @property
+    def sockets(self) -> tuple[_Bound, ...]:
+        """For a runner."""
+        return tuple(_Bound(address) for address in self.addresses) if self._open else ()
+
+    def close(self) -> None:
+        """Accept no more. What was accepted is to be finished."""
+        if not self._open:
+            return
+        self._open = False
+        self.site.drain()
+        self.lane.drain()
+        if self._release is not None:
+            self._release()
+
+    async def finish(self, deadline: float | None) -> None:
+        """Wait for the responses that are left, and cut them off at `deadline`."""
+        idle = self.site.idle()
+        if deadline is not None:
+            await asyncio.wait({idle}, timeout=max(0, deadline - asyncio.get_running_loop().time()))
+            if not idle.done() and (active := self.site.active()):
+                _log.warning("the time to finish is over: cutting off %d responses", active)
+                self.site.close()
+        await idle
+        self._close_rest()
+
+    def _close_rest(self) -> None:
+        self.lane.close()
+        if self.pages is not None:
+            self.pages.close()

@@ -1,0 +1,247 @@
+"""The parent's side of what workers declare: one object for all workers that declare the same.
+
+Objects outlive the workers: a new one that declares what is there already gets that, and so does a new generation. What
+nobody declares any more goes, unless the routes that are being served have it.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from penstock import _native
+from penstock._shared import Shared, methods_of
+from penstock.cache import Cache
+from penstock.engine import Engine
+from penstock.exceptions import PenstockError, make_error
+from penstock.hub import Hub
+from penstock.origins import Origins, Place
+from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
+from penstock.web.gateway import Gateway
+from penstock.web.handover import RelayEnd
+from penstock.web.native import handles
+
+from . import plans
+from .ends import Ended, Ends, Hooks, Orphan
+from .messages import UnreadableError
+from .registration import ROUTES, Code, Reference, Registration, RouteDescription
+
+__all__ = ["Declarations"]
+
+_KINDS: Final = {cls._KIND: cls for cls in (Cache, Decisions, Gateway, Hub, Origins)}
+_METHODS: Final = {cls._KIND: methods_of(cls) for cls in (Cache, Decisions, Gateway, Hub, Origins)}
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    kind: str
+    declaration: dict[str, Any]
+    made: Shared
+    holders: set[int] = field(default_factory=set)
+    """Workers that have declared it."""
+
+
+class Declarations:
+    """What workers have declared. Of the running loop.
+
+    Args:
+        engine: what serves it.
+        hooks: who calls what is the application's.
+        ends: bytes that ends of requests may take while they wait for a worker (`config.Edge.app_ends`).
+    """
+
+    def __init__(self, engine: Engine, hooks: Hooks, *, ends: int) -> None:
+        self._engine = engine
+        self._hooks = hooks
+        self._ends = Ends(hooks, ends)
+        self._numbers = itertools.count(1)
+        self._entries: dict[int, _Entry] = {}
+        # What the routes are made of that are served, and that will be: it stays whatever becomes of the workers.
+        self._served: frozenset[int] = frozenset()
+        self._coming: frozenset[int] = frozenset()
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    def handlers(self, worker: int) -> dict[str, Callable[..., Any]]:
+        """What `worker` may call, by name, for its `Link`."""
+        return {
+            "declare": partial(self._declare, worker),
+            "release": partial(self._release, worker),
+            "shared": self._call,
+            "has_cache": lambda: self._engine.cache is not None,
+        }
+
+    def left(self, worker: int) -> None:
+        """Take note that a worker has ended."""
+        for number in list(self._entries):
+            self._release(worker, number)
+
+    def joined(self) -> None:
+        """Take note that a worker is ready: what waited for one goes on."""
+        self._ends.resume()
+
+    def routes(self, registration: Registration) -> list[_native.Route | _native.Topics]:
+        """The routes of a registration, as the engine serves them.
+
+        Raises:
+            PenstockError: the engine cannot serve one of them.
+        """
+        try:
+            self._coming = frozenset(self._meant(registration))
+            return [self._route(description) for description in registration.routes]
+        except (LookupError, TypeError) as error:
+            text = f"a worker has declared what cannot be, or has gone meanwhile: {error}"
+            raise make_error("BAD_CONFIGURATION", text) from error
+
+    def serve(self, registration: Registration) -> None:
+        """Take note that these routes are served from now on.
+
+        What hooks have said is forgotten, since it was another code that has said it: each is asked anew. Responses that
+        run go on, and what tenants have had stays counted.
+        """
+        self._served = frozenset(self._meant(registration))
+        self._coming = frozenset()
+        for number in self._served:
+            made = self._entries[number].made
+            if isinstance(made, Decisions) and made.has_hook:
+                made.revoke(everybody=True, running="go on")
+        for number in list(self._entries):
+            self._drop_unused(number)
+
+    def plan(self, description: bytes) -> _native.Plan:
+        """What a worker's relay is fetched by: for `_native.Workers`, which asks once for each description.
+
+        Raises:
+            PenstockError: the engine cannot do it.
+        """
+        try:
+            where, unix, caching, route, events, framing = plans.read(description)
+            origin = self._object(where) if isinstance(where, int) else where
+        except (UnreadableError, LookupError, TypeError, ValueError) as error:
+            raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
+        if not isinstance(origin, Place | Origins):
+            raise make_error("BAD_CONFIGURATION", "a worker asks for a relay from what is no origin")
+        return _native.Plan(
+            origin.endpoint(self._engine, unix),
+            None if caching is None else self._engine.caching(caching, route),
+            handles(None, events)[1],
+            framing._native(),  # noqa: SLF001 (of the same package)
+        )
+
+    def orphan(
+        self,
+        account: bytes,
+        sent: int,
+        error: PenstockError | None,
+        begun: bool,
+        timings: tuple[Any, ...] | None,
+    ) -> None:
+        """Have another worker told of the end of a relay whose own is gone: for `_native.Workers`."""
+        self._ends.add(Orphan(account, sent, error, begun, timings))
+
+    async def told(self, seconds: float) -> None:
+        """Wait until what has ended so far has been told, or `seconds` are over."""
+        await self._ends.told(seconds)
+
+    async def aclose(self) -> None:
+        """Tell no more ends, and let go of everything."""
+        await self._ends.aclose()
+        for number in list(self._entries):
+            self._dismiss(number)
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    def _declare(self, worker: int, kind: str, declaration: dict[str, Any]) -> int:
+        for number, entry in self._entries.items():
+            known = entry.kind == kind and entry.declaration == declaration
+            if known and worker not in entry.holders:
+                entry.holders.add(worker)
+                return number
+        cls = _KINDS.get(kind)
+        if cls is None:
+            raise make_error("BAD_CONFIGURATION", f"{kind!r} is nothing that a worker declares")
+        number = next(self._numbers)
+        arguments = {name: self._part(value, number) for name, value in declaration.items()}
+        made = cls._declared(self._engine, arguments)
+        self._entries[number] = _Entry(kind, declaration, made, {worker})
+        return number
+
+    def _release(self, worker: int, number: int) -> None:
+        entry = self._entries.get(number)
+        if entry is not None:
+            entry.holders.discard(worker)
+            self._drop_unused(number)
+
+    def _drop_unused(self, number: int) -> None:
+        kept = number in self._served or number in self._coming
+        if not kept and not self._entries[number].holders:
+            self._dismiss(number)
+
+    def _dismiss(self, number: int) -> None:
+        leaving = self._entries.pop(number).made._dismissed()  # noqa: SLF001 (of the same package)
+        task = asyncio.get_running_loop().create_task(leaving)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    def _call(self, number: int, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        entry = self._entry(number)
+        function, made = _METHODS[entry.kind].get(method), entry.made
+        if function is None:
+            message = f"workers do not call {method!r}"
+            raise LookupError(message)
+        if isinstance(made, Cache):
+            # It looks at all that is stored.
+            return asyncio.to_thread(function, made, *arguments, **named)
+        return function(made, *arguments, **named)
+
+    def _object(self, number: int) -> Shared:
+        return self._entry(number).made
+
+    def _entry(self, number: int) -> _Entry:
+        entry = self._entries.get(number)
+        if entry is None:
+            message = f"nothing is declared that is called {number}"
+            raise LookupError(message)
+        return entry
+
+    def _part(self, value: object, number: int) -> Any:
+        """An argument of the declaration that is called `number`."""
+        if isinstance(value, Reference):
+            return self._object(value.number)
+        return _Asking(self._hooks, number) if isinstance(value, Code) else value
+
+    def _route(self, description: RouteDescription) -> _native.Route | _native.Topics:
+        parts: dict[str, Any] = {}
+        for name, value in description.fields.items():
+            if isinstance(value, Reference):
+                parts[name] = self._object(value.number)
+            elif isinstance(value, Code):
+                parts[name] = partial(self._tell, description.key)
+            else:
+                parts[name] = value
+        return ROUTES[description.kind](**parts).native(self._engine, description.prefix)
+
+    def _tell(self, route: tuple[str | None, str], end: RelayEnd) -> None:
+        self._ends.add(Ended(route, end))
+
+    def _meant(self, registration: Registration) -> Iterable[int]:
+        """What routes are made of, and what that is made of."""
+        values = [value for route in registration.routes for value in route.fields.values()]
+        while values:
+            value = values.pop()
+            if isinstance(value, Reference):
+                yield value.number
+                values.extend(self._entry(value.number).declaration.values())
+
+
+class _Asking:
+    """A hook, for the parent's engine: asks the application's."""
+
+    def __init__(self, hooks: Hooks, number: int) -> None:
+        self._hooks = hooks
+        self._number = number
+
+    async def __call__(self, request: NativeRequest) -> Answer:
+        answer: Answer = await self._hooks.call("authorise", self._number, row_of(request))
+        return answer

@@ -1,0 +1,175 @@
+"""What became of requests, on its way from the parent to the application's `on_complete` in a worker."""
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Protocol
+
+from penstock.exceptions import PenstockError
+from penstock.stats import Timings
+from penstock.web.handover import Asked, OnComplete, RelayEnd
+
+from . import messages
+
+__all__ = ["Ended", "Ends", "Hooks", "Orphan", "account_of"]
+
+_log: Final = logging.getLogger("penstock.workers")
+
+# Bytes of an end besides what a client has sent: objects of Python, roughly counted.
+_ROW: Final = 1024
+# Ends that one call takes along: a message stays short, and the calls are few (arbitrary).
+_AT_ONCE: Final = 256
+
+
+class Hooks(Protocol):
+    """What the application has to say, in whichever worker."""
+
+    async def call(self, name: str, *arguments: object) -> Any:
+        """Call `name` in a live worker of the newest generation, and in another one if that dies meanwhile.
+
+        Raises:
+            ConnectionError: there is no worker.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a request on a native route."""
+
+    route: tuple[str | None, str]
+    end: RelayEnd
+
+    def tell(self, told: Mapping[tuple[str | None, str], OnComplete]) -> None:
+        """Call what the route has declared. A newer code may not have it any more."""
+        on_complete = told.get(self.route)
+        if on_complete is not None:
+            on_complete(self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """The end of a relay whose worker is gone."""
+
+    account: bytes
+    sent: int
+    error: PenstockError | None
+    begun: bool
+    timings: tuple[Any, ...] | None
+
+    def tell(self, _: Mapping[tuple[str | None, str], OnComplete]) -> None:
+        """Call what the relay was given, which another worker finds by its name."""
+        module, path, method, target, client, tenant, status = messages.load(self.account)
+        on_complete = _found(import_module(module), path)
+        took = None if self.timings is None else Timings(*self.timings)
+        on_complete(
+            RelayEnd(
+                *(status if self.begun else None, self.sent, took, self.error),
+                *(method, target, client, tenant),
+            )
+        )
+
+
+messages.allow(Ended, Orphan)
+
+
+def _found(module: ModuleType, path: str) -> Any:
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def account_of(on_complete: OnComplete | None, asked: Asked, status: int) -> bytes | None:
+    """What another worker needs to call `on_complete`; None if there is none, or if it has no name in its module."""
+    if on_complete is None:
+        return None
+    module, path = getattr(on_complete, "__module__", None), getattr(on_complete, "__qualname__", "<")
+    if not isinstance(module, str) or "<" in path:
+        return None
+    try:
+        found = _found(sys.modules[module], path)
+    except (AttributeError, KeyError):
+        return None
+    if found is not on_complete:
+        return None
+    row = (module, path, asked.method, asked.path, asked.client, asked.tenant, status)
+    return messages.dump(row)[messages.LENGTH :]
+
+
+class Ends:
+    """Ends that are to be told, in their order. One that a dying worker was being told may be told twice.
+
+    Args:
+        hooks: who is told.
+        most: bytes that they may take while they wait; more are dropped, and the log says how many.
+    """
+
+    def __init__(self, hooks: Hooks, most: int) -> None:
+        self._hooks = hooks
+        self._most = most
+        self._waiting: deque[Ended | Orphan] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._telling: asyncio.Task[None] | None = None
+
+    def add(self, end: Ended | Orphan) -> None:
+        """Have `end` told. On the running loop."""
+        size = _size(end)
+        if self._bytes + size > self._most:
+            self._dropped += 1
+            return
+        self._waiting.append(end)
+        self._bytes += size
+        self.resume()
+
+    def resume(self) -> None:
+        """Go on: there may be a worker."""
+        if self._telling is None and self._waiting:
+            self._telling = asyncio.get_running_loop().create_task(self._tell())
+
+    async def told(self, seconds: float) -> None:
+        """Wait until those that are there have been told, or `seconds` are over."""
+        if self._telling is not None:
+            await asyncio.wait({self._telling}, timeout=seconds)
+
+    async def aclose(self) -> None:
+        """Give up what waits."""
+        if self._telling is not None:
+            self._telling.cancel()
+            await asyncio.wait({self._telling})
+        self._dropped += len(self._waiting)
+        self._waiting.clear()
+        self._say_dropped()
+
+    async def _tell(self) -> None:
+        try:
+            while self._waiting:
+                batch = [self._waiting[at] for at in range(min(_AT_ONCE, len(self._waiting)))]
+                try:
+                    await self._hooks.call("ended", batch)
+                except ConnectionError:
+                    # They stay until there is a worker.
+                    return
+                except Exception:  # noqa: BLE001 (it is told to the log, and the next ones are told)
+                    _log.exception("%d ends of requests could not be told", len(batch))
+                for end in batch:
+                    self._waiting.popleft()
+                    self._bytes -= _size(end)
+                self._say_dropped()
+        finally:
+            self._telling = None
+
+    def _say_dropped(self) -> None:
+        if self._dropped:
+            _log.error("%d ends of requests were dropped: no worker took them in time", self._dropped)
+            self._dropped = 0
+
+
+def _size(end: Ended | Orphan) -> int:
+    """About what an end takes."""
+    return _ROW + (len(end.account) if isinstance(end, Orphan) else len(end.end.path))

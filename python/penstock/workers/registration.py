@@ -1,0 +1,113 @@
+"""What a worker declares, and the parent serves: its native routes, and what they are made of.
+
+A description is the declaration itself, field by field. What is the parent's stands in it by its number, and what is the
+application's code by its name: the parent asks for it to be called (`hooks`), and never has it.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from aiohttp import web
+
+from penstock import _shared, cache, hub, origins, stats, tokens
+from penstock.log import LogStats
+from penstock.web import decisions
+from penstock.web.handover import OnComplete, RelayEnd
+from penstock.web.inspected import Inspected
+from penstock.web.native import Changes, NativeRoute, native_resources
+from penstock.web.topics import TopicsRoute
+
+from . import messages
+
+__all__ = ["Code", "Reference", "Registration", "RouteDescription", "RouteKey", "describe", "described"]
+
+RouteKey = tuple[str | None, str]
+"""Host and prefix, which no two native routes of an application have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Something that is declared, and is the parent's."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Something of the application that is called."""
+
+    name: str
+    """Tells it from others of its kind: two workers declare the same where the names are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteDescription:
+    """A native route."""
+
+    kind: str
+    """`relay` or `topics`."""
+    prefix: str
+    """With those of the applications around the one that it was declared in."""
+    fields: dict[str, Any]
+    """What the route is made of."""
+
+    @property
+    def key(self) -> RouteKey:
+        """What the route is known by when it is spoken of."""
+        return self.fields["host"], self.prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """All native routes of an application. Workers that run the same code have equal ones."""
+
+    routes: tuple[RouteDescription, ...]
+
+
+ROUTES: Final[dict[str, type[NativeRoute | TopicsRoute]]] = {"relay": NativeRoute, "topics": TopicsRoute}
+
+
+def describe(app: web.Application, home: _shared.Parent) -> Registration:
+    """Describe the native routes of `app` and of its sub-applications, and declare to `home` what they are made of.
+
+    Raises:
+        PenstockError: the parent cannot make it.
+        TypeError: it has something that may not go over a link.
+        ConnectionError: the parent is gone.
+    """
+    found = []
+    for resource in native_resources(app):
+        route = resource.route
+        kind = "relay" if isinstance(route, NativeRoute) else "topics"
+        parts = {field.name: described(getattr(route, field.name), home) for field in fields(route)}
+        found.append(RouteDescription(kind, resource.prefix, parts))
+    return Registration(tuple(found))
+
+
+def callables(app: web.Application) -> dict[RouteKey, OnComplete]:
+    """What is told the ends of requests on native routes."""
+    return {
+        (resource.route.host, resource.prefix): resource.route.on_complete
+        for resource in native_resources(app)
+        if isinstance(resource.route, NativeRoute) and resource.route.on_complete is not None
+    }
+
+
+def described(value: object, home: _shared.Parent) -> Any:
+    """`value` as it is sent to the parent."""
+    if isinstance(value, _shared.Shared):
+        return Reference(home.number(value))
+    if callable(value):
+        named = value if hasattr(value, "__qualname__") else type(value)
+        return Code(f"{named.__module__}.{named.__qualname__}")
+    return value
+
+
+messages.allow(
+    *(Code, Reference, Registration, RouteDescription),
+    *(Changes, origins.Place, tokens.SignedUrl, tokens.Jwt, tokens.Jwks, tokens.Key),
+    *(decisions.Allow, decisions.Deny, decisions.DecisionStats, decisions.TenantStats, decisions.Revoked),
+    *(origins.OriginsStats, origins.OriginState, cache.CacheStats, cache.StoredResponse, stats.DiskStats),
+    *(stats.InspectionStats, stats.Histogram, stats.Timings, RelayEnd, Inspected),
+    *(hub.HubStats, hub.HubCounts, hub.TopicStats, LogStats),
+)

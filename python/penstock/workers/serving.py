@@ -1,0 +1,160 @@
+"""Serving an application in worker processes until a signal: what `penstock serve MODULE:APP --workers N` runs.
+
+This process is the edge: it has the engine, the clients and what is relayed to them, and no code of the application.
+SIGHUP replaces that. The first SIGTERM or SIGINT stops accepting and lets requests finish until the deadline; what is
+left then is cut off. A second one ends everything at once.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Final
+
+from penstock import _native
+from penstock.config import Edge, Status, Workers, parse_size
+from penstock.engine import Engine
+from penstock.tokens.jwks import first_keys
+from penstock.web.listening import Listening, Where, make_lane
+from penstock.web.serving import stop_signal
+
+from .declarations import Declarations
+from .process import Directory, Orders, WorkerProcess
+from .supervisor import Supervisor
+
+__all__ = ["Front", "no_application", "serve"]
+
+_log: Final = logging.getLogger("penstock.serve")
+
+# Seconds in which the application is told how the last responses have ended (arbitrary): it is some calls.
+_TELLING: Final = 1.0
+
+
+async def serve(
+    app: str,
+    listen: tuple[str, int] | str,
+    *,
+    engine: Engine,
+    settings: Workers,
+    access_log: bool,
+    log_level: str,
+    uvloop: bool | None,
+    status: Status | None,
+    ready: Callable[[str, str | None], None],
+) -> None:
+    """Serve `app` until SIGTERM or SIGINT.
+
+    Args:
+        app: MODULE:APP, which workers import.
+        listen: host and port, or the path of a Unix socket.
+        engine: what serves.
+        settings: of the workers; what is under way has their `stop_timeout` to finish.
+        access_log: whether to log a line for each request.
+        log_level: for workers: the least that they log.
+        uvloop: for workers: which loop they run.
+        status: where pages about the engine are served, from before the workers are started; None for nowhere.
+        ready: called with the URL when connections are accepted, and with that of the pages.
+
+    Raises:
+        SystemFailureError: the address cannot be listened on, or a worker was not ready (PROCESS_FAILED).
+        PenstockError: what the application declares cannot be served.
+        OSError: the host has no address.
+    """
+    host, port, path = ("", 0, listen) if isinstance(listen, str) else (*listen, None)
+    where = Where(host, port, path, None)
+    addresses = await where.addresses()
+    edge = Edge()
+    lane = make_lane(engine, no_application, edge, path)
+    listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
+    front = Front(listening.site)
+
+    def orders(**each: int) -> Orders:
+        return Orders(
+            **each,
+            app=app,
+            parent=os.getpid(),
+            memory=parse_size(settings.memory),
+            stop_timeout=settings.stop_timeout,
+            access_log=access_log,
+            log_level=log_level,
+            uvloop=uvloop,
+        )
+
+    with Directory() as directory:
+        supervisor = Supervisor(settings, directory, orders, front)
+        front.declarations = Declarations(engine, supervisor, ends=parse_size(edge.app_ends))
+        requests = _native.Workers(
+            engine.native, lane, front.declarations.plan, front.declarations.orphan, supervisor.silent
+        )
+        loop = asyncio.get_running_loop()
+        async with stop_signal(supervisor.kill) as stop:
+            starting = asyncio.create_task(supervisor.start(requests))
+            try:
+                loop.add_signal_handler(signal.SIGHUP, supervisor.reload)
+                either: set[asyncio.Future[Any]] = {starting, stop}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+                if not stop.done():
+                    await starting
+                    listening.listen(where, addresses)
+                    ready(_url(listening), None if listening.pages is None else listening.pages.url)
+                _log.info("%s: stopping, requests have %g s to finish", await stop, settings.stop_timeout)
+            finally:
+                loop.remove_signal_handler(signal.SIGHUP)
+                starting.cancel()
+                await asyncio.wait({starting})
+                listening.close()
+                over = asyncio.Event()
+                ending = asyncio.create_task(supervisor.stop(settings.stop_timeout, over))
+                await listening.finish(loop.time() + settings.stop_timeout)
+                await front.declarations.told(_TELLING)
+                over.set()
+                await ending
+                await front.declarations.aclose()
+                requests.close()
+
+
+def no_application() -> Any:
+    """In place of what makes protocols for an application."""
+    raise RuntimeError("requests of the application are for the workers")
+
+
+def _url(listening: Listening) -> str:
+    address = listening.addresses[0]
+    if isinstance(address, str):
+        return f"unix:{address}"
+    host, port = address[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class Front:
+    """What stands before the workers."""
+
+    declarations: Declarations
+
+    def __init__(self, site: _native.Site) -> None:
+        self._site = site
+
+    def serve(self, worker: WorkerProcess) -> None:
+        """Say what answers the calls of a worker."""
+        for name, function in self.declarations.handlers(worker.number).items():
+            worker.link.handle(name, function)
+
+    def joined(self) -> None:
+        """There is one worker more that can be called."""
+        self.declarations.joined()
+
+    def left(self, worker: WorkerProcess) -> None:
+        """A worker has ended."""
+        self.declarations.left(worker.number)
+
+    async def prepare(self, registration: Any) -> Callable[[], None]:
+        """Make the routes of a registration."""
+        routes = self.declarations.routes(registration)
+        await first_keys(asyncio.get_running_loop())
+
+        def switch() -> None:
+            self._site.set_routes(routes)
+            self.declarations.serve(registration)
+
+        return switch

@@ -1,0 +1,40 @@
+"""Workers, in processes of their own, and a parent and its workers in one process, which leave nothing behind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from conftest import _forget, until
+from penstock import config
+
+from .family import Family
+
+
+@pytest.fixture
+async def family(request: pytest.FixtureRequest) -> AsyncIterator[Family]:
+    async with penstock.Engine(
+        memory="16MiB", cache=config.Cache(memory="4MiB"), limits=config.OriginLimits(idle_timeout=30)
+    ) as engine:
+        family = Family(engine)
+        yield family
+        await family.close()
+        assert engine.cache is not None
+        engine.cache.clear()
+        del family
+        _forget(request)
+        await until(lambda: engine.stats().streams == 0, "every stream has ended")
+        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not [task for task in others if not task.done()], "a task was left running"
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where workers are started, and what is imported is looked for."""
+    monkeypatch.chdir(tmp_path)
+    # What is changed within a second of its being compiled would not be seen to have changed.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    return tmp_path

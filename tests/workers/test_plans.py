@@ -1,0 +1,94 @@
+"""What a worker says of its relays, and what the parent makes of that."""
+
+import asyncio
+import pickle
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import Origins, _native, config
+from penstock.framing import Events
+from penstock.origins import Place
+from penstock.workers import messages, plans
+
+from .family import Family
+
+WHERE = Place("http", "127.0.0.1", 9, "")
+
+
+async def test_a_description_is_what_was_said(family: Family) -> None:
+    worker = await family.worker()
+    described = plans.Plans(worker.declared, "/run/origin", Events(max_frame="64KiB", blocks=True))
+    caching, events = config.Caching(lifetime=3), config.EventRelay(heartbeat=2)
+    description = described.describe(WHERE, caching, events, "/film")
+    assert plans.read(description) == (
+        WHERE,
+        "/run/origin",
+        caching,
+        "/film",
+        events,
+        Events(max_frame="64KiB", blocks=True),
+    )
+    assert isinstance(family.declarations.plan(description), _native.Plan)
+
+
+async def test_a_description_is_made_once(family: Family) -> None:
+    worker = await family.worker()
+    with worker.inside():
+        origins = Origins(["http://127.0.0.1:9"])
+    described = plans.Plans(worker.declared, None, Events(blocks=True))
+    first = await asyncio.to_thread(described.describe, origins, None, None, "")
+    assert described.describe(origins, None, None, "") is first
+    assert described.describe(WHERE, None, None, "") != first
+
+
+async def test_origins_that_no_route_has_are_declared_by_a_relay(family: Family) -> None:
+    several = [await family.worker() for _ in range(2)]
+    descriptions = []
+    for worker in several:
+        with worker.inside():
+            origins = Origins(["http://127.0.0.1:9", "http://127.0.0.1:10"], balance="least-loaded")
+        described = plans.Plans(worker.declared, None, Events(blocks=True))
+        descriptions.append(await asyncio.to_thread(described.describe, origins, None, None, ""))
+    assert descriptions[0] == descriptions[1]
+    number: Any = plans.read(descriptions[0])[0]
+    made: Any = family.declarations._object(number)
+    assert type(made) is Origins
+    assert made._declaration()["balance"] == "least-loaded"
+    assert isinstance(family.declarations.plan(descriptions[0]), _native.Plan)
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, ...]:
+        return print, ("code of a worker's",)
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        b"",
+        b"no pickle",
+        pickle.dumps(Evil()),
+        messages.dump((99, None, None, "", None, 1))[messages.LENGTH :],
+        messages.dump(("http://127.0.0.1:9", None, None, "", None, 1))[messages.LENGTH :],
+        messages.dump((WHERE, None, None, "", None, -1))[messages.LENGTH :],
+        messages.dump((WHERE,))[messages.LENGTH :],
+    ],
+    ids=["empty", "no pickle", "code", "unknown origins", "no origin", "no length", "too short"],
+)
+async def test_what_is_no_description_is_refused(
+    family: Family, description: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(penstock.ConfigurationError, match="a worker asks for"):
+        family.declarations.plan(description)
+    assert not capsys.readouterr().out
+
+
+async def test_a_plan_with_caching_wants_a_cache_of_the_parent(engine: penstock.Engine) -> None:
+    family = Family(engine)
+    worker = await family.worker()
+    described = plans.Plans(worker.declared, None, Events(blocks=True))
+    with pytest.raises(penstock.ConfigurationError, match="the engine has no cache"):
+        family.declarations.plan(described.describe(WHERE, config.Caching(), None, "/film"))
+    await family.close()

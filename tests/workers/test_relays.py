@@ -1,0 +1,222 @@
+"""`Gateway.relay` in a worker: what the parent fetches for it, by what the gateway says, and who is told of the end."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+import penstock
+from conftest import _forget, until
+from edge.origins import Recorder, Steps
+from edge.serving import in_time
+from gateway.client import RawClient, answer
+from penstock import Hub, Origins, config
+from penstock.testing import ScriptedOrigin
+from penstock.web import Gateway, RelayEnd
+
+from . import ends
+from .family import Family, Worker
+
+_told: list[RelayEnd] = []
+
+
+def told(end: RelayEnd) -> None:
+    """What another worker finds by its name."""
+    _told.append(end)
+
+
+class Relaying:
+    """A parent before one worker, whose engines are two."""
+
+    def __init__(self, family: Family, worker: Worker, own: penstock.Engine) -> None:
+        self.family = family
+        self.worker = worker
+        self.own = own
+        self.edge = ends.EdgeEnd(family.engine, family.declarations.plan)
+        self._sites: list[ends.Worker] = []
+        self._runners: list[web.AppRunner] = []
+        self._clients: list[RawClient] = []
+
+    def gateway(self, origin: str | Origins, **options: Any) -> Gateway:
+        with self.worker.inside():
+            return Gateway(origin, engine=self.own, **options)
+
+    async def serve(self, handler: Callable[[web.Request], Any]) -> ends.Worker:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", handler)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+        await runner.setup()
+        self._runners.append(runner)
+        site = ends.Worker(runner, self.own)
+        self._sites.append(site)
+        await self.edge.workers.add(len(self._sites), 0, site.path)
+        return site
+
+    async def connect(self) -> RawClient:
+        client = await RawClient.connect(self.edge.port)
+        self._clients.append(client)
+        return client
+
+    async def close(self) -> None:
+        for client in self._clients:
+            client.abort()
+        await self.edge.close()
+        for runner in self._runners:
+            await runner.cleanup()
+
+
+@pytest.fixture
+async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncIterator[Relaying]:
+    worker = await family.worker()
+    family.ready(worker)
+    with worker.inside():
+        own = await asyncio.to_thread(penstock.Engine, memory="16MiB", threads=1)
+    async with own:
+        relaying = Relaying(family, worker, own)
+        yield relaying
+        await relaying.close()
+        del relaying
+        _forget(request)
+        await until(lambda: own.stats().pool.live_bytes == 0, "every slab of the worker is back")
+
+
+async def test_the_parent_fetches_what_a_worker_relays(relaying: Relaying) -> None:
+    recorder = Recorder(response=answer("Content-Length: 5", "X-Of: origin", body=b"hello"))
+    async with ScriptedOrigin(recorder) as upstream:
+        await relaying.serve(relaying.gateway(upstream.url).relay)
+        client = await relaying.connect()
+        reply = await client.ask("/a?b", "X-From: client")
+        assert (reply.body, reply.head.one("X-Of")) == (b"hello", "origin")
+        assert recorder.arrivals[0].head.get("X-Forwarded-For") == "127.0.0.1"
+        assert upstream.url in relaying.family.engine.stats().origins
+        assert upstream.url not in relaying.own.stats().origins
+
+
+async def test_relays_are_stored_in_the_parents_cache(relaying: Relaying) -> None:
+    recorder = Recorder(response=answer("Content-Length: 4", "Cache-Control: max-age=60", body=b"film"))
+    async with ScriptedOrigin(recorder) as upstream:
+        gateway = relaying.gateway(upstream.url, caching=config.Caching(tags=("all",)))
+        overrides = config.Overrides(key="/one", tags=("this",))
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            return await gateway.relay(request, overrides=overrides if "one" in request.query else None)
+
+        await relaying.serve(handler)
+        client = await relaying.connect()
+        for target in ("/7", "/7", "/8?one", "/9?one"):
+            assert (await client.ask(target)).body == b"film"
+        assert len(recorder.arrivals) == 2
+        cache = relaying.family.engine.cache
+        assert cache is not None
+        assert [(one.url.removeprefix(upstream.url), one.tags) for one in cache.list()] == [
+            ("/7", ("all",)),
+            ("/one", ("all", "this")),
+        ]
+
+
+async def test_origins_are_the_parents_for_relays_too(relaying: Relaying) -> None:
+    async with ScriptedOrigin(Recorder()) as upstream:
+        with relaying.worker.inside():
+            origins = Origins([upstream.url])
+        gateway = relaying.gateway(origins)
+        assert gateway._plans is not None
+        # The first relay would wait for the parent, which is on this loop.
+        await asyncio.to_thread(gateway._plans.describe, origins, None, None, "")
+        await relaying.serve(gateway.relay)
+        client = await relaying.connect()
+        for _ in range(2):
+            assert (await client.ask()).body == b"ok"
+        assert (await asyncio.to_thread(origins.stats)).requests == 2
+        assert origins.native.stats()[0][0] == 0
+
+
+async def test_the_worker_is_told_how_a_relay_has_ended(relaying: Relaying) -> None:
+    ended: list[RelayEnd] = []
+    async with ScriptedOrigin(Recorder()) as upstream:
+        gateway = relaying.gateway(upstream.url)
+        await relaying.serve(functools.partial(gateway.relay, on_complete=ended.append, tenant="t"))
+        assert (await (await relaying.connect()).ask("/a")).body == b"ok"
+        await until(lambda: ended, "the end is told")
+    (end,) = ended
+    assert (end.status, end.bytes, end.error, end.tenant, end.path) == (200, 2, None, "t", "/a")
+    assert end.timings is not None
+    assert end.timings.first_byte > 0
+
+
+async def test_another_worker_is_told_where_the_first_is_gone(relaying: Relaying) -> None:
+    _told.clear()
+    steps = Steps(answer("Content-Length: 6"))
+    async with ScriptedOrigin(steps) as upstream:
+        gateway = relaying.gateway(upstream.url)
+        site = await relaying.serve(functools.partial(gateway.relay, on_complete=told, tenant="t"))
+        client = await relaying.connect()
+        await client.get("/film")
+        steps.pieces.put_nowait(b"one")
+        head = await client.head()
+        assert await client.reader.readexactly(3) == b"one"
+        site.site.close()
+        relaying.edge.workers.remove(1)
+        steps.pieces.put_nowait(b"two")
+        steps.pieces.put_nowait(None)
+        assert head.status == 200
+        assert await client.reader.readexactly(3) == b"two"
+        await until(lambda: relaying.edge.orphans, "the end has nobody to be told to")
+        relaying.family.declarations.orphan(*relaying.edge.orphans[0])
+        await until(lambda: _told, "the end is told")
+    (end,) = _told
+    assert (end.status, end.bytes, end.error, end.path, end.tenant) == (200, 6, None, "/film", "t")
+
+
+async def test_what_is_inspected_passes_the_worker(relaying: Relaying) -> None:
+    ended: list[RelayEnd] = []
+    events = b'data: {"usage": {"total_tokens": 7}}\n\ndata: [DONE]\n\n'
+    fields = ("Content-Type: text/event-stream", f"Content-Length: {len(events)}")
+    async with ScriptedOrigin(Recorder(response=answer(*fields, body=events))) as upstream:
+        gateway = relaying.gateway(upstream.url, inspect=config.Inspection())
+        await relaying.serve(functools.partial(gateway.relay, on_complete=ended.append))
+        assert (await (await relaying.connect()).ask("/model")).body == events
+        await until(lambda: ended, "the end is told")
+        assert ended[0].inspected is not None
+        assert ended[0].inspected.usage == {"total_tokens": 7}
+        assert upstream.url in relaying.family.engine.stats().origins
+        stats = await asyncio.to_thread(gateway.stats)
+        assert [counted.streams for counted in stats.values()] == [1]
+
+
+async def test_events_are_relayed_by_policy(relaying: Relaying) -> None:
+    steps = Steps(answer("Content-Type: text/event-stream", "Transfer-Encoding: chunked"))
+    async with ScriptedOrigin(steps) as upstream:
+        gateway = relaying.gateway(upstream.url, events=config.EventRelay(heartbeat=0.05))
+        await relaying.serve(gateway.relay)
+        client = await relaying.connect()
+        await client.get()
+        head = await client.head()
+        assert head.one("X-Accel-Buffering") == "no"
+        assert (await in_time(client.chunk())).startswith(b":")
+        steps.pieces.put_nowait(b"b\r\ndata: one\n\n\r\n0\r\n\r\n")
+        steps.pieces.put_nowait(None)
+        rest = b""
+        while piece := await in_time(client.chunk()):
+            rest += piece
+        assert rest.replace(b":\n\n", b"").endswith(b"data: one\n\n")
+
+
+async def test_a_resumable_relay_says_that_it_is_not_there(relaying: Relaying) -> None:
+    raised: list[Exception] = []
+    with relaying.worker.inside():
+        hub = Hub(engine=relaying.own)
+    gateway = relaying.gateway("http://127.0.0.1:9")
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        try:
+            return await gateway.relay(request, topic="answer", hub=hub)
+        except penstock.ConfigurationError as error:
+            raised.append(error)
+            return web.Response(status=500)
+
+    await relaying.serve(handler)
+    assert (await (await relaying.connect()).ask()).head.status == 500
+    assert "Hub.feed is not there in a worker process" in str(raised[0])

@@ -1,0 +1,335 @@
+"""`penstock serve MODULE:APP --workers N` as a process of its own: what it serves, what it survives, how it ends."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from conftest import until
+from test_cli import LISTENING, Running, run
+
+from .serving import workers
+
+APP = """
+import asyncio, os, signal, sys, time
+from pathlib import Path
+from aiohttp import web
+
+VERSION = "one"
+Path(f"imported-{os.getpid()}").touch()
+go_on = asyncio.Event()
+
+async def starts(app):
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
+
+async def who(request):
+    return web.Response(text=f"{os.getpid()} {VERSION}")
+
+async def about(request):
+    body = await request.read()
+    names = request.transport.get_extra_info("peername") or ("", 0)
+    return web.json_response([request.remote, names[1], request.method, request.path_qs, len(body)])
+
+async def held(request):
+    await request.read()
+    Path(f"held-{id(request)}-{os.getpid()}").touch()
+    await go_on.wait()
+    return web.Response(text=f"{os.getpid()} {VERSION}")
+
+async def half(request):
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"half")
+    try:
+        await go_on.wait()
+    except asyncio.CancelledError:
+        print("cancelled", file=sys.stderr)
+        raise
+    await response.write(b"rest")
+    return response
+
+async def blocks(request):
+    try:
+        os.mkdir("blocked")
+    except FileExistsError:
+        return web.Response(text="not again")
+    time.sleep(1000)
+
+async def said(app):
+    print("shut down", file=sys.stderr)
+
+async def cleaned(app):
+    print("cleaned up", file=sys.stderr)
+
+def app():
+    app = web.Application()
+    app.on_startup.append(starts)
+    app.on_shutdown.append(said)
+    app.on_cleanup.append(cleaned)
+    for handler in (who, about, held, half, blocks):
+        app.router.add_route("*", f"/{handler.__name__}", handler)
+    return app
+"""
+
+
+async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        client = await serving.connect()
+        reply = await client.ask("/about?a=b", "Content-Length: 0", method="PUT")
+        port = client.writer.get_extra_info("sockname")[1]
+        assert json.loads(reply.body) == ["127.0.0.1", port, "PUT", "/about?a=b", 0]
+        held = await serving.hold()
+        other = int((await serving.ask("/who")).split()[0])
+        assert serving.alive() == {*serving.holding(), other}, "whoever has nothing to do is asked"
+        assert serving.running.process.pid not in serving.pids(), (
+            "the parent imports nothing of the application"
+        )
+        serving.release()
+        assert await held == (200, f"{serving.holding().pop()} one")
+
+
+@pytest.mark.parametrize("options", [("--uvloop",), ("--no-uvloop",)], ids=" ".join)
+async def test_sigterm_lets_requests_finish_and_ends_with_0(
+    directory: Path, options: tuple[str, ...]
+) -> None:
+    async with workers(directory, *options, app=APP) as serving:
+        client = await serving.connect()
+        await client.get("/half")
+        head = await client.head()
+        assert await client.chunk() == b"half"
+        serving.running.process.send_signal(signal.SIGTERM)
+        await serving.logged("SIGTERM: stopping, requests have 30 s to finish")
+        await serving.logged("shut down")
+        serving.release()
+        assert (head.status, await client.chunk(), await client.chunk()) == (200, b"rest", b"")
+        assert await serving.running.ended() == 0
+        assert not serving.alive()
+    log = serving.running.log()
+    assert log.count("cleaned up") == 2
+    assert log.count("ended with status 0") == 2
+    assert 'penstock.access: 127.0.0.1 "GET /half HTTP/1.1" 200' in log
+    assert "Traceback" not in log
+
+
+async def test_what_has_not_finished_by_the_deadline_is_cut_off(directory: Path) -> None:
+    async with workers(directory, "--drain", "0.3", app=APP) as serving:
+        client = await serving.connect()
+        await client.get("/half")
+        await client.head()
+        assert await client.chunk() == b"half"
+        serving.running.process.terminate()
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await client.chunk()
+        assert await serving.running.ended() == 0
+    log = serving.running.log()
+    assert log.count("cleaned up") == 2
+    assert log.count("cancelled") == 1
+    assert "Traceback" not in log
+
+
+async def test_a_second_signal_ends_all_at_once(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        held = await serving.hold()
+        serving.running.process.terminate()
+        await serving.logged("stopping")
+        serving.running.process.terminate()
+        assert await serving.running.ended() == 128 + signal.SIGTERM
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await held
+        await until(lambda: not serving.alive(), "the workers are gone")
+
+
+async def test_workers_end_with_their_parent(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        assert len(serving.alive()) == 2
+        serving.running.process.kill()
+        await serving.running.process.wait()
+        await until(lambda: not serving.alive(), "the workers are gone")
+
+
+async def test_a_request_that_a_killed_worker_was_deciding_is_answered_by_another(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        asked = [await serving.hold() for _ in range(4)]
+        killed = min(serving.holding())
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: len(serving.held()) == 6, "those of the one that was killed are with others")
+        await serving.logged("was killed by SIGKILL")
+        # Whoever begins to run has no handler for what releases them yet.
+        await serving.logged("is ready")
+        serving.release()
+        for answer in asked:
+            status, text = await answer
+            assert status == 200, text
+            assert int(text.split()[0]) != killed
+
+
+async def test_a_request_that_may_have_been_carried_out_is_not_repeated(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        asked = await serving.hold("Content-Length: 0", method="POST")
+        os.kill(serving.holding().pop(), signal.SIGKILL)
+        status, text = await asked
+        assert (status, json.loads(text)["name"]) == (502, "WORKER_GONE")
+        assert len(serving.holding()) == 1
+
+
+async def test_each_worker_is_replaced_when_it_is_killed(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        for _ in range(3):
+            for pid in serving.alive():
+                os.kill(pid, signal.SIGKILL)
+                answers = [await serving.ask("/who") for _ in range(3)]
+                assert not [answer for answer in answers if answer.startswith(f"{pid} ")]
+                await until(lambda pid=pid: len(serving.alive() - {pid}) == 2, "another one is started")
+
+
+async def test_sighup_replaces_the_code_and_what_runs_goes_on(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        held = await serving.hold()
+        old = serving.alive()
+        (directory / "mine.py").write_text(APP.replace('"one"', '"two"'))
+        serving.running.process.send_signal(signal.SIGHUP)
+        await serving.logged("generation 2 serves")
+        assert {(await serving.ask("/who")).split()[1] for _ in range(8)} == {"two"}
+        assert not held.done()
+        assert serving.holding() <= serving.alive(), "it finishes what it has"
+        serving.release()
+        assert await held == (200, f"{serving.holding().pop()} one")
+        await until(lambda: not old & serving.alive(), "the old ones end")
+
+
+@pytest.mark.parametrize("fault", ["1 / 0", "app = None", "raise SystemExit(1)"])
+async def test_code_that_fails_is_not_taken(directory: Path, fault: str) -> None:
+    async with workers(directory, app=APP) as serving:
+        before = serving.alive()
+        (directory / "mine.py").write_text(fault)
+        serving.running.process.send_signal(signal.SIGHUP)
+        await serving.logged("the code was not replaced: .* ended with status 1 before it was ready")
+        assert (await serving.ask("/who")).split()[1] == "one"
+        assert serving.alive() == before
+
+
+async def test_reloads_cost_no_request(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        over = asyncio.Event()
+
+        async def post() -> int:
+            count = 0
+            client = await serving.connect()
+            while not over.is_set():
+                await client.get("/about", "Content-Length: 3", method="POST")
+                await client.send(b"abc")
+                head = await client.head()
+                assert head.status == 200, await client.body(head)
+                assert json.loads(await client.body(head))[4] == 3
+                count += 1
+            return count
+
+        asking = [asyncio.create_task(each()) for each in (post, post, post, post)]
+        for number in range(2, 6):
+            serving.running.process.send_signal(signal.SIGHUP)
+            await serving.logged(f"generation {number} serves")
+        over.set()
+        assert all(await asyncio.gather(*asking))
+
+
+async def test_a_worker_whose_loop_is_blocked_is_killed(directory: Path) -> None:
+    async with workers(directory, "--worker-hang", "1", app=APP) as serving:
+        blocked = await serving.begin("/blocks")
+        await until(lambda: (directory / "blocked").exists(), "a worker is blocked")
+        assert (await serving.ask("/who")).endswith("one"), "the other one answers"
+        found = await serving.logged(
+            r"process (\d+)\) hangs: its event loop has given no sign for 1\.\d s: killing it"
+        )
+        assert await blocked == (200, "not again"), "it was repeated"
+        await until(lambda: len(serving.alive() - {int(found[1])}) == 2, "another one is started")
+
+
+async def test_the_pages_say_when_the_first_workers_serve(directory: Path) -> None:
+    (directory / "mine.py").write_text(
+        "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n" + APP
+    )
+    pages = directory / "pages"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "penstock", "serve", "mine:app", "--workers", "2"),
+        *("--listen", "127.0.0.1:0", "--status-listen", f"unix:{pages}"),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=directory,
+    )
+    running = Running(process)
+    await until(pages.exists, "the pages are there")
+
+    async def ready() -> tuple[int, dict[str, object]]:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(pages))) as session,
+            session.get("http://pages/penstock/ready") as response,
+        ):
+            return response.status, await response.json(content_type=None)
+
+    status, page = await ready()
+    assert (status, page["ready"]) == (503, False)
+    (directory / "go").touch()
+    await running.wait_for(LISTENING)
+    status, page = await ready()
+    assert (status, page["ready"]) == (200, True), page
+    process.terminate()
+    assert await running.ended() == 0
+
+
+async def test_a_unix_socket_is_served(directory: Path) -> None:
+    path = directory / "edge.sock"
+    async with (
+        workers(directory, "--listen", f"unix:{path}", app=APP) as serving,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+        session.get("http://edge/about") as response,
+    ):
+        assert serving.running.url == f"unix:{path}"
+        assert (await response.json())[0] in {None, ""}
+
+
+def test_an_address_that_is_taken_ends_with_1(directory: Path) -> None:
+    (directory / "mine.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("serve", "mine:app", "--workers", "1", "--listen", listen, directory=directory)
+    assert result.returncode == 1
+    assert "LISTEN_FAILED" in result.stderr
+    assert "ended with status 0" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+async def test_a_signal_before_the_workers_are_ready_ends_the_start(directory: Path) -> None:
+    (directory / "mine.py").write_text("import pathlib, time; pathlib.Path('here').touch(); time.sleep(1000)")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "penstock", "serve", "mine:app", "--workers", "2"),
+        *("--listen", "127.0.0.1:0"),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=directory,
+    )
+    running = Running(process)
+    await until((directory / "here").exists, "a worker imports the application")
+    process.terminate()
+    assert await running.ended() == 0
+    assert "listening" not in running.log()
+    assert "Traceback" not in running.log()
+
+
+@pytest.mark.parametrize(
+    ("app", "status", "says"),
+    [
+        ("no_such_module:app", 1, "there is no module 'no_such_module' here or on the path"),
+        ("json:app", 1, "module 'json' has no 'app'"),
+        ("json:decoder", 1, "json:decoder is a module, and gives no aiohttp.web.Application"),
+        ("mine", 2, "'mine' is not MODULE:APP"),
+    ],
+)
+def test_what_cannot_be_served_ends_the_start(directory: Path, app: str, status: int, says: str) -> None:
+    result = run("serve", app, "--workers", "1", "--listen", "127.0.0.1:0", directory=directory)
+    assert result.returncode == status
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
