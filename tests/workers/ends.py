@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 import penstock
+from conftest import until
 from penstock import _native
 from penstock.config import Edge, parse_size
 from penstock.web.client_socket import ClientSocket
@@ -57,7 +58,7 @@ class Worker:
         # As a worker's does; and so the collector sees that the lane belongs to the server.
         runner.server.shutdown = self._close  # type: ignore[method-assign]
 
-    async def _close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
+    async def _close(self, timeout: float | None = None) -> None:
         self.site.drain()
         await self._shutdown(timeout)
         self.site.close()
@@ -87,9 +88,12 @@ class EdgeEnd:
         )
         self.port = self.site.listen_tcp("127.0.0.1", 0)[1]
 
-    async def close(self) -> None:
+    async def close(self, *told: Worker) -> None:
+        """End everything, when these have been told how their responses have ended."""
         self.site.drain()
         self.site.close()
         await self.site.idle()
+        for worker in told:
+            await until(lambda: worker.lane.counts()[2] == 0, "a worker knows how its responses ended")  # noqa: B023
         self.workers.close()
         self.lane.close()

@@ -156,7 +156,7 @@ impl Exchange {
                 lost = read => lost,
                 never = fetch => never,
                 () = obey => Ok(()),
-                broken = self.wire.write() => broken,
+                never = self.wire.write_on() => never,
             }
         };
         if let Err(error) = result {

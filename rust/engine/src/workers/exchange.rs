@@ -163,10 +163,7 @@ impl Exchange {
                     Err(error) => self.gone(error),
                 },
                 () = news => End::Over,
-                broken = self.wire.write() => match broken {
-                    Ok(()) => End::Over,
-                    Err(error) => self.gone(error),
-                },
+                never = self.wire.write_on() => never,
             }
         };
         if matches!(end, End::Over) {

@@ -29,7 +29,7 @@ pub(super) const LONGEST: usize = 1 << 20;
 pub(super) const PIECE: usize = 64 * 1024;
 
 /// What a worker has the edge fetch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fetch {
     /// Of the response's body, and of the request's the other way.
     pub(super) flow: u32,
@@ -70,7 +70,7 @@ pub(super) struct Attached {
 }
 
 /// One message.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     /// The first on a connection that carries no exchange: the edge asks on it for signs of life, and says there how
     /// things have ended.

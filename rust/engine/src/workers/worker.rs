@@ -234,7 +234,7 @@ pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
     tokio::select! {
         biased;
         _ = read => {}
-        _ = wire.write() => {}
+        never = wire.write_on() => never,
         () = answer => {}
     }
     let awaited = std::mem::take(&mut *lock(&worker.awaited));

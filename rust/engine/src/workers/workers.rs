@@ -394,7 +394,7 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     tokio::select! {
         biased;
         _ = read => {}
-        _ = wire.write() => {}
+        never = wire.write_on() => never,
         () = ask => {}
     }
     member.leave();
