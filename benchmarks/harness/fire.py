@@ -116,7 +116,7 @@ class Workers:
         self._log = runtime / "stderr"
         command = origins.serve("fire", self.port, "--workers", "2", "--cache", "64MiB", "--threads", "1")
         self.process = Process(
-            [*command, "--connections", "4096"], core=settings.gateway_core, runtime=runtime
+            [*command, "--connections", "4096"], core=settings.gateway_core, runtime=runtime, together=True
         )
 
     def kill(self, turn: int) -> None:
