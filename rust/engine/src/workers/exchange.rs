@@ -54,7 +54,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         tried += 1;
         let Some(busy) = shared.wait(&own).await else {
             let error = Code::AppBusy.error("no worker process was there to answer the request in time");
-            return answer(&own, &error, head_only);
+            return answer(&shared, &own, &error, head_only);
         };
         let member = busy.member();
         let Ok(socket) = UnixStream::connect(&member.path).await else {
@@ -64,17 +64,21 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
                 continue;
             }
             let error = Code::WorkerGone.error("no worker process could be reached");
-            return answer(&own, &error, head_only);
+            return answer(&shared, &own, &error, head_only);
         };
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
+        shared.counts.exchange(tried > 1);
         let exchange = Exchange::new(&shared, member, wire, own, thread);
         let end = exchange.run(body.as_ref()).await;
         if matches!(&end, End::Gone(error) if error.code() == Code::WorkerGone) {
             // Known here before it is where signs of life are asked for.
             shared.lost(member);
+        }
+        if matches!(end, End::Torn) {
+            shared.counts.cut_off();
         }
         let State { far: own, touched, .. } = exchange.into_state();
         // Dropped with the rest, it breaks the response off.
@@ -94,7 +98,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             }
             End::Refused(error) | End::Gone(error) => error,
         };
-        return answer(&own, &error, head_only);
+        return answer(&shared, &own, &error, head_only);
     }
 }
 
@@ -104,7 +108,10 @@ fn is_safe(head: &[u8]) -> bool {
 }
 
 /// Answers in the place of a worker.
-fn answer(far: &Far, error: &Error, head_only: bool) {
+fn answer(shared: &Shared, far: &Far, error: &Error, head_only: bool) {
+    if error.code() == Code::WorkerGone {
+        shared.counts.refused();
+    }
     far.write(Content::Bytes(refused(error, head_only)));
     far.close();
 }
