@@ -966,6 +966,9 @@ class Workers:
     def remove(self, number: int) -> None:
         """A worker is gone."""
 
+    def restarted(self, reason: Literal["ended", "hung", "reloaded"], count: int) -> None:
+        """So many workers were started in the place of others. ValueError: there is no such reason."""
+
     def busy(self, number: int) -> int:
         """Requests that a worker has."""
 
