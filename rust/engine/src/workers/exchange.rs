@@ -115,6 +115,8 @@ struct State {
     arrivals: HashMap<u32, Arrivals>,
     /// Of flows that go to the worker.
     credits: HashMap<u32, Plain<Credit>>,
+    /// What has come of bodies of what is to be fetched.
+    bodies: HashMap<u32, Vec<u8>>,
     tasks: JoinSet<()>,
     /// Some of the request's body has gone to the worker.
     touched: bool,
@@ -132,6 +134,7 @@ impl Exchange {
             far: Some(far),
             arrivals: HashMap::new(),
             credits: HashMap::new(),
+            bodies: HashMap::new(),
             tasks: JoinSet::new(),
             touched: false,
             written: 0,
@@ -239,6 +242,9 @@ impl Exchange {
                 // What was fetched ends with its reader.
                 lock(&self.fetched).remove(&flow);
             }
+            Message::Body(flow, bytes) => {
+                state.bodies.entry(flow).or_default().extend_from_slice(bytes);
+            }
             Message::Fetch(order) => self.fetch(state, *order),
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
@@ -252,7 +258,6 @@ impl Exchange {
 
     /// What is for the client.
     fn obey(&self, state: &mut State, message: Message<'_>) -> Result<()> {
-        state.begun = true;
         let Some(far) = &state.far else { return Err(malformed()) };
         match message {
             Message::Write(bytes) => {
@@ -266,17 +271,22 @@ impl Exchange {
                 state.left = true;
             }
             Message::Option(level, name, value) => far.set_option(level, name, value),
-            Message::Attach(attached) => return self.attach(state, attached),
+            Message::Attach(attached) => self.attach(state, attached)?,
             _ => return Err(malformed()),
         }
+        state.begun = true;
         Ok(())
     }
 
-    fn fetch(&self, state: &mut State, order: Fetch) {
-        let (flow, body) = (order.flow, order.body.clone());
-        let body = match body {
+    fn fetch(&self, state: &mut State, mut order: Fetch) {
+        let flow = order.flow;
+        let body = match std::mem::replace(&mut order.body, FetchBody::None) {
             FetchBody::None => RequestBody::None,
-            FetchBody::Bytes(bytes) => RequestBody::Bytes(bytes),
+            FetchBody::Bytes(last) => {
+                let mut bytes = state.bodies.remove(&flow).unwrap_or_default();
+                bytes.extend(last);
+                RequestBody::Bytes(bytes)
+            }
             FetchBody::Flow(length) => RequestBody::Stream { stream: self.begin_flow(state, flow), length },
         };
         let credit = Credit::none();
