@@ -336,7 +336,7 @@ impl Workers {
         let generation = self.shared.generation.load(Ordering::Relaxed);
         let mut stats =
             WorkersStats { generation, counted: self.shared.counts.read(), ..WorkersStats::default() };
-        let (mut owed, mut lag) = (None, None);
+        (stats.owed, stats.lag) = (Duration::MAX, Duration::MAX);
         for member in lock(&self.shared.members).iter() {
             // Relaxed: figures.
             stats.busy += member.busy.load(Ordering::Relaxed);
@@ -350,13 +350,15 @@ impl Workers {
                 Order::Greater => stats.coming += 1,
                 Order::Equal if !is_retired => {
                     stats.current += 1;
-                    owed = least(owed, home.sign.owed());
-                    lag = least(lag, home.sign.lag());
+                    stats.owed = stats.owed.min(home.sign.owed());
+                    stats.lag = stats.lag.min(home.sign.lag());
                 }
                 Order::Equal | Order::Less => stats.retired += 1,
             }
         }
-        (stats.owed, stats.lag) = (owed.unwrap_or_default(), lag.unwrap_or_default());
+        if stats.current == 0 {
+            (stats.owed, stats.lag) = (Duration::ZERO, Duration::ZERO);
+        }
         stats
     }
 
@@ -390,10 +392,6 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn least(known: Option<Duration>, other: Duration) -> Option<Duration> {
-    Some(known.map_or(other, |known| known.min(other)))
 }
 
 /// Asks a worker for signs of life, and tells it how things have ended, until it is gone.
