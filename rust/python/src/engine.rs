@@ -158,6 +158,7 @@ impl Engine {
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
         plan: Option<Planned>,
+        is_clients: bool,
     ) -> PyResult<Source> {
         self.check(py)?;
         let port = self.port(py)?;
@@ -173,6 +174,7 @@ impl Engine {
                 body,
                 timeouts: timeouts.0,
                 overrides: overrides.map(Overrides::from),
+                is_clients,
             };
             let edge = near.and_then(|transport| transport.get().edge());
             match edge {
@@ -329,11 +331,13 @@ impl Engine {
             caching,
             near,
             plan,
+            false,
         )
     }
 
-    /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced.
-    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None))]
+    /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced. `is_clients`, with a plan:
+    /// it is the body of the client's request, and what has not come here goes on without coming here.
+    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None, is_clients=false))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch_upload(
         &self,
@@ -348,6 +352,7 @@ impl Engine {
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
         plan: Option<Planned>,
+        is_clients: bool,
     ) -> PyResult<(Source, Upload)> {
         self.check(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
@@ -365,6 +370,7 @@ impl Engine {
             caching,
             near,
             plan,
+            is_clients,
         )?;
         Ok((source, upload))
     }

@@ -62,6 +62,8 @@ struct Exchange {
     ended: bool,
     /// In a worker process: what fetches where the client is.
     edge: Option<Arc<Edge>>,
+    /// The rest of the body goes on without coming here: called when what does come has.
+    goes_on: Option<Py<PyAny>>,
 }
 
 #[expect(clippy::struct_excessive_bools, reason = "things that a protocol sets each by itself")]
@@ -84,6 +86,8 @@ struct State {
     high: usize,
     low: usize,
     closing: bool,
+    /// The protocol waits for a part of a body that does not come: it gets no other request.
+    spent: bool,
     /// Will be flushed.
     dirty: bool,
     slot: Option<Slot>,
@@ -148,6 +152,7 @@ impl Transport {
             high: LIMITS.0,
             low: LIMITS.1,
             closing: false,
+            spent: false,
             dirty: false,
             slot: None,
             sending: None,
@@ -240,7 +245,8 @@ impl Core {
             if let Some(slot) = &state.slot {
                 far.listen(slot.waker());
             }
-            state.exchange = Some(Exchange { far, body, chunked, tunnel: false, ended: false, edge });
+            state.exchange =
+                Some(Exchange { far, body, chunked, tunnel: false, ended: false, edge, goes_on: None });
             state.reading = true;
             state.thread = thread;
             if state.ends == ends {
@@ -387,8 +393,24 @@ impl Core {
                 Err(error) => return self.fail(py, error, "a request body could not be handed over"),
             }
             if ended {
+                self.tell_end(py, chunked);
                 return self.end_of_body(py, tunnel);
             }
+        }
+    }
+
+    /// All of the body has come that does. Where the rest goes on elsewhere, whoever reads it is told: the protocol knows by
+    /// itself where chunks end.
+    fn tell_end(&self, py: Python<'_>, chunked: bool) {
+        let goes_on = {
+            let mut state = lock(&self.state);
+            let goes_on = state.exchange.as_mut().and_then(|exchange| exchange.goes_on.take());
+            state.spent |= goes_on.is_some() && !chunked;
+            goes_on
+        };
+        let Some(goes_on) = goes_on.filter(|_| !chunked) else { return };
+        if let Err(error) = goes_on.bind(py).call0() {
+            self.fail(py, error, "the reader of a request body could not be told of its end");
         }
     }
 

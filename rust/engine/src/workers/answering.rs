@@ -233,7 +233,7 @@ impl Exchange {
     }
 
     fn fetch(&self, flow: u32, order: Order, feed: Feed) {
-        let Order { plan, method, target, fields, body, timeouts, overrides } = order;
+        let Order { plan, method, target, fields, body, timeouts, overrides, is_clients } = order;
         let body = match body {
             RequestBody::None => FetchBody::None,
             RequestBody::Tunnel(_) => {
@@ -247,7 +247,7 @@ impl Exchange {
             }
             RequestBody::Stream { stream, length } => {
                 self.give_out(flow, stream, &self.uploads);
-                FetchBody::Flow(length)
+                if is_clients { FetchBody::Client(length) } else { FetchBody::Flow(length) }
             }
         };
         self.take_in(flow, feed, false);

@@ -29,6 +29,8 @@ pub struct Order {
     pub timeouts: Timeouts,
     /// What is decided about this request alone.
     pub overrides: Option<Overrides>,
+    /// The body is the client's: what has not come here goes on without coming here.
+    pub is_clients: bool,
 }
 
 pub(super) type Orders = mpsc::UnboundedReceiver<(u32, Order, Feed)>;

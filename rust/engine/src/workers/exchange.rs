@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::codec::malformed;
 use super::fetching::{Fetched, fetch};
-use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
+use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, join, take_in};
 use super::message::{Attached, Fetch, FetchBody, Message, TUNNEL};
 use super::wire::Wire;
 use super::workers::{Member, Shared};
@@ -25,6 +26,7 @@ use crate::framing::Framing;
 use crate::origin::RequestBody;
 use crate::stream::{Ending, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
+use crate::wire::Fields;
 
 /// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
 const TRIES: usize = 3;
@@ -65,8 +67,8 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
         shared.counts.exchange(tried.len() > 1);
-        let exchange = Exchange::new(&shared, member, wire, own, thread);
-        let end = exchange.run(body.as_ref()).await;
+        let exchange = Exchange::new(&shared, member, wire, own, thread, body.clone());
+        let end = exchange.run().await;
         if matches!(end, End::Torn) {
             shared.counts.cut_off();
         }
@@ -111,6 +113,8 @@ struct Exchange {
     member: Arc<Member>,
     wire: Plain<Wire>,
     thread: usize,
+    /// What the client sends.
+    body: Option<Plain<Stream>>,
     fetched: Plain<Mutex<HashMap<u32, Fetched>>>,
     state: Mutex<State>,
 }
@@ -136,7 +140,14 @@ struct State {
 }
 
 impl Exchange {
-    fn new(shared: &Arc<Shared>, member: &Arc<Member>, wire: Plain<Wire>, far: Far, thread: usize) -> Self {
+    fn new(
+        shared: &Arc<Shared>,
+        member: &Arc<Member>,
+        wire: Plain<Wire>,
+        far: Far,
+        thread: usize,
+        body: Option<Plain<Stream>>,
+    ) -> Self {
         let state = State {
             far: Some(far),
             arrivals: HashMap::new(),
@@ -154,13 +165,14 @@ impl Exchange {
             member: Arc::clone(member),
             wire,
             thread,
+            body,
             fetched: Plain::default(),
             state: Mutex::new(state),
         }
     }
 
-    async fn run(&self, body: Option<&Plain<Stream>>) -> End {
-        if let Some(body) = body {
+    async fn run(&self) -> End {
+        if let Some(body) = &self.body {
             self.give_out(0, Plain::clone(body));
         }
         let end = {
@@ -252,7 +264,7 @@ impl Exchange {
             Message::Body(flow, bytes) => {
                 state.bodies.entry(flow).or_default().extend_from_slice(bytes);
             }
-            Message::Fetch(order) => self.fetch(state, *order),
+            Message::Fetch(order) => self.fetch(state, *order)?,
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
                 state.left = true;
@@ -285,7 +297,7 @@ impl Exchange {
         Ok(())
     }
 
-    fn fetch(&self, state: &mut State, mut order: Fetch) {
+    fn fetch(&self, state: &mut State, mut order: Fetch) -> Result<()> {
         let flow = order.flow;
         let body = match std::mem::replace(&mut order.body, FetchBody::None) {
             FetchBody::None => RequestBody::None,
@@ -295,12 +307,31 @@ impl Exchange {
                 RequestBody::Bytes(bytes)
             }
             FetchBody::Flow(length) => RequestBody::Stream { stream: self.begin_flow(state, flow), length },
+            FetchBody::Client(length) => {
+                let front = self.begin_flow(state, flow);
+                RequestBody::Stream { stream: self.go_on(state, front)?, length }
+            }
         };
         let credit = Credit::none();
         state.credits.insert(flow, Plain::clone(&credit));
         let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
         let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
         state.tasks.spawn(fetch(shared, thread, wire, order, body, fetched, credit));
+        Ok(())
+    }
+
+    /// The client's body: `front`, which the worker sends back, and behind it what has not gone there and does not any more.
+    fn go_on(&self, state: &mut State, front: Stream) -> Result<Stream> {
+        let rest = self.body.as_ref().ok_or_else(malformed)?.hand_over()?;
+        if let Some(credit) = state.credits.remove(&0) {
+            credit.close();
+        }
+        // Behind all that has gone there.
+        self.wire.send(&Message::End(0, Duration::ZERO, Fields::default()));
+        let supplies = &self.shared.supplies;
+        let (feed, joined) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        tokio::spawn(join(front, rest, feed));
+        Ok(joined)
     }
 
     fn attach(&self, state: &mut State, attached: Attached) -> Result<()> {

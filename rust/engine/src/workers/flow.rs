@@ -193,3 +193,32 @@ pub(super) async fn take_in(
         }
     }
 }
+
+/// Feeds `feed` with `front`, and with `rest` behind it.
+pub(super) async fn join(front: Stream, rest: Stream, feed: Feed) {
+    for part in [front, rest] {
+        loop {
+            // Nobody takes it any more: neither part is read on.
+            if feed.room().await.is_err() {
+                return;
+            }
+            let next = tokio::select! {
+                biased;
+                next = poll_fn(|context| part.poll_next(context)) => next,
+                () = feed.closed() => return,
+            };
+            match next {
+                None => break,
+                Some(Err(error)) => return feed.fail(error),
+                Some(Ok(delivery)) => {
+                    let slice = delivery.slice().clone();
+                    drop(delivery);
+                    if feed.push(slice).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+    feed.finish(Ending::default());
+}

@@ -51,6 +51,8 @@ pub(super) enum FetchBody {
     Bytes(Vec<u8>),
     /// It follows; its length, if that is known.
     Flow(Option<u64>),
+    /// It is the client's, of which what has come to the worker follows, and the rest is the edge's own.
+    Client(Option<u64>),
 }
 
 /// What is attached to the response of an exchange.
@@ -348,6 +350,7 @@ fn put_fetch<'a, 'b>(put: &'a mut Put<'b>, fetch: &Fetch) -> &'a mut Put<'b> {
         FetchBody::None => put.u8(0),
         FetchBody::Bytes(bytes) => put.u8(1).bytes(bytes),
         FetchBody::Flow(length) => put.u8(2).option(*length, |put, length| put.u64(length)),
+        FetchBody::Client(length) => put.u8(3).option(*length, |put, length| put.u64(length)),
     };
     put.option(fetch.overrides.as_ref(), |put, Overrides { key, lifetime, tags, bypass }| {
         put.option(key.as_deref(), |put, key| put.bytes(key.as_bytes()))
@@ -381,6 +384,7 @@ fn take_fetch(take: &mut Take<'_>) -> Result<Fetch> {
             0 => FetchBody::None,
             1 => FetchBody::Bytes(take.bytes()?.to_vec()),
             2 => FetchBody::Flow(take.option(Take::u64)?),
+            3 => FetchBody::Client(take.option(Take::u64)?),
             _ => return Err(malformed()),
         },
         overrides: take.option(|take| {

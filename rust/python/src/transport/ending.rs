@@ -49,6 +49,10 @@ impl Core {
             // What is unsent is the engine's business now, and no reason to keep the next response back.
             self.call(py, intern!(py, "resume_writing"));
         }
+        if lock(&self.state).spent {
+            lock(&self.state).closing = true;
+            return self.lose_soon(py);
+        }
         let transport = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py));
         if let Some(transport) = transport.filter(|_| !lock(&self.state).closing) {
             self.shared.put_idle(ends, transport);

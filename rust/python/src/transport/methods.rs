@@ -370,6 +370,21 @@ impl Transport {
         })
     }
 
+    /// In a worker process: what is fetched next sends the rest of the request's body on, which does not come here. `told` is
+    /// called when all that does come has. False if all has come already.
+    fn _go_on(&self, told: Py<PyAny>) -> bool {
+        let mut state = lock(&self.core.state);
+        let is_here = state.turn == self.turn;
+        let exchange = state.exchange.as_mut().filter(|exchange| is_here && exchange.body.is_some());
+        match exchange {
+            Some(exchange) => {
+                exchange.goes_on = Some(told);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Sets an option of the client's socket that is a number.
     fn _set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
         self.core.shared.check_thread()?;
