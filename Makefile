@@ -38,7 +38,7 @@ test-rust: ## Run the engine's tests
 	cd rust && $(CARGO) test --quiet -p penstock-engine
 
 # They mostly wait for clocks, and the others can run meanwhile.
-WAITING = tests/events tests/hub tests/inspection
+WAITING = tests/events tests/hub tests/inspection tests/workers
 
 .PHONY: test-python
 test-python: build ## Run the Python tests

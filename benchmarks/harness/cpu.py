@@ -46,17 +46,24 @@ def read_tree(pid: int) -> TreeTime:
     """Return the CPU time so far of `pid`, its threads and its descendants. Raises FileNotFoundError if it is
     gone.
     """
-    nanoseconds = 0
+    seconds = 0.0
     ticks = 0
     for process in descendants(pid):
         folder = Path(f"/proc/{process}")
         _, _, fields = (folder / "stat").read_text().rpartition(") ")
         ticks += sum(map(int, fields.split()[STAT_TIMES]))
-        for task in (folder / "task").iterdir():
-            # One that ended since iterdir(): elapsed() notices if that mattered.
-            with suppress(FileNotFoundError, ProcessLookupError):
-                nanoseconds += int((task / "schedstat").read_text().split()[0])
-    return TreeTime(nanoseconds / 1e9, ticks / TICKS_PER_SECOND)
+        seconds += read_process(process)
+    return TreeTime(seconds, ticks / TICKS_PER_SECOND)
+
+
+def read_process(pid: int) -> float:
+    """Return the scheduler's account of `pid` alone, in seconds: of its threads that run, and not of its children."""
+    nanoseconds = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        # One that ended since iterdir(): elapsed() notices if that mattered.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            nanoseconds += int((task / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def elapsed(before: TreeTime, after: TreeTime) -> float:

@@ -45,11 +45,22 @@ def _accepts(host: str, port: int) -> bool:
 class Process:
     """One program on one core, in a process group of its own, its stderr kept in `runtime`.
 
-    Entering starts it; leaving sends SIGTERM to the group, then SIGKILL to what is left after STOP_SECONDS.
+    Entering starts it; leaving sends SIGTERM to the group, then SIGKILL to what is left after STOP_SECONDS. It has a
+    session of its own too, unless it is started `together` with others: where the kernel gives each session the same
+    share of a core (autogroup), those are one.
     """
 
-    def __init__(self, command: list[str], *, core: int, runtime: Path, interactive: bool = False) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        *,
+        core: int,
+        runtime: Path,
+        interactive: bool = False,
+        together: bool = False,
+    ) -> None:
         self.command = command
+        self._own_session = not together
         self._core = core
         self._log = runtime / "stderr"
         self._pipe = subprocess.PIPE if interactive else subprocess.DEVNULL
@@ -63,7 +74,8 @@ class Process:
                 stdout=self._pipe,
                 stderr=log,
                 text=True,
-                start_new_session=True,
+                start_new_session=self._own_session,
+                process_group=None if self._own_session else 0,
             )
         return self
 

@@ -1,6 +1,7 @@
 """Serves gateways for tests, as `web.run_app` would, and keeps what became of each relay."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from aiohttp.typedefs import Handler
 import penstock
 from penstock.web import Gateway, RelayEnd, Site
 from workers.ends import EdgeEnd, Worker
+from workers.family import Family
 
 
 @dataclass
@@ -31,11 +33,13 @@ class Serving:
         self.engine = engine
         self.transport = transport
         self._served: list[Served] = []
-        self._edges: list[EdgeEnd] = []
+        self._edges: list[tuple[EdgeEnd, Worker]] = []
+        self._family: Family | None = None
 
     async def gateway(self, origin: str, *, server: dict[str, Any] | None = None, **options: Any) -> Served:
         """Serve a gateway for every path and method."""
-        gateway = Gateway(origin, engine=self.engine, **options)
+        with await self._where():
+            gateway = Gateway(origin, engine=self.engine, **options)
         ends: asyncio.Queue[RelayEnd] = asyncio.Queue()
         served = await self.handler(
             lambda request: gateway.relay(request, on_complete=ends.put_nowait), server=server
@@ -77,18 +81,30 @@ class Serving:
         self._served.append(Served(runner.addresses[0][1], runner))
         return self._served[-1]
 
+    async def _where(self) -> AbstractContextManager[None]:
+        """Where an application is: with workers in one of them, whose parent fetches what it relays."""
+        if self.transport != "workers":
+            return nullcontext()
+        if self._family is None:
+            self._family = Family(self.engine)
+            self._family.ready(await self._family.worker())
+        return self._family.workers[0].inside()
+
     async def _behind_an_edge(self, runner: web.AppRunner) -> Served:
         worker = Worker(runner, self.engine)
-        edge = EdgeEnd(self.engine)
-        self._edges.append(edge)
+        edge = EdgeEnd(self.engine, None if self._family is None else self._family.declarations.plan)
+        self._edges.append((edge, worker))
         await edge.workers.add(1, 0, worker.path)
         self._served.append(Served(edge.port, runner))
         return self._served[-1]
 
     async def close(self) -> None:
-        for edge in self._edges:
-            await edge.close()
+        for edge, worker in self._edges:
+            await edge.close(worker)
         for served in self._served:
             await served.runner.cleanup()
+        if self._family is not None:
+            await self._family.close()
+            self._family = None
         # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.
         web_app._cached_build_middleware.cache_clear()

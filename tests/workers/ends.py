@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 import penstock
+from conftest import until
 from penstock import _native
 from penstock.config import Edge, parse_size
 from penstock.web.client_socket import ClientSocket
@@ -39,13 +40,16 @@ def make_lane(
 class Worker:
     """The application's end."""
 
-    def __init__(self, runner: web.BaseRunner, engine: penstock.Engine) -> None:
+    def __init__(
+        self, runner: web.BaseRunner, engine: penstock.Engine, listener: socket.socket | None = None
+    ) -> None:
         assert runner.server is not None
         self.directory = tempfile.TemporaryDirectory()
         self.path = str(Path(self.directory.name) / "worker")
-        listener = socket.socket(socket.AF_UNIX)
-        listener.bind(self.path)
-        listener.listen(128)
+        if listener is None:
+            listener = socket.socket(socket.AF_UNIX)
+            listener.bind(self.path)
+            listener.listen(128)
         self.faults: list[tuple[Any, ...]] = []
         self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
         self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid())
@@ -54,7 +58,7 @@ class Worker:
         # As a worker's does; and so the collector sees that the lane belongs to the server.
         runner.server.shutdown = self._close  # type: ignore[method-assign]
 
-    async def _close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
+    async def _close(self, timeout: float | None = None) -> None:
         self.site.drain()
         await self._shutdown(timeout)
         self.site.close()
@@ -84,9 +88,12 @@ class EdgeEnd:
         )
         self.port = self.site.listen_tcp("127.0.0.1", 0)[1]
 
-    async def close(self) -> None:
+    async def close(self, *told: Worker) -> None:
+        """End everything, when these have been told how their responses have ended."""
         self.site.drain()
         self.site.close()
         await self.site.idle()
+        for worker in told:
+            await until(lambda: worker.lane.counts()[2] == 0, "a worker knows how its responses ended")  # noqa: B023
         self.workers.close()
         self.lane.close()

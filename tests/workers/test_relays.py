@@ -64,8 +64,6 @@ class Relaying:
         for client in self._clients:
             client.abort()
         await self.edge.close()
-        for site in self._sites:
-            await site.close()
         for runner in self._runners:
             await runner.cleanup()
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -32,7 +33,7 @@ async def who(request):
 
 async def about(request):
     body = await request.read()
-    names = request.transport.get_extra_info("peername")
+    names = request.transport.get_extra_info("peername") or ("", 0)
     return web.json_response([request.remote, names[1], request.method, request.path_qs, len(body)])
 
 async def held(request):
@@ -278,6 +279,44 @@ async def test_the_pages_say_when_the_first_workers_serve(directory: Path) -> No
     assert (status, page["ready"]) == (200, True), page
     process.terminate()
     assert await running.ended() == 0
+
+
+async def test_a_unix_socket_is_served(directory: Path) -> None:
+    path = directory / "edge.sock"
+    async with (
+        workers(directory, "--listen", f"unix:{path}", app=APP) as serving,
+        aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(path))) as session,
+        session.get("http://edge/about") as response,
+    ):
+        assert serving.running.url == f"unix:{path}"
+        assert (await response.json())[0] in {None, ""}
+
+
+def test_an_address_that_is_taken_ends_with_1(directory: Path) -> None:
+    (directory / "mine.py").write_text(APP)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = run("serve", "mine:app", "--workers", "1", "--listen", listen, directory=directory)
+    assert result.returncode == 1
+    assert "LISTEN_FAILED" in result.stderr
+    assert "ended with status 0" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+async def test_a_signal_before_the_workers_are_ready_ends_the_start(directory: Path) -> None:
+    (directory / "mine.py").write_text("import pathlib, time; pathlib.Path('here').touch(); time.sleep(1000)")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "penstock", "serve", "mine:app", "--workers", "2"),
+        *("--listen", "127.0.0.1:0"),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=directory,
+    )
+    running = Running(process)
+    await until((directory / "here").exists, "a worker imports the application")
+    process.terminate()
+    assert await running.ended() == 0
+    assert "listening" not in running.log()
+    assert "Traceback" not in running.log()
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ async def test_newer_code_serves_when_all_of_it_is_ready(directory: Path) -> Non
         assert len(shop.pids()) == 2
         assert not shop.pids() & before
         await until(lambda: not any(is_alive(pid) for pid in before), "the old ones end")
-        await until(lambda: shop.processes == 2, "nothing is kept of them")
+        await until(lambda: shop.processes == 2, "and are let go of")
 
 
 REFUSED = """

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +80,9 @@ class Directory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        shutil.rmtree(self._path)
+        # Somebody may have cleared up what is temporary.
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._path)
 
 
 class WorkerProcess:
@@ -111,6 +113,7 @@ class WorkerProcess:
         self.registration: Any = None
         self.hung = False
         self._calls = calls
+        self._watching: list[asyncio.Task[None]] = []
         self._popen = popen
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready_at = loop.time()
@@ -139,7 +142,11 @@ class WorkerProcess:
         near = Link(link)
         worker = cls(told, path, popen, near, near.beside(calls))
         serve(worker)
-        await worker._start()
+        try:
+            await worker._start()
+        except BaseException:
+            await worker.aclose()
+            raise
         return worker
 
     async def _start(self) -> None:
@@ -234,9 +241,10 @@ def _begun(
         listener.listen(_BACKLOG)
         passed = (far_link.fileno(), far_calls.fileno(), listener.fileno())
         told = orders(link=passed[0], calls=passed[1], listener=passed[2])
-        # The loop waits for it, some milliseconds: asyncio's own way has a thread for each child.
+        # The loop waits for it, some milliseconds: asyncio's own way has a thread for each child. -P: what stands in the
+        # current directory is the application's, and is found when that is imported, not before.
         popen = subprocess.Popen(  # noqa: S603 (this interpreter, and text that the engine's user has given)
-            [sys.executable, "-m", "penstock.workers.child", told.write()],
+            [sys.executable, "-P", "-m", "penstock.workers.child", told.write()],
             stdin=subprocess.DEVNULL,
             pass_fds=passed,
         )

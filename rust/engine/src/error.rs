@@ -341,7 +341,7 @@ impl Code {
 }
 
 /// What happened, to which origin. Cheap to clone, because one failure can be told to several readers.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
     code: Code,
     detail: Cow<'static, str>,

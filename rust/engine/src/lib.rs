@@ -9,6 +9,7 @@ pub mod access;
 pub mod app;
 #[cfg(not(loom))]
 pub mod cache;
+mod clock;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod error;

@@ -3,7 +3,8 @@
 // It prints {"phase": "connected"} when every stream has had its first event, counts between the lines "begin" and "end"
 // on its standard input, so that whoever reads the gateway's CPU time knows the window, and then prints its report.
 // Latency is from the origin's clock just before its write to ours just after our read: origin, gateway and client
-// are on one machine and share that clock.
+// are on one machine and share that clock. A gap is what lies between two reads of one stream, or between the last one and
+// the end.
 package main
 
 import (
@@ -16,7 +17,7 @@ import (
 	"log"
 	"net/http"
 	"os"
-	"sort"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,7 +30,10 @@ type report struct {
 	Seconds    float64 `json:"seconds"`
 	P50        float64 `json:"p50_us"`
 	P99        float64 `json:"p99_us"`
+	P999       float64 `json:"p999_us"`
 	Max        float64 `json:"max_us"`
+	GapP999    float64 `json:"gap_p999_us"`
+	GapMax     float64 `json:"gap_max_us"`
 	Segments   int64   `json:"segments"`
 	Failures   int64   `json:"failures"`
 	FirstError string  `json:"first_error"`
@@ -46,6 +50,8 @@ type client struct {
 	mutex      sync.Mutex
 	latencies  []int64
 	sent       []int64
+	gaps       []int64
+	last       []int64
 	firstError string
 }
 
@@ -59,7 +65,7 @@ func (c *client) fail(stream int, err error) {
 }
 
 // follow reads one stream until the context ends; any other end is an error.
-func (c *client) follow(ctx context.Context, connecting chan struct{}) error {
+func (c *client) follow(ctx context.Context, stream int, connecting chan struct{}) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, nil)
 	if err != nil {
 		return err
@@ -93,12 +99,16 @@ func (c *client) follow(ctx context.Context, connecting chan struct{}) error {
 		if expected == 0 {
 			c.started.Add(1)
 		}
+		c.mutex.Lock()
 		if c.counting.Load() {
-			c.mutex.Lock()
 			c.latencies = append(c.latencies, now-sent)
 			c.sent = append(c.sent, sent)
-			c.mutex.Unlock()
+			if expected > 0 {
+				c.gaps = append(c.gaps, now-c.last[stream])
+			}
 		}
+		c.last[stream] = now
+		c.mutex.Unlock()
 	}
 }
 
@@ -151,19 +161,29 @@ func (c *client) write(path string) error {
 	return file.Close()
 }
 
+// percentile gives microseconds of sorted nanoseconds.
+func percentile(values []int64, share float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	return float64(values[int(share*float64(len(values)-1))]) / 1000
+}
+
 func (c *client) report(window time.Duration) report {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	sort.Slice(c.latencies, func(i, j int) bool { return c.latencies[i] < c.latencies[j] })
-	percentile := func(share float64) float64 {
-		if len(c.latencies) == 0 {
-			return 0
+	for _, last := range c.last {
+		if last > 0 {
+			c.gaps = append(c.gaps, time.Now().UnixNano()-last)
 		}
-		return float64(c.latencies[int(share*float64(len(c.latencies)-1))]) / 1000
 	}
+	slices.Sort(c.latencies)
+	slices.Sort(c.gaps)
 	return report{
 		Events: len(c.latencies), Seconds: window.Seconds(),
-		P50: percentile(0.5), P99: percentile(0.99), Max: percentile(1),
+		P50: percentile(c.latencies, 0.5), P99: percentile(c.latencies, 0.99),
+		P999: percentile(c.latencies, 0.999), Max: percentile(c.latencies, 1),
+		GapP999: percentile(c.gaps, 0.999), GapMax: percentile(c.gaps, 1),
 		Segments: c.segments.Load(), Failures: c.failures.Load(), FirstError: c.firstError,
 	}
 }
@@ -187,6 +207,7 @@ func main() {
 		DisableCompression: true, MaxIdleConnsPerHost: 1024,
 	}}}
 	c.latencies = make([]int64, 0, 1<<20)
+	c.last = make([]int64, *streams)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
@@ -194,7 +215,7 @@ func main() {
 	connecting := make(chan struct{}, 64)
 	for stream := 0; stream < *streams; stream++ {
 		go func() {
-			if err := c.follow(ctx, connecting); ctx.Err() == nil {
+			if err := c.follow(ctx, stream, connecting); ctx.Err() == nil {
 				c.fail(stream, err)
 			}
 		}()

@@ -1,8 +1,9 @@
 //! What is decided about requests.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use super::tenants::{Allotment, TenantLimits};
+use crate::clock::since_1970;
 
 /// What a request may that is let in.
 #[derive(Debug, Clone, Default)]
@@ -75,5 +76,5 @@ impl Decision {
 
 /// Seconds since 1970.
 pub fn unix_seconds() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    since_1970().as_secs()
 }

@@ -4,6 +4,8 @@
 //! readers are generous: every occurrence counts, names are compared as they are after decoding, and what is malformed is taken as
 //! it is and not passed over.
 
+use crate::wire::byte_of;
+
 /// Calls `see` with each value of a cookie called `name` in a Cookie field (RFC 6265, section 5.4), as it is written.
 pub fn cookies<'a>(line: &'a [u8], name: &[u8], see: &mut dyn FnMut(&'a [u8])) {
     for pair in line.split(|byte| *byte == b';') {
@@ -37,11 +39,10 @@ impl Iterator for Decoded<'_> {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         if let [b'%', high, low, rest @ ..] = self.0 {
-            if let Some((high, low)) = digit(*high).zip(digit(*low)) {
+            if let Some(byte) = byte_of(*high, *low) {
                 self.0 = rest;
-                return Some(high << 4 | low);
+                return Some(byte);
             }
         }
         let (byte, rest) = self.0.split_first()?;

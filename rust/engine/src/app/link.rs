@@ -124,7 +124,7 @@ pub struct File {
 }
 
 /// What became of something that the engine has sent for the application.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Payload bytes that were sent.
     pub bytes: u64,

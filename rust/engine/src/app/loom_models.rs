@@ -134,3 +134,36 @@ fn a_request_is_taken_or_withdrawn() {
         assert_eq!(written(&near).is_some(), !withdrawn);
     });
 }
+
+#[test]
+fn a_courier_misses_no_request() {
+    model(3, || {
+        let queue = Queue::new(2, None, 0);
+        // Whoever hears of everything else has listened before, and is not who takes requests from now on.
+        queue.listen(std::task::Waker::noop());
+        let offering = queue.clone();
+        let clients = thread::spawn(move || {
+            [(), ()].map(|()| {
+                let (near, far) = link();
+                let ends = Ends { remote: None, local: None };
+                let request = Request { head: Vec::new(), body: None, chunked: false, ends, thread: 0, far };
+                offering.offer(request).unwrap();
+                near
+            })
+        });
+        let mut is_diverted = false;
+        for _ in 0..2 {
+            let request = block_on(poll_fn(|context| {
+                if !std::mem::replace(&mut is_diverted, true) {
+                    queue.divert(context.waker());
+                }
+                queue.take().map_or(Poll::Pending, Poll::Ready)
+            }));
+            request.far.finish();
+        }
+        assert!(queue.is_empty());
+        for near in clients.join().unwrap() {
+            assert_eq!(written(&near), Some(Vec::new()));
+        }
+    });
+}

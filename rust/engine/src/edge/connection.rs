@@ -139,28 +139,22 @@ async fn exchange(
         Some(Service::Relay(route)) => Account::open(site, route, client, incoming, &progress),
         Some(Service::Topics(_) | Service::Pages(_)) | None => None,
     };
+    let task = Task {
+        site,
+        thread,
+        client,
+        incoming,
+        progress: &progress,
+        account: account.as_deref(),
+        is_tunnel: false,
+        stripped: None,
+    };
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
-        Some(Service::Relay(route)) => {
-            let task = Task {
-                site,
-                thread,
-                client,
-                incoming,
-                progress: &progress,
-                account: account.as_deref(),
-                is_tunnel: false,
-                stripped: None,
-            };
-            answer_by_route(task, inbound, route).await
-        }
-        Some(Service::Topics(topics)) => {
-            Box::pin(answer_by_topics(site, thread, client, inbound, incoming, topics, &progress)).await
-        }
-        Some(Service::Pages(pages)) => {
-            Box::pin(answer_by_pages(site, thread, client, inbound, incoming, pages, &progress)).await
-        }
-        None => Box::pin(answer_by_application(site, thread, client, inbound, incoming, &progress)).await,
+        Some(Service::Relay(route)) => answer_by_route(task, inbound, route).await,
+        Some(Service::Topics(topics)) => Box::pin(answer_by_topics(task, inbound, topics)).await,
+        Some(Service::Pages(pages)) => Box::pin(answer_by_pages(task, inbound, pages)).await,
+        None => Box::pin(answer_by_application(task, inbound)).await,
     };
     let error = result.as_ref().err();
     if let Some(account) = account {
@@ -236,14 +230,17 @@ fn live(site: &Site) -> Result<Life> {
     Ok(life)
 }
 
-async fn answer_by_application(
-    site: &Site,
-    thread: usize,
-    client: &Client,
-    inbound: &mut Inbound<'_>,
-    incoming: &Incoming,
-    progress: &Progress,
-) -> Result<()> {
+/// As [`asked`], of what takes no body: a request that has one is told `why` not.
+fn asked_alone(task: &Task<'_>, why: &'static str) -> Result<()> {
+    let asked = asked(task.site, task.thread, task.incoming, task.progress)?;
+    if !matches!(asked.body, Body::Empty | Body::Length(0)) {
+        return Err(Code::BadRequestBody.error(why));
+    }
+    Ok(())
+}
+
+async fn answer_by_application(task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+    let Task { site, thread, client, incoming, progress, .. } = task;
     let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
     let Some(queue) = &site.app else {
         let detail = format!("no route for {} {}", incoming.method(), incoming.path());
@@ -336,25 +333,13 @@ async fn attempt(
 }
 
 /// Lets a client subscribe, and sends it what is published.
-async fn answer_by_topics(
-    site: &Site,
-    thread: usize,
-    client: &Client,
-    inbound: &mut Inbound<'_>,
-    incoming: &Incoming,
-    topics: &Topics,
-    progress: &Progress,
-) -> Result<()> {
-    let asked = asked(site, thread, incoming, progress)?;
-    if !matches!(asked.body, Body::Empty | Body::Length(0)) {
-        return Err(Code::BadRequestBody.error("a request for a topic has no body"));
-    }
+async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &Topics) -> Result<()> {
+    asked_alone(&task, "a request for a topic has no body")?;
+    let Task { site, incoming, progress, .. } = task;
     let _guard = topics.enter()?;
     let life = live(site)?;
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.begin_life(&life);
-    let task =
-        Task { site, thread, client, incoming, progress, account: None, is_tunnel: false, stripped: None };
     let listen = inbound.listen(Body::Empty, None, None);
     let result = if let Some(gate) = &topics.gate {
         let answer = async {
@@ -382,24 +367,12 @@ async fn answer_by_topics(
 }
 
 /// Says how the engine does.
-async fn answer_by_pages(
-    site: &Site,
-    thread: usize,
-    client: &Client,
-    inbound: &mut Inbound<'_>,
-    incoming: &Incoming,
-    pages: &Pages,
-    progress: &Progress,
-) -> Result<()> {
-    let asked = asked(site, thread, incoming, progress)?;
-    if !matches!(asked.body, Body::Empty | Body::Length(0)) {
-        return Err(Code::BadRequestBody.error("a request for a page has no body"));
-    }
+async fn answer_by_pages(task: Task<'_>, inbound: &mut Inbound<'_>, pages: &Pages) -> Result<()> {
+    asked_alone(&task, "a request for a page has no body")?;
+    let Task { site, incoming, progress, .. } = task;
     let _guard = pages.enter(incoming)?;
     let life = live(site)?;
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-    let task =
-        Task { site, thread, client, incoming, progress, account: None, is_tunnel: false, stripped: None };
     let answer = async {
         pages::begin(&task, pages, &mut outgoing).await?;
         native::send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await

@@ -1,8 +1,9 @@
 //! The Date field (RFC 9110, section 6.6.1): a string that is made anew once a second.
 
 use std::fmt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use crate::clock::since_1970;
 use crate::wire::{Civil, HttpDate};
 
 /// The time of day, as the field has it.
@@ -10,9 +11,9 @@ use crate::wire::{Civil, HttpDate};
 pub(super) struct Date(u64);
 
 impl Date {
-    /// Now; a clock before 1970 is taken for 1970.
+    /// Now.
     pub(super) fn now() -> Self {
-        Self(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+        Self(since_1970().as_secs())
     }
 }
 
@@ -28,9 +29,9 @@ impl fmt::Display for Date {
 pub(super) struct Stamp(Duration);
 
 impl Stamp {
-    /// Now; a clock before 1970 is taken for 1970.
+    /// Now.
     pub(super) fn now() -> Self {
-        Self(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+        Self(since_1970())
     }
 }
 

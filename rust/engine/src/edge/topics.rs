@@ -15,7 +15,7 @@ use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
 use crate::net::{Body, Outgoing, Supply};
 use crate::sync::Arc;
-use crate::wire::{Body as Announced, Incoming};
+use crate::wire::{Body as Announced, Incoming, byte_of};
 
 /// Query parameters that say what the client had, for those who cannot set the field: page scripts cannot.
 const PARAMETERS: [&str; 2] = ["lastEventId", "last-event-id"];
@@ -142,12 +142,11 @@ fn parameter(query: &str) -> Option<Vec<u8>> {
 
 /// Percent-decoded, and `+` as a space in a form's query; none where a `%` begins no byte.
 fn decoded(text: &str, form: bool) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = text.bytes();
     let mut decoded = Vec::with_capacity(text.len());
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
-            b'%' => digit(bytes.next()?)? << 4 | digit(bytes.next()?)?,
+            b'%' => byte_of(bytes.next()?, bytes.next()?)?,
             b'+' if form => b' ',
             byte => byte,
         });

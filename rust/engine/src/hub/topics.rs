@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Weak;
 use std::task::{Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use super::admitted::Admitted;
 use super::budget::Budget;
@@ -18,6 +18,7 @@ use super::id::Ids;
 use super::log::{Log, Room};
 use super::topic::{Gone, Phase, Topic};
 use super::{Event, HubConfig, Id, Terms};
+use crate::clock::since_1970;
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
@@ -385,10 +386,9 @@ fn closed() -> Error {
     Code::HubClosed.error("the hub has been closed")
 }
 
-/// Since the epoch; a clock before it stands at it.
+/// Since 1970.
 fn milliseconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
 pub(super) fn check_name(name: &str) -> Result<()> {

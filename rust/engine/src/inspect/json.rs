@@ -58,22 +58,18 @@ impl<'a> Json<'a> {
 
     /// Its members in their order; none if it is no object.
     pub(crate) fn members(&self) -> Members<'a> {
-        let mut reader = Reader { text: &self.text[..self.range.end], at: self.range.start };
-        let open = self.is_object();
-        if open {
-            reader.at += 1;
-        }
-        Members { reader, open }
+        Members(self.inside(self.is_object()))
     }
 
     /// Its elements in their order; none if it is no array.
     pub(crate) fn elements(&self) -> Elements<'a> {
-        let mut reader = Reader { text: &self.text[..self.range.end], at: self.range.start };
-        let open = self.is_array();
-        if open {
-            reader.at += 1;
-        }
-        Elements { reader, open }
+        Elements(self.inside(self.is_array()))
+    }
+
+    /// Behind its first byte, if it is `open`.
+    fn inside(&self, open: bool) -> Inside<'a> {
+        let at = self.range.start + usize::from(open);
+        Inside { reader: Reader { text: &self.text[..self.range.end], at }, open }
     }
 
     /// What lies between the quotes, if it is a string.
@@ -146,66 +142,61 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The elements of an array that is known to be well-formed.
+/// Between the brackets of an array or an object that is known to be well-formed.
 #[derive(Debug)]
-pub(crate) struct Elements<'a> {
+struct Inside<'a> {
     reader: Reader<'a>,
     open: bool,
 }
+
+impl<'a> Inside<'a> {
+    /// Goes to the beginning of what comes next; none at `end`.
+    fn next(&mut self, end: u8) -> Option<&mut Self> {
+        if !self.open {
+            return None;
+        }
+        self.reader.space();
+        if self.reader.peek()? == b',' {
+            self.reader.at += 1;
+            self.reader.space();
+        }
+        self.open = self.reader.peek()? != end;
+        self.open.then_some(self)
+    }
+
+    /// The value that begins here.
+    fn value(&mut self) -> Option<Json<'a>> {
+        let start = self.reader.at;
+        self.reader.value()?;
+        Some(Json { text: self.reader.text, range: start..self.reader.at })
+    }
+}
+
+/// The elements of an array that is known to be well-formed.
+#[derive(Debug)]
+pub(crate) struct Elements<'a>(Inside<'a>);
 
 impl<'a> Iterator for Elements<'a> {
     type Item = Json<'a>;
 
     fn next(&mut self) -> Option<Json<'a>> {
-        let reader = &mut self.reader;
-        if !self.open {
-            return None;
-        }
-        reader.space();
-        if reader.peek()? == b',' {
-            reader.at += 1;
-            reader.space();
-        }
-        if reader.peek()? == b']' {
-            self.open = false;
-            return None;
-        }
-        let start = reader.at;
-        reader.value()?;
-        Some(Json { text: reader.text, range: start..reader.at })
+        self.0.next(b']')?;
+        self.0.value()
     }
 }
 
 /// The members of an object that is known to be well-formed.
 #[derive(Debug)]
-pub(crate) struct Members<'a> {
-    reader: Reader<'a>,
-    open: bool,
-}
+pub(crate) struct Members<'a>(Inside<'a>);
 
 impl<'a> Iterator for Members<'a> {
     type Item = Member<'a>;
 
     fn next(&mut self) -> Option<Member<'a>> {
-        let reader = &mut self.reader;
-        if !self.open {
-            return None;
-        }
-        reader.space();
-        if reader.peek()? == b',' {
-            reader.at += 1;
-            reader.space();
-        }
-        if reader.peek()? == b'}' {
-            self.open = false;
-            return None;
-        }
-        let name = reader.name()?;
-        reader.space();
-        let start = reader.at;
-        reader.value()?;
-        let value = Json { text: reader.text, range: start..reader.at };
-        Some(Member { name: &reader.text[name], value })
+        let inside = self.0.next(b'}')?;
+        let name = inside.reader.name()?;
+        inside.reader.space();
+        Some(Member { name: &inside.reader.text[name], value: inside.value()? })
     }
 }
 

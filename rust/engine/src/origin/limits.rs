@@ -11,7 +11,7 @@ use crate::net::Called;
 use crate::wire::{BodyLimits, HeadLimits};
 
 /// How long each stage of an exchange may take; `None` for no limit.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Waiting for a connection to become free (`QUEUE_TIMEOUT`).
     pub queue: Option<Duration>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use super::budget::Budget;
 use super::disk::{Disk, DiskConfig};
@@ -11,6 +11,7 @@ use super::index::{Added, Index};
 use super::object::Object;
 use super::requests::{RequestStats, Routes};
 use crate::cache::{Key, Query, State, Time};
+use crate::clock::since_1970;
 use crate::error::Result;
 use crate::framing::Framing;
 use crate::pool::Pool;
@@ -242,8 +243,7 @@ impl Cache {
 
     /// What time it is. A clock that is set back makes nothing younger, see [`Time::since`].
     pub(super) fn now() -> Time {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        Time::from_millis(u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX))
     }
 
     pub(super) fn stream(&self) -> (Feed, Stream) {

@@ -30,7 +30,7 @@ pub struct CachePolicy {
 }
 
 /// What is decided about one request before anything is looked up. By default nothing.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// In place of path and query in the key; it begins with a slash, so that it cannot become part of an authority.
     pub key: Option<Box<str>>,

@@ -463,10 +463,12 @@ impl Stream {
         let _ = self.channel.distant.set(number);
     }
 
-    /// The number of what it is fed from, where that is in another process.
+    /// The number of what it is fed from, where that is in another process and all of it still is: nobody has asked for any
+    /// of it here.
     #[cfg(not(loom))]
     pub(crate) fn distant(&self) -> Option<u32> {
-        self.channel.distant.get().copied()
+        let number = self.channel.distant.get().copied();
+        number.filter(|_| !lock(&self.channel.queue).wanted)
     }
 
     /// What followed the body, once it has ended well.

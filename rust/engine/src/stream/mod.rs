@@ -45,7 +45,7 @@ pub struct Timings {
 }
 
 /// What precedes a body that came over HTTP.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// Status and headers.
     pub head: Head,

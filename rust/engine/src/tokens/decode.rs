@@ -6,6 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
+use crate::wire::byte_of;
+
 /// Base64url without padding (RFC 7515, section 2) into `room`. None for what is none, has bits set behind its last
 /// byte, or does not fit.
 pub(super) fn base64url<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
@@ -53,10 +55,7 @@ pub(super) fn percent<'a>(text: &'a [u8], room: &'a mut [u8]) -> Option<&'a [u8]
     let mut length = 0;
     while let Some(&byte) = bytes.next() {
         let decoded = match byte {
-            b'%' => {
-                let mut next = || digit(bytes.next()?.to_ascii_lowercase());
-                next()? << 4 | next()?
-            }
+            b'%' => byte_of(*bytes.next()?, *bytes.next()?)?,
             byte => byte,
         };
         *room.get_mut(length)? = decoded;

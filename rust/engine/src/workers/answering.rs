@@ -14,9 +14,9 @@ use super::edge::{Edge, Order, Orders};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
 use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL};
 use super::wire::Wire;
-use super::worker::{Awaited, Worker, home};
+use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::{Leave, pipe};
 use crate::framing::Framing;
 use crate::origin::RequestBody;
@@ -33,7 +33,7 @@ const UNSENT: u64 = 512 * 1024;
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
     enum First {
         Home,
-        Exchange(Box<Exchange>, Orders),
+        Exchange(Box<Exchange>, Orders, Active),
     }
     let first = wire.read(
         |message| match message {
@@ -51,8 +51,10 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                     far,
                     edge: Some(edge),
                 };
+                // Before it can be taken: nobody who has one may find that there is none.
+                let active = worker.begin();
                 match worker.queue.offer(request) {
-                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), orders))),
+                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), orders, active))),
                     Err(error) => {
                         wire.send(&Message::Refused(error.clone()));
                         Err(error)
@@ -65,10 +67,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
     );
     match first.await {
         Ok(First::Home) => home(worker, &wire).await,
-        Ok(First::Exchange(exchange, orders)) => {
-            let _active = worker.begin();
-            exchange.run(orders).await;
-        }
+        Ok(First::Exchange(exchange, orders, _active)) => exchange.run(orders).await,
         Err(_) => {
             // What there is to say has been: the reason for a refusal.
             wire.end();
@@ -156,19 +155,24 @@ impl Exchange {
                 lost = read => lost,
                 never = fetch => never,
                 () = obey => Ok(()),
-                broken = self.wire.write() => broken,
+                never = self.wire.write_on() => never,
             }
         };
         if let Err(error) = result {
-            self.near.lose(Loss::Failed(error.clone()), false);
-            for (_, arrivals) in lock(&self.arrivals).drain() {
-                // Whoever read it has gone where this fails.
-                let _ = arrivals.send(Arrival::Fail(error.clone()));
-            }
+            self.fail_flows(&error);
+            self.near.lose(Loss::Failed(error), false);
             return;
         }
         self.wire.end();
         let _ = self.wire.write().await;
+    }
+
+    /// Nothing more comes of any flow.
+    fn fail_flows(&self, error: &Error) {
+        for (_, arrivals) in lock(&self.arrivals).drain() {
+            // Whoever read it has gone where this fails.
+            let _ = arrivals.send(Arrival::Fail(error.clone()));
+        }
     }
 
     fn hear(&self, message: Message<'_>) -> Result<Option<()>> {
@@ -215,6 +219,10 @@ impl Exchange {
                 self.near.tunnel(stream);
             }
             Message::Lost(error, begun) => {
+                // What had not come when the client was lost does not come any more.
+                if let Some(error) = &error {
+                    self.fail_flows(error);
+                }
                 let loss = error.map_or(Loss::Closed, Loss::Failed);
                 self.near.lose(loss, begun);
                 return Ok(Some(()));
@@ -231,7 +239,12 @@ impl Exchange {
             RequestBody::Tunnel(_) => {
                 return feed.fail(Code::Internal.error("a worker process has no tunnel of its own"));
             }
-            RequestBody::Bytes(bytes) => FetchBody::Bytes(bytes),
+            RequestBody::Bytes(mut bytes) => {
+                // No message is as long as a body may be.
+                let last = bytes.split_off(bytes.len() / PIECE * PIECE);
+                self.wire.send_pieces(&bytes, |piece| Message::Body(flow, piece));
+                FetchBody::Bytes(last)
+            }
             RequestBody::Stream { stream, length } => {
                 self.give_out(flow, stream, &self.uploads);
                 FetchBody::Flow(length)

@@ -1,6 +1,6 @@
 //! Numbers, texts and fields as they stand in a message: little-endian, each length in front of its bytes.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
 use crate::error::{Code, Error, Result};
@@ -40,7 +40,7 @@ impl Put<'_> {
         self
     }
 
-    /// What fills the rest of the message, and needs no length.
+    /// What needs no length: it has always the same, or fills the rest of the message.
     pub(super) fn rest(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
@@ -72,12 +72,11 @@ impl Put<'_> {
     }
 
     pub(super) fn address(&mut self, value: Option<SocketAddr>) -> &mut Self {
-        self.option(value, |put, address| {
-            match address.ip() {
-                IpAddr::V4(ip) => put.bytes(&ip.octets()),
-                IpAddr::V6(ip) => put.bytes(&ip.octets()),
-            };
-            put.u16(address.port())
+        self.option(value, |put, address| match address {
+            SocketAddr::V4(v4) => put.u8(4).rest(&v4.ip().octets()).u16(v4.port()),
+            SocketAddr::V6(v6) => {
+                put.u8(6).rest(&v6.ip().octets()).u16(v6.port()).u32(v6.flowinfo()).u32(v6.scope_id())
+            }
         })
     }
 
@@ -172,14 +171,13 @@ impl<'a> Take<'a> {
     }
 
     pub(super) fn address(&mut self) -> Result<Option<SocketAddr>> {
-        self.option(|take| {
-            let octets = take.bytes()?;
-            let ip = if let Ok(octets) = <[u8; 4]>::try_from(octets) {
-                IpAddr::from(octets)
-            } else {
-                IpAddr::from(<[u8; 16]>::try_from(octets).map_err(|_| malformed())?)
-            };
-            Ok(SocketAddr::new(ip, take.u16()?))
+        self.option(|take| match take.u8()? {
+            4 => Ok(SocketAddrV4::new(Ipv4Addr::from(take.array::<4>()?), take.u16()?).into()),
+            6 => {
+                let (ip, port) = (Ipv6Addr::from(take.array::<16>()?), take.u16()?);
+                Ok(SocketAddrV6::new(ip, port, take.u32()?, take.u32()?).into())
+            }
+            _ => Err(malformed()),
         })
     }
 

@@ -9,7 +9,6 @@ use std::future::poll_fn;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -49,34 +48,25 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);
     let mut far = Some(far);
-    let mut tried = 0;
+    // None is asked twice: one that has gone may look as if it were there for a moment.
+    let mut tried = Vec::new();
+    let mut failed = None;
     while let Some(own) = far.take() {
-        tried += 1;
-        let Some(busy) = shared.wait(&own).await else {
-            let error = Code::AppBusy.error("no worker process was there to answer the request in time");
+        let Some((busy, socket)) = shared.reach(&own, &tried).await else {
+            let error = failed.unwrap_or_else(|| {
+                Code::AppBusy.error("no worker process was there to answer the request in time")
+            });
             return answer(&shared, &own, &error, head_only);
         };
         let member = busy.member();
-        let Ok(socket) = UnixStream::connect(&member.path).await else {
-            shared.lost(member);
-            if tried < TRIES {
-                far = Some(own);
-                continue;
-            }
-            let error = Code::WorkerGone.error("no worker process could be reached");
-            return answer(&shared, &own, &error, head_only);
-        };
+        tried.push(member.number);
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
-        shared.counts.exchange(tried > 1);
+        shared.counts.exchange(tried.len() > 1);
         let exchange = Exchange::new(&shared, member, wire, own, thread);
         let end = exchange.run(body.as_ref()).await;
-        if matches!(&end, End::Gone(error) if error.code() == Code::WorkerGone) {
-            // Known here before it is where signs of life are asked for.
-            shared.lost(member);
-        }
         if matches!(end, End::Torn) {
             shared.counts.cut_off();
         }
@@ -88,15 +78,15 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             End::Refused(_) | End::Gone(_) if touched => {
                 Code::WorkerGone.error("the worker process that was answering has gone")
             }
-            End::Refused(_) if tried < TRIES => {
+            End::Refused(error) | End::Gone(error) if tried.len() == TRIES => error,
+            // Where all are full nobody waits for one more.
+            End::Refused(error) if error.code() == Code::AppBusy && !shared.has_other(&tried) => error,
+            End::Gone(error) if !is_safe => error,
+            End::Refused(error) | End::Gone(error) => {
+                failed = Some(error);
                 far = Some(own);
                 continue;
             }
-            End::Gone(_) if is_safe && tried < TRIES => {
-                far = Some(own);
-                continue;
-            }
-            End::Refused(error) | End::Gone(error) => error,
         };
         return answer(&shared, &own, &error, head_only);
     }
@@ -132,6 +122,8 @@ struct State {
     arrivals: HashMap<u32, Arrivals>,
     /// Of flows that go to the worker.
     credits: HashMap<u32, Plain<Credit>>,
+    /// What has come of bodies of what is to be fetched.
+    bodies: HashMap<u32, Vec<u8>>,
     tasks: JoinSet<()>,
     /// Some of the request's body has gone to the worker.
     touched: bool,
@@ -149,6 +141,7 @@ impl Exchange {
             far: Some(far),
             arrivals: HashMap::new(),
             credits: HashMap::new(),
+            bodies: HashMap::new(),
             tasks: JoinSet::new(),
             touched: false,
             written: 0,
@@ -180,10 +173,7 @@ impl Exchange {
                     Err(error) => self.gone(error),
                 },
                 () = news => End::Over,
-                broken = self.wire.write() => match broken {
-                    Ok(()) => End::Over,
-                    Err(error) => self.gone(error),
-                },
+                never = self.wire.write_on() => never,
             }
         };
         if matches!(end, End::Over) {
@@ -259,6 +249,9 @@ impl Exchange {
                 // What was fetched ends with its reader.
                 lock(&self.fetched).remove(&flow);
             }
+            Message::Body(flow, bytes) => {
+                state.bodies.entry(flow).or_default().extend_from_slice(bytes);
+            }
             Message::Fetch(order) => self.fetch(state, *order),
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
@@ -272,7 +265,6 @@ impl Exchange {
 
     /// What is for the client.
     fn obey(&self, state: &mut State, message: Message<'_>) -> Result<()> {
-        state.begun = true;
         let Some(far) = &state.far else { return Err(malformed()) };
         match message {
             Message::Write(bytes) => {
@@ -286,17 +278,22 @@ impl Exchange {
                 state.left = true;
             }
             Message::Option(level, name, value) => far.set_option(level, name, value),
-            Message::Attach(attached) => return self.attach(state, attached),
+            Message::Attach(attached) => self.attach(state, attached)?,
             _ => return Err(malformed()),
         }
+        state.begun = true;
         Ok(())
     }
 
-    fn fetch(&self, state: &mut State, order: Fetch) {
-        let (flow, body) = (order.flow, order.body.clone());
-        let body = match body {
+    fn fetch(&self, state: &mut State, mut order: Fetch) {
+        let flow = order.flow;
+        let body = match std::mem::replace(&mut order.body, FetchBody::None) {
             FetchBody::None => RequestBody::None,
-            FetchBody::Bytes(bytes) => RequestBody::Bytes(bytes),
+            FetchBody::Bytes(last) => {
+                let mut bytes = state.bodies.remove(&flow).unwrap_or_default();
+                bytes.extend(last);
+                RequestBody::Bytes(bytes)
+            }
             FetchBody::Flow(length) => RequestBody::Stream { stream: self.begin_flow(state, flow), length },
         };
         let credit = Credit::none();

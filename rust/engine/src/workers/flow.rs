@@ -116,8 +116,9 @@ pub(super) enum Arrival {
     Data(Slice),
     End(Ending),
     Fail(Error),
-    /// The other side has done with it what there was to do: how it ended, and who is told, behind what is remembered of it.
-    Over(Outcome, Ending, Completion),
+    /// The other side has done with it what there was to do: how it ended, and who is told, behind what is remembered of it
+    /// as long as the reader is there.
+    Over(Outcome, Ending, Completion, Stream),
 }
 
 /// Where what comes of a flow is put.
@@ -164,11 +165,12 @@ pub(super) async fn take_in(
                 }
                 Some(Arrival::End(ending)) => return feed.finish(ending),
                 Some(Arrival::Fail(error)) => return feed.fail(error),
-                Some(Arrival::Over(outcome, ending, completion)) => {
+                Some(Arrival::Over(outcome, ending, completion, reader)) => {
                     match &outcome.failure {
                         None => feed.finish(ending),
                         Some(error) => feed.fail(error.clone()),
                     }
+                    drop(reader);
                     return completion.tell(outcome);
                 }
                 None => return,

@@ -29,7 +29,7 @@ pub(super) const LONGEST: usize = 1 << 20;
 pub(super) const PIECE: usize = 64 * 1024;
 
 /// What a worker has the edge fetch.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fetch {
     /// Of the response's body, and of the request's the other way.
     pub(super) flow: u32,
@@ -47,7 +47,7 @@ pub(super) struct Fetch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum FetchBody {
     None,
-    /// All of it.
+    /// All of it, behind what has come of it before.
     Bytes(Vec<u8>),
     /// It follows; its length, if that is known.
     Flow(Option<u64>),
@@ -70,7 +70,7 @@ pub(super) struct Attached {
 }
 
 /// One message.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message<'a> {
     /// The first on a connection that carries no exchange: the edge asks on it for signs of life, and says there how
     /// things have ended.
@@ -125,6 +125,8 @@ pub(super) enum Message<'a> {
     Leave,
     /// An option of the client's socket.
     Option(i32, i32, i32),
+    /// A part of a body that stands in front of the one in a [`Message::Fetch`] of the same flow.
+    Body(u32, &'a [u8]),
     /// Fetch something.
     Fetch(Box<Fetch>),
     /// Send a flow.
@@ -140,7 +142,7 @@ macro_rules! kinds {
 kinds! {
     HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
-    CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26,
+    CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
 }
 
 /// Bytes in front of a message: its length without them, and its kind.
@@ -182,6 +184,7 @@ impl Message<'_> {
             Self::Abort => ABORT,
             Self::Leave => LEAVE,
             Self::Option(..) => OPTION,
+            Self::Body(..) => BODY,
             Self::Fetch(..) => FETCH,
             Self::Attach(..) => ATTACH,
             Self::Refused(..) => REFUSED,
@@ -201,7 +204,7 @@ impl Message<'_> {
             Self::Request { head, has_body, chunked, remote, local } => {
                 put.flag(*has_body).flag(*chunked).address(*remote).address(*local).rest(head)
             }
-            Self::Data(flow, bytes) => put.u32(*flow).rest(bytes),
+            Self::Data(flow, bytes) | Self::Body(flow, bytes) => put.u32(*flow).rest(bytes),
             Self::End(flow, body, trailers) => put.u32(*flow).duration(*body).fields(Pairs::of(trailers)),
             Self::Fail(flow, error) => put.u32(*flow).error(error),
             Self::Credit(flow, bytes) => put.u32(*flow).u32(*bytes),
@@ -267,6 +270,7 @@ impl Message<'_> {
             FETCH => Message::Fetch(Box::new(take_fetch(&mut take)?)),
             ATTACH => Message::Attach(take_attached(&mut take)?),
             REFUSED => Message::Refused(take.error()?),
+            BODY => Message::Body(take.u32()?, take.rest()),
             _ => return Err(malformed()),
         };
         take.end()?;

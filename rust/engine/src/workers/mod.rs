@@ -34,3 +34,17 @@ pub use notice::{Notice, Orphan};
 pub use plan::{Plan, Planned};
 pub use worker::Worker;
 pub use workers::Workers;
+
+/// What `bytes` are as a message of `kind`, as it is written: its length and its kind, and what it says. For whoever asks
+/// whether that is the same again.
+///
+/// # Errors
+/// `INTERNAL`: they are none.
+pub fn rewritten(kind: u8, bytes: &[u8]) -> crate::error::Result<Vec<u8>> {
+    let mut written = Vec::new();
+    message::Message::decode(kind, bytes)?.encode(&mut written);
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests;

@@ -83,6 +83,13 @@ impl Wire {
         }
     }
 
+    /// As [`Wire::write`], beside [`Wire::read`], which alone says when it is over: what the other side has said last stands
+    /// before its end, and a write finds that end first.
+    pub(super) async fn write_on<T>(&self) -> T {
+        let _ = self.write().await;
+        std::future::pending().await
+    }
+
     /// Writes what the socket takes; false if there is nothing to write.
     fn write_some(&self) -> io::Result<bool> {
         let mut leaving = lock(&self.leaving);

@@ -141,12 +141,11 @@ impl Worker {
         let Some((arrivals, stream)) = fetched else { return completion.tell(outcome) };
         let ending = Ending { body: body.unwrap_or_default(), trailers: Vec::new() };
         // Remembered where the handler may look, and then told.
-        if let Err(lost) = arrivals.send(Arrival::Over(outcome, ending, completion)) {
-            if let Arrival::Over(outcome, _, completion) = lost.0 {
+        if let Err(lost) = arrivals.send(Arrival::Over(outcome, ending, completion, stream)) {
+            if let Arrival::Over(outcome, _, completion, _) = lost.0 {
                 completion.tell(outcome);
             }
         }
-        drop(stream);
     }
 
     /// Ready when everything is to end.
@@ -234,7 +233,7 @@ pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
     tokio::select! {
         biased;
         _ = read => {}
-        _ = wire.write() => {}
+        never = wire.write_on() => never,
         () = answer => {}
     }
     let awaited = std::mem::take(&mut *lock(&worker.awaited));

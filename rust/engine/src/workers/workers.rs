@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering as Order;
 use std::collections::HashMap;
+use std::io::ErrorKind::{ConnectionRefused, NotFound};
 use std::path::PathBuf;
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -33,12 +34,15 @@ const ASK: Duration = Duration::from_millis(500);
 /// From how long a silence on others are preferred. Arbitrary: longer than most handlers hold up their loop.
 const SLOW: Duration = Duration::from_millis(100);
 
+/// Until one that is there and cannot be reached is tried again. Arbitrary: long enough for it to accept some that wait.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// One worker process.
 #[derive(Debug)]
 pub(super) struct Member {
-    number: u32,
+    pub(super) number: u32,
     generation: u32,
-    pub(super) path: PathBuf,
+    path: PathBuf,
     busy: AtomicUsize,
     retired: AtomicBool,
     home: Mutex<Home>,
@@ -155,41 +159,51 @@ impl Shared {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Who is asked next.
-    fn pick(&self) -> Option<Arc<Member>> {
+    /// Who is asked next, but for those of the numbers `tried`.
+    fn pick(&self, tried: &[u32]) -> Option<Arc<Member>> {
         // Relaxed: a switch is told by `changes`.
         let generation = self.generation.load(Ordering::Relaxed);
         let members = lock(&self.members);
         members
             .iter()
             .filter(|member| member.generation == generation && member.is_there())
+            .filter(|member| !tried.contains(&member.number))
             .min_by_key(|member| member.load())
             .cloned()
     }
 
-    /// Who is asked next, as soon as somebody is there; none when it has taken too long, or `far` is lost.
-    pub(super) async fn wait(&self, far: &Far) -> Option<Busy> {
-        let mut changes = self.changes.subscribe();
-        let wait = async {
-            loop {
-                if let Some(member) = self.pick() {
-                    return Some(member.busy());
-                }
-                if far.is_lost() || changes.changed().await.is_err() {
-                    return None;
-                }
-            }
-        };
-        match self.queue.limit() {
-            None => wait.await,
-            Some(limit) => timeout(limit, wait).await.ok().flatten(),
-        }
+    /// Whether somebody is there who is none of `tried`.
+    pub(super) fn has_other(&self, tried: &[u32]) -> bool {
+        self.pick(tried).is_some()
     }
 
-    /// A worker has ended.
-    pub(super) fn lost(&self, member: &Member) {
-        member.leave();
-        self.changed();
+    /// A connection to who is asked next, as soon as somebody is there who is none of `tried`; none when it has taken too
+    /// long, or `far` is lost.
+    pub(super) async fn reach(&self, far: &Far, tried: &[u32]) -> Option<(Busy, UnixStream)> {
+        let mut changes = self.changes.subscribe();
+        let reach = async {
+            while !far.is_lost() {
+                let Some(busy) = self.pick(tried).map(|member| member.busy()) else {
+                    changes.changed().await.ok()?;
+                    continue;
+                };
+                match UnixStream::connect(&busy.member().path).await {
+                    Ok(socket) => return Some((busy, socket)),
+                    // Known here before it is where signs of life are asked for.
+                    Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => {
+                        busy.member().leave();
+                        self.changed();
+                    }
+                    // As many as may wait there already do, or this process has too many descriptors.
+                    Err(_) => sleep(PAUSE).await,
+                }
+            }
+            None
+        };
+        match self.queue.limit() {
+            None => reach.await,
+            Some(limit) => timeout(limit, reach).await.ok().flatten(),
+        }
     }
 
     /// Hands requests on, on the threads of their clients, as long as a worker is there.
@@ -197,7 +211,7 @@ impl Shared {
         let mut changes = self.changes.subscribe();
         // Relaxed: told by `changes`.
         while !self.is_closed.load(Ordering::Relaxed) {
-            while self.pick().is_some() {
+            while self.has_other(&[]) {
                 let Some(request) = self.queue.take() else { break };
                 let shared = Arc::clone(&self);
                 self.threads.spawn(request.thread, move || exchange::run(shared, request));
@@ -429,7 +443,7 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     tokio::select! {
         biased;
         _ = read => {}
-        _ = wire.write() => {}
+        never = wire.write_on() => never,
         () = ask => {}
     }
     member.leave();

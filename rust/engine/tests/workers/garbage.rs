@@ -1,0 +1,99 @@
+//! A worker that says what is no message, or not its to say: that ends the exchange, and nothing besides.
+
+use crate::fake::{Fake, message};
+use crate::rig::{OK, Rig, on_each, until};
+
+/// What no worker says: no kind, a length above all, half a message, and what only the edge says.
+fn garbage() -> Vec<Vec<u8>> {
+    vec![
+        message(0, b""),
+        message(200, b"abc"),
+        message(26, b"\x02"),
+        vec![0xFF; 64],
+        message(6, &[7; 9]),
+        message(24, &[0xFF; 40]),
+        // An attachment of what was never fetched.
+        message(25, &[9, 0, 0, 0, 0, 0, 0, 0]),
+        // A Ping, and what is said at home.
+        message(14, b""),
+        message(15, b""),
+        message(1, b""),
+    ]
+}
+
+#[test]
+fn garbage_ends_its_exchange_alone() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        for garbage in garbage() {
+            let (mut one, mut other) = (rig.connect().await, rig.connect().await);
+            other.get("/other").await;
+            let neighbour = fake.request().await;
+            one.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+            let mut said = fake.request().await;
+            said.say(&garbage).await;
+            let (answer, is_reset) = one.rest().await;
+            let answer = String::from_utf8(answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 500 ") && !is_reset, "{garbage:?}: {answer}");
+            assert!(answer.contains("\"INTERNAL\""), "{garbage:?}: {answer}");
+            said.ended().await;
+            neighbour.answer(OK).await;
+            assert_eq!(other.read(OK.len()).await, OK.as_bytes());
+        }
+        until(|| rig.workers.busy(1) == 0).await;
+    });
+}
+
+#[test]
+fn garbage_behind_half_a_response_cuts_the_client_off() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        for garbage in garbage() {
+            let mut client = rig.connect().await;
+            client.get("/").await;
+            let mut said = fake.request().await;
+            said.say(&message(18, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")).await;
+            client.head().await;
+            assert_eq!(client.read(4).await, b"half");
+            said.say(&garbage).await;
+            assert_eq!(client.rest().await, (Vec::new(), true), "{garbage:?}");
+            said.ended().await;
+        }
+        until(|| rig.workers.busy(1) == 0).await;
+    });
+}
+
+#[test]
+fn a_request_that_is_safe_is_answered_by_one_that_talks_sense() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        for garbage in garbage() {
+            let mut client = rig.connect().await;
+            client.get("/").await;
+            let mut said = fake.request().await;
+            let process = rig.worker(2, 0).await;
+            said.say(&garbage).await;
+            process.request().await.exchange.answer(OK);
+            assert_eq!(client.read(OK.len()).await, OK.as_bytes());
+            rig.workers.remove(2);
+            process.end().await;
+            std::fs::remove_file(rig.path(2)).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_breaks_says_nothing_of_the_worker() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        let mut client = rig.connect().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+        drop(fake.request().await);
+        assert!(client.head().await.starts_with("HTTP/1.1 502 "));
+        // It is there still, and gets the next.
+        let mut client = rig.connect().await;
+        client.get("/").await;
+        fake.request().await.answer(OK).await;
+        assert_eq!(client.read(OK.len()).await, OK.as_bytes());
+    });
+}
