@@ -39,6 +39,7 @@ __all__ = [
     "Limiter",
     "LoopPort",
     "Permit",
+    "Plan",
     "Question",
     "Refused",
     "Route",
@@ -52,6 +53,8 @@ __all__ = [
     "Upstream",
     "Verifier",
     "Waiting",
+    "WorkerSite",
+    "Workers",
     "__version__",
     "error_table",
     "signed_url",
@@ -965,6 +968,9 @@ class Workers:
 
     def remove(self, number: int) -> None:
         """A worker is gone."""
+
+    def restarted(self, reason: Literal["ended", "hung", "reloaded"], count: int) -> None:
+        """So many workers were started in the place of others. ValueError: there is no such reason."""
 
     def busy(self, number: int) -> int:
         """Requests that a worker has."""

@@ -7,7 +7,7 @@ ready and serve the same; it never becomes another one.
 import asyncio
 import logging
 from collections.abc import Awaitable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from penstock.config import Workers
 from penstock.exceptions import PenstockError, make_error
@@ -24,6 +24,11 @@ _log: Final = logging.getLogger("penstock.workers")
 _ON_ITS_WAY: Final = 0.1
 
 
+Restart = Literal["ended", "hung", "reloaded"]
+"""Why a worker is started in the place of another: that has ended by itself, was killed because it gave no sign,
+or has code that is replaced."""
+
+
 class Requests(Protocol):
     """Who passes requests on to workers: `_native.Workers`."""
 
@@ -38,6 +43,9 @@ class Requests(Protocol):
 
     def remove(self, number: int) -> None:
         """A worker is gone."""
+
+    def restarted(self, reason: Restart, count: int) -> None:
+        """So many workers are started in the place of others."""
 
 
 class Home(Protocol):
@@ -148,11 +156,13 @@ class Generation:
         while True:
             _log.warning("%s %s", worker.name, how(await worker.wait()))
             self._gone(worker)
+            reason: Restart = "hung" if worker.hung else "ended"
             wait = backoff.after(worker.lived())
             while True:
                 if wait:
                     _log.warning("another worker is started in %.1f s", wait)
                 await asyncio.sleep(wait)
+                self._home.requests.restarted(reason, 1)
                 try:
                     worker = await self._started()
                     break
@@ -160,7 +170,7 @@ class Generation:
                     _log.error("%s", str(error))
                     if error.name == "BAD_CONFIGURATION":
                         self._home.reload()
-                wait = backoff.after(0)
+                reason, wait = "ended", backoff.after(0)
 
     async def _leaves(self, worker: WorkerProcess) -> None:
         """A worker that ends, because it was told to or by itself, waits for this before it takes no more requests."""

@@ -96,6 +96,7 @@ class WorkerProcess:
         name: what it is called where people read it.
         link: to it.
         registration: what it serves, once it is ready.
+        hung: whether it was killed because its event loop gave no sign.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class WorkerProcess:
         self.name: Final = f"worker {self.number} (process {popen.pid})"
         self.link: Final = link
         self.registration: Any = None
+        self.hung = False
         self._calls = calls
         self._watching: list[asyncio.Task[None]] = []
         self._popen = popen

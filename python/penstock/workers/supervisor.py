@@ -115,6 +115,7 @@ class Supervisor:
             _log.error(
                 "%s hangs: its event loop has given no sign for %.1f s: killing it", worker.name, seconds
             )
+            worker.hung = True
             worker.kill()
 
     async def call(self, name: str, *arguments: object) -> Any:
@@ -170,6 +171,7 @@ class Supervisor:
                 known = isinstance(error, PenstockError)
                 _log.error("the code was not replaced: %s", str(error), exc_info=not known)
                 continue
+            self.requests.restarted("reloaded", self.settings.count)
             if before is not None:
                 task = asyncio.create_task(before.stop(self.settings.stop_timeout))
                 self._retiring.add(task)

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use penstock_engine::Code;
 use penstock_engine::runtime::Threads;
-use penstock_engine::workers::{self, Notice, Orphan, Planned, Worker};
+use penstock_engine::workers::{self, Notice, Orphan, Planned, Restart, Worker};
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -60,7 +61,7 @@ struct Callbacks {
 /// What is told of the workers, on the loop.
 struct Inner {
     port: Py<LoopPort>,
-    workers: workers::Workers,
+    workers: Arc<workers::Workers>,
     callbacks: Mutex<Option<Callbacks>>,
     /// Who waits for a worker to be reached.
     joining: Mutex<HashMap<u32, Py<PyAny>>>,
@@ -192,9 +193,11 @@ impl Workers {
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
         let port = engine.get().port(py)?;
+        let workers = Arc::new(workers::Workers::new(supplies, &lane.get().queue(), &threads));
+        engine.get().board().add_workers(&workers);
         let inner = Arc::new(Inner {
             port: port.clone_ref(py),
-            workers: workers::Workers::new(supplies, &lane.get().queue(), &threads),
+            workers,
             callbacks: Mutex::new(Some(Callbacks { make_plan, orphan, silent })),
             joining: Mutex::new(HashMap::new()),
         });
@@ -231,6 +234,18 @@ impl Workers {
     /// A worker is gone.
     fn remove(&self, number: u32) {
         self.inner.workers.remove(number);
+    }
+
+    /// So many workers were started in the place of others, which had `"ended"`, `"hung"` or been `"reloaded"`.
+    fn restarted(&self, reason: &str, count: u64) -> PyResult<()> {
+        let restart = match reason {
+            "ended" => Restart::Ended,
+            "hung" => Restart::Hung,
+            "reloaded" => Restart::Reloaded,
+            _ => return Err(PyValueError::new_err(format!("{reason:?} is no reason for a restart"))),
+        };
+        self.inner.workers.restarted(restart, count);
+        Ok(())
     }
 
     /// Requests that a worker has.

@@ -21,6 +21,8 @@ pub(crate) use head::serialise;
 pub use link::Subscription;
 pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Outcome, Over, link};
 pub use queue::{Completion, Ends, Fault, Place, Queue, QueueStats, Request};
+#[cfg(not(loom))]
+pub(crate) use sign::Sign;
 
 #[cfg(all(test, loom))]
 mod loom_models;

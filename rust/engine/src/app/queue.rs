@@ -170,6 +170,11 @@ impl Queue {
         lock(&self.state).courier.is_some()
     }
 
+    /// Whether `other` is the same one.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
     /// Has `tell` called with the ticket of each completion that has been heard of, in a worker process.
     pub fn tell_heard(&self, tell: impl Fn(u64) + Send + 'static) {
         let previous = lock(&self.state).heard.replace(Box::new(tell));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// The sign that is owed, or was given last.
 #[derive(Debug, Default)]
-pub(super) struct Sign {
+pub(crate) struct Sign {
     asked: Option<Instant>,
     last: Duration,
     waiting: Vec<Waker>,
@@ -15,14 +15,14 @@ pub(super) struct Sign {
 
 impl Sign {
     /// Asks for one; whether none was owed before.
-    pub(super) fn ask(&mut self) -> bool {
+    pub(crate) fn ask(&mut self) -> bool {
         let is_first = self.asked.is_none();
         self.asked.get_or_insert_with(Instant::now);
         is_first
     }
 
     /// Gives it; who waits for it is to be woken.
-    pub(super) fn give(&mut self) -> Vec<Waker> {
+    pub(crate) fn give(&mut self) -> Vec<Waker> {
         if let Some(asked) = self.asked.take() {
             self.last = asked.elapsed();
         }
@@ -41,12 +41,12 @@ impl Sign {
     }
 
     /// For how long one has been owed; zero if none is.
-    pub(super) fn owed(&self) -> Duration {
+    pub(crate) fn owed(&self) -> Duration {
         self.asked.map_or(Duration::ZERO, |asked| asked.elapsed())
     }
 
     /// How long the last one took, or that which is owed has, if that is longer.
-    pub(super) fn lag(&self) -> Duration {
+    pub(crate) fn lag(&self) -> Duration {
         self.last.max(self.owed())
     }
 }

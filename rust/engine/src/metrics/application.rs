@@ -3,11 +3,8 @@
 use super::Exposition;
 use super::clients::SiteTotals;
 use crate::app::QueueStats;
-use crate::edge::Site;
-use crate::sync::Arc;
 
-pub(super) fn write(sites: &[Arc<Site>], totals: &SiteTotals, out: &mut Exposition) {
-    let queues: Vec<QueueStats> = sites.iter().filter_map(|site| site.queue()).collect();
+pub(super) fn write(queues: &[QueueStats], totals: &SiteTotals, out: &mut Exposition) {
     let waiting = queues.iter().map(|queue| queue.waiting).sum::<usize>();
     let bound = queues.iter().map(|queue| queue.bound).sum::<usize>();
     let oldest = queues.iter().map(|queue| queue.oldest).max().unwrap_or_default();
@@ -21,7 +18,8 @@ pub(super) fn write(sites: &[Arc<Site>], totals: &SiteTotals, out: &mut Expositi
     out.gauge("penstock_application_oldest_wait_seconds", "For how long the first of them has waited.")
         .sample(&[], oldest);
     let help = "How long the application's event loop took to answer when it was asked for a sign, at the last scrape or \
-                look at whether it is ready; or for how long it has not.";
+                look at whether it is ready; or for how long it has not. With workers that of the fastest, or for how long none \
+                of them has been there.";
     out.gauge("penstock_application_lag_seconds", help).sample(&[], lag);
     let queue = &totals.queue;
     let help = "Requests for the application: taken by it, refused because too many waited, expired because it did not take \

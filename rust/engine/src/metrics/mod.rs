@@ -22,6 +22,7 @@ mod process;
 mod requests;
 mod threads;
 mod upstreams;
+mod workers;
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
@@ -32,6 +33,7 @@ pub use exposition::{Exposition, Family, Format, Histograms, Labels, Value};
 pub use health::Check;
 
 use crate::access::Decisions;
+use crate::app::QueueStats;
 use crate::edge::{Exhibit, Ledger, Page, Showing, Shown, Site};
 use crate::hub::Hub;
 use crate::inspect::{Counts, Sums};
@@ -41,6 +43,7 @@ use crate::runtime::Threads;
 use crate::store::Cache;
 use crate::stream::Meter;
 use crate::sync::{Arc, Mutex, lock};
+use crate::workers::{Counted, Workers};
 use clients::SiteTotals;
 use decisions::CountedByRoute;
 use hub::HubTotals;
@@ -72,6 +75,7 @@ pub struct Board {
     /// There has been a site.
     serves: AtomicBool,
     sites: Mutex<Kept<Site, SiteTotals>>,
+    workers: Mutex<Kept<Workers, Counted>>,
     hubs: Mutex<Kept<Hub, HubTotals>>,
     decisions: Mutex<Kept<Decisions, CountedByRoute>>,
     upstreams: Mutex<Kept<Upstream, CountedByName>>,
@@ -86,6 +90,7 @@ impl Board {
             cache: Mutex::default(),
             serves: AtomicBool::new(false),
             sites: Mutex::default(),
+            workers: Mutex::default(),
             hubs: Mutex::default(),
             decisions: Mutex::default(),
             upstreams: Mutex::default(),
@@ -103,6 +108,11 @@ impl Board {
         // Relaxed: the lock orders it.
         self.serves.store(true, Ordering::Relaxed);
         lock(&self.sites).add(site);
+    }
+
+    /// The requests of one of its sites are answered by worker processes.
+    pub fn add_workers(&self, workers: &Arc<Workers>) {
+        lock(&self.workers).add(workers);
     }
 
     /// The engine has a hub.
@@ -145,7 +155,10 @@ impl Board {
         requests::write(&routes, out);
         self.write_decisions(out);
         decisions::write_tenants(&routes, out);
-        application::write(&sites, &totals, out);
+        let queues = sites.iter().filter_map(|site| site.application());
+        let queues: Vec<QueueStats> = queues.map(|queue| self.look_at(&queue).0).collect();
+        application::write(&queues, &totals, out);
+        self.write_workers(out);
         origins::write(&self.parts.origins, out);
         self.write_upstreams(out);
         if let Some(cache) = lock(&self.cache).upgrade() {

@@ -1,8 +1,10 @@
 //! The board of an engine: what is on it, and what it says when something is wrong.
 
 use std::collections::BTreeSet;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::task::Waker;
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use super::{Board, Format, Parts, Status};
@@ -16,6 +18,7 @@ use crate::runtime::Threads;
 use crate::stream::{FlowConfig, Meter, ReadSizes};
 use crate::sync::Arc;
 use crate::wire::{BodyLimits, IncomingLimits};
+use crate::workers::{Worker, Workers};
 
 /// Twice what an engine thread takes that has nothing to do.
 const HUNG: Duration = Duration::from_secs(2);
@@ -74,17 +77,20 @@ impl Rig {
             max_event: 4096,
             event_backlog: None,
         };
-        let supplies = Supplies {
+        let site = Arc::new(Site::new(config, self.supplies(), Routes::default(), None, queue.cloned()));
+        self.status.board.add_site(&site);
+        site
+    }
+
+    fn supplies(&self) -> Supplies {
+        Supplies {
             pool: self.pool.clone(),
             flow: FlowConfig { floor: 64 << 10, ceiling: 1 << 20 },
             reads: ReadSizes { least: 4 << 10, unknown: 16 << 10, known: 64 << 10, most: 256 << 10 },
             meter: Arc::clone(&self.meter),
             origins: Vec::new(),
             ledger: Arc::clone(&self.ledger),
-        };
-        let site = Arc::new(Site::new(config, supplies, Routes::default(), None, queue.cloned()));
-        self.status.board.add_site(&site);
-        site
+        }
     }
 
     fn listen(&self, site: &Arc<Site>) {
@@ -163,6 +169,71 @@ fn an_application_that_takes_no_requests_is_not_ready() {
     queue.ask_sign();
     until("it has owed a sign for too long", || rig.show(Page::Ready).status == 503);
     rig.check(Page::Ready, 503, "the event loop has owed a sign for");
+    site.close();
+}
+
+/// The event loop of a worker, which looks for requests when it is woken, unless it hangs.
+struct Loop {
+    queue: Queue,
+    hangs: AtomicBool,
+}
+
+impl Wake for Loop {
+    fn wake(self: Arc<Self>) {
+        if !self.hangs.load(Ordering::Relaxed) {
+            self.queue.take();
+        }
+    }
+}
+
+#[test]
+fn an_application_of_which_no_worker_gives_a_sign_is_not_ready() {
+    let rig = Rig::new();
+    let queue = Queue::new(1, None, 0);
+    let site = rig.site(Some(&queue));
+    rig.listen(&site);
+    let workers = Arc::new(Workers::new(rig.supplies(), &queue, &rig.threads));
+    rig.status.board.add_workers(&workers);
+    until("nobody is there", || rig.show(Page::Ready).status == 503);
+    rig.check(Page::Ready, 503, "each of 0 workers that take them has owed a sign for");
+    let directory = tempfile::tempdir().unwrap();
+    let loops = [1, 2].map(|number: u32| {
+        let path = directory.path().join(number.to_string());
+        let listener = UnixListener::bind(&path).unwrap();
+        let turning = Arc::new(Loop { queue: Queue::new(1, None, 0), hangs: AtomicBool::new(false) });
+        turning.queue.listen(&Waker::from(Arc::clone(&turning)));
+        let parent = i32::try_from(std::process::id()).unwrap();
+        let worker = Arc::new(Worker::new(rig.supplies(), turning.queue.clone(), parent));
+        worker.serve(listener.into(), &rig.threads).unwrap();
+        workers.add(number, 1, path);
+        (turning, worker)
+    });
+    until("they are there", || workers.stats().coming == 2);
+    workers.switch(1);
+    until("they take requests", || rig.show(Page::Ready).status == 200);
+    loops[0].0.hangs.store(true, Ordering::Relaxed);
+    until("one hangs, and the other takes requests", || {
+        workers.stats().silent > 2 * BEHIND && rig.show(Page::Ready).status == 200
+    });
+    loops[1].0.hangs.store(true, Ordering::Relaxed);
+    until("both hang", || workers.stats().owed > BEHIND);
+    rig.check(Page::Ready, 503, "each of 2 workers that take them has owed a sign for");
+    let text = rig.status.board.metrics(Format::Text);
+    for sample in ["penstock_workers{state=\"current\"} 2", "penstock_worker_generation 1"] {
+        assert!(text.contains(sample), "{text}");
+    }
+    for (turning, _) in &loops {
+        turning.hangs.store(false, Ordering::Relaxed);
+        turning.queue.take();
+    }
+    until("they go on", || rig.show(Page::Ready).status == 200);
+    workers.retire(1);
+    assert_eq!((workers.stats().current, workers.stats().retired), (1, 1));
+    for (turning, worker) in loops {
+        worker.close();
+        turning.queue.abandon();
+    }
+    until("they are gone", || workers.stats().current + workers.stats().retired == 0);
     site.close();
 }
 

@@ -220,7 +220,9 @@ impl Exchange {
             }
             Message::Lost(error, begun) => {
                 // What had not come when the client was lost does not come any more.
-                error.iter().for_each(|error| self.fail_flows(error));
+                if let Some(error) = &error {
+                    self.fail_flows(error);
+                }
                 let loss = error.map_or(Loss::Closed, Loss::Failed);
                 self.near.lose(loss, begun);
                 return Ok(Some(()));

@@ -56,7 +56,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
             let error = failed.unwrap_or_else(|| {
                 Code::AppBusy.error("no worker process was there to answer the request in time")
             });
-            return answer(&own, &error, head_only);
+            return answer(&shared, &own, &error, head_only);
         };
         let member = busy.member();
         tried.push(member.number);
@@ -64,8 +64,12 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
+        shared.counts.exchange(tried.len() > 1);
         let exchange = Exchange::new(&shared, member, wire, own, thread);
         let end = exchange.run(body.as_ref()).await;
+        if matches!(end, End::Torn) {
+            shared.counts.cut_off();
+        }
         let State { far: own, touched, .. } = exchange.into_state();
         // Dropped with the rest, it breaks the response off.
         let Some(own) = own.filter(|_| !matches!(end, End::Over | End::Torn)) else { return };
@@ -84,7 +88,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
                 continue;
             }
         };
-        return answer(&own, &error, head_only);
+        return answer(&shared, &own, &error, head_only);
     }
 }
 
@@ -94,7 +98,10 @@ fn is_safe(head: &[u8]) -> bool {
 }
 
 /// Answers in the place of a worker.
-fn answer(far: &Far, error: &Error, head_only: bool) {
+fn answer(shared: &Shared, far: &Far, error: &Error, head_only: bool) {
+    if error.code() == Code::WorkerGone {
+        shared.counts.refused();
+    }
     far.write(Content::Bytes(refused(error, head_only)));
     far.close();
 }

@@ -15,6 +15,7 @@
 
 mod answering;
 mod codec;
+mod counts;
 mod edge;
 mod exchange;
 mod fetching;
@@ -27,6 +28,7 @@ mod worker;
 #[expect(clippy::module_inception, reason = "the list of them")]
 mod workers;
 
+pub use counts::{Counted, Restart, WorkersStats};
 pub use edge::{Edge, Order};
 pub use notice::{Notice, Orphan};
 pub use plan::{Plan, Planned};

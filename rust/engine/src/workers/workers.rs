@@ -1,5 +1,6 @@
 //! The worker processes, as the edge knows them: who is there, who is asked next, and what is told of them.
 
+use std::cmp::Ordering as Order;
 use std::collections::HashMap;
 use std::io::ErrorKind::{ConnectionRefused, NotFound};
 use std::path::PathBuf;
@@ -10,15 +11,16 @@ use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::codec::malformed;
+use super::counts::{Counts, Restart, WorkersStats};
 use super::exchange;
 use super::message::Message;
 use super::notice::{Notice, Notices, Orphan};
 use super::plan::Plans;
 use super::wire::Wire;
-use crate::app::{Far, Outcome, Queue};
+use crate::app::{Far, Outcome, Queue, Sign};
 use crate::edge::Supplies;
 use crate::error::Code;
 use crate::runtime::Threads;
@@ -53,8 +55,8 @@ struct Home {
     /// None before the worker has been reached, and when it is gone.
     wire: Option<Plain<Wire>>,
     is_gone: bool,
-    /// Since when a sign is owed.
-    owed: Option<Instant>,
+    /// Of its event loop.
+    sign: Sign,
     /// Ends that it has been told of, and has not said to have heard.
     untold: HashMap<u64, Orphan>,
 }
@@ -125,7 +127,7 @@ impl Member {
 
     /// How it stands when somebody is to be chosen: slow ones last, then by how much they have.
     fn load(&self) -> (bool, usize) {
-        let is_slow = lock(&self.home).owed.is_some_and(|since| since.elapsed() > SLOW);
+        let is_slow = lock(&self.home).sign.owed() > SLOW;
         // Relaxed: a figure.
         (is_slow, self.busy.load(Ordering::Relaxed))
     }
@@ -142,6 +144,7 @@ pub(super) struct Shared {
     pub(super) supplies: Supplies,
     pub(super) plans: Plans,
     pub(super) notices: Arc<Notices>,
+    pub(super) counts: Counts,
     queue: Queue,
     threads: Arc<Threads>,
     members: Mutex<Vec<Arc<Member>>>,
@@ -244,6 +247,7 @@ impl Workers {
             supplies,
             plans: Plans::default(),
             notices: Arc::default(),
+            counts: Counts::default(),
             queue: queue.clone(),
             threads: Arc::clone(threads),
             members: Mutex::default(),
@@ -316,6 +320,48 @@ impl Workers {
             .sum()
     }
 
+    /// Takes note that `count` workers were started in the place of others.
+    pub fn restarted(&self, restart: Restart, count: u64) {
+        self.shared.counts.restarts(restart, count);
+    }
+
+    /// Whether they answer the requests of `queue`.
+    pub fn answer(&self, queue: &Queue) -> bool {
+        self.shared.queue.is_same(queue)
+    }
+
+    /// What they are doing.
+    pub fn stats(&self) -> WorkersStats {
+        // Relaxed: a figure.
+        let generation = self.shared.generation.load(Ordering::Relaxed);
+        let mut stats =
+            WorkersStats { generation, counted: self.shared.counts.read(), ..WorkersStats::default() };
+        (stats.owed, stats.lag) = (Duration::MAX, Duration::MAX);
+        for member in lock(&self.shared.members).iter() {
+            // Relaxed: figures.
+            stats.busy += member.busy.load(Ordering::Relaxed);
+            let is_retired = member.retired.load(Ordering::Relaxed);
+            let home = lock(&member.home);
+            if home.wire.is_none() {
+                continue;
+            }
+            stats.silent = stats.silent.max(home.sign.owed());
+            match member.generation.cmp(&generation) {
+                Order::Greater => stats.coming += 1,
+                Order::Equal if !is_retired => {
+                    stats.current += 1;
+                    stats.owed = stats.owed.min(home.sign.owed());
+                    stats.lag = stats.lag.min(home.sign.lag());
+                }
+                Order::Equal | Order::Less => stats.retired += 1,
+            }
+        }
+        if stats.current == 0 {
+            (stats.owed, stats.lag) = (Duration::ZERO, Duration::ZERO);
+        }
+        stats
+    }
+
     /// Names who is woken when there is something to be told; none to be told no more.
     pub fn listen(&self, waker: Option<Waker>) {
         self.shared.notices.listen(waker);
@@ -371,7 +417,7 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     let read = wire.read(
         |message| {
             match message {
-                Message::Pong => lock(&member.home).owed = None,
+                Message::Pong => drop(lock(&member.home).sign.give()),
                 Message::Heard(ticket) => member.heard(ticket),
                 _ => return Err(malformed()),
             }
@@ -381,12 +427,15 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     );
     let ask = async {
         loop {
-            let owed = *lock(&member.home).owed.get_or_insert_with(|| {
-                wire.send(&Message::Ping);
-                Instant::now()
-            });
-            if owed.elapsed() >= ASK {
-                shared.notices.put(Notice::Silent(member.number, owed.elapsed()));
+            let owed = {
+                let mut home = lock(&member.home);
+                if home.sign.ask() {
+                    wire.send(&Message::Ping);
+                }
+                home.sign.owed()
+            };
+            if owed >= ASK {
+                shared.notices.put(Notice::Silent(member.number, owed));
             }
             sleep(ASK).await;
         }

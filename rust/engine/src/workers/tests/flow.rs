@@ -193,7 +193,7 @@ fn no_more_is_sent_than_is_granted() {
         // Of one whose other end grants nothing: nobody reads it.
         let crossing = Crossing::new(false);
         for _ in 0..4 {
-            crossing.push(&[1; PIECE]).await;
+            crossing.push(&vec![1; PIECE]).await;
         }
         let piece = u32::try_from(PIECE).unwrap();
         assert_eq!(crossing.there_heard().await, []);

@@ -1,0 +1,73 @@
+//! Worker processes: those that are there, and what has become of others and of what they had. A process is no label.
+
+use super::kept::Sum;
+use super::{Board, Exposition};
+use crate::app::{Queue, QueueStats};
+use crate::sync::lock;
+use crate::workers::{Counted, WorkersStats};
+
+impl Sum for Counted {
+    fn add(&mut self, other: &Self) {
+        self.exchanges += other.exchanges;
+        self.repeats += other.repeats;
+        self.refused += other.refused;
+        self.cut_off += other.cut_off;
+        self.ended += other.ended;
+        self.hung += other.hung;
+        self.reloaded += other.reloaded;
+    }
+}
+
+impl Board {
+    pub(super) fn write_workers(&self, out: &mut Exposition) {
+        let (there, counted) = {
+            let mut workers = lock(&self.workers);
+            (workers.there(), workers.sums(|workers| workers.stats().counted))
+        };
+        let stats: Vec<WorkersStats> = there.iter().map(|workers| workers.stats()).collect();
+        let sum = |count: fn(&WorkersStats) -> usize| stats.iter().map(count).sum::<usize>();
+        let help = "Worker processes: those that take requests, those of a generation that does not serve yet, those that \
+                    take no more and finish what they have.";
+        out.gauge("penstock_workers", help)
+            .sample(&[("state", "current")], sum(|stats| stats.current))
+            .sample(&[("state", "coming")], sum(|stats| stats.coming))
+            .sample(&[("state", "retired")], sum(|stats| stats.retired));
+        let help = "The number of the generation of workers that takes requests, which is higher each time that the code is \
+                    replaced; 0 if there is none.";
+        let generation = stats.iter().map(|stats| stats.generation).max().unwrap_or_default();
+        out.gauge("penstock_worker_generation", help).sample(&[], u64::from(generation));
+        out.gauge("penstock_worker_requests_active", "Requests that workers have.")
+            .sample(&[], sum(|stats| stats.busy));
+        let help = "For how long a worker's event loop has owed a sign; of all workers, the one that has for longest.";
+        let silent = stats.iter().map(|stats| stats.silent).max().unwrap_or_default();
+        out.gauge("penstock_worker_silent_seconds", help).sample(&[], silent);
+        let help = "Workers started in the place of others: of one that had ended by itself, of one whose event loop hung, of \
+                    those whose code was replaced.";
+        out.counter("penstock_worker_restarts_total", help)
+            .sample(&[("reason", "ended")], counted.ended)
+            .sample(&[("reason", "hung")], counted.hung)
+            .sample(&[("reason", "reloaded")], counted.reloaded);
+        let help = "Requests that were handed to a worker, once for each that was.";
+        out.counter("penstock_worker_exchanges_total", help).sample(&[], counted.exchanges);
+        let help = "Those of them that had been handed to another worker before, which had gone or was full.";
+        out.counter("penstock_worker_repeats_total", help).sample(&[], counted.repeats);
+        let help = "Requests that were lost with their worker: answered with 502 (WORKER_GONE), or cut off in a response that \
+                    was begun.";
+        out.counter("penstock_worker_losses_total", help)
+            .sample(&[("outcome", "refused")], counted.refused)
+            .sample(&[("outcome", "cut_off")], counted.cut_off);
+    }
+
+    /// How a queue is doing, and the workers that answer its requests, if any do. The sign of such a queue says that one of
+    /// them is there, and no more; so the workers' own count as well.
+    pub(super) fn look_at(&self, queue: &Queue) -> (QueueStats, Option<WorkersStats>) {
+        let mut stats = queue.stats();
+        let there = lock(&self.workers).there();
+        let workers = there.iter().find(|workers| workers.answer(queue)).map(|workers| workers.stats());
+        if let Some(workers) = workers {
+            stats.owed = stats.owed.max(workers.owed);
+            stats.lag = stats.lag.max(workers.lag);
+        }
+        (stats, workers)
+    }
+}
