@@ -153,10 +153,11 @@ fn a_courier_misses_no_request() {
         });
         let mut is_diverted = false;
         let mut left = 2;
-        // By one waker for all: a courier is named once.
+        // By one waker for all, named once: it looks for requests when it is woken, and not before.
         block_on(poll_fn(|context| {
             if !std::mem::replace(&mut is_diverted, true) {
                 queue.divert(context.waker());
+                return Poll::Pending;
             }
             while let Some(request) = queue.take() {
                 request.far.finish();
