@@ -121,8 +121,12 @@ class Workers:
 
     def kill(self, turn: int) -> None:
         """Kill one of the two that serve, each in its turn."""
-        ready = re.findall(r"process (\d+)\) is ready", self._log.read_text())
-        os.kill(int(ready[-1 - turn % 2]), signal.SIGKILL)
+        log = self._log.read_text()
+        ended = set(re.findall(r"process (\d+)\) (?:was killed|ended)", log))
+        serving = [pid for pid in re.findall(r"process (\d+)\) is ready", log) if pid not in ended][-2:]
+        if not serving:
+            raise RuntimeError(f"no worker serves: {self.process.diagnosis()}")
+        os.kill(int(serving[turn % len(serving)]), signal.SIGKILL)
 
     def reload(self) -> None:
         os.kill(self.process.pid, signal.SIGHUP)

@@ -515,6 +515,13 @@ class Gateway(Shared):
                 )
             else:
                 fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
+            goes_on = (
+                order.plan is not None
+                and direct is not None
+                and isinstance(body, Pieces)
+                and not decoded
+                and direct._go_on(request.content.feed_eof)  # noqa: SLF001
+            )
             upstream = engine.fetch(
                 order.origin.endpoint(engine, order.unix),
                 request.method,
@@ -527,6 +534,7 @@ class Gateway(Shared):
                 overrides=order.overrides if order.plan is None else None,
                 near=direct,
                 plan=None if order.plan is None else (order.plan, order.overrides),
+                is_clients=goes_on,
             )
             # `await upstream` would be two frames more to resume, and each property a call.
             if request.version < HttpVersion11:

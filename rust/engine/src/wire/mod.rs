@@ -31,8 +31,8 @@ pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
 #[cfg(not(loom))]
-pub(crate) use text::trim;
-pub(crate) use text::{byte_of, is_one_of, is_token, members, write_field};
+pub(crate) use text::{byte_of, trim};
+pub(crate) use text::{is_one_of, is_token, members, write_field};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;

@@ -54,6 +54,7 @@ pub(super) fn is_text(byte: u8) -> bool {
 }
 
 /// The byte that two hexadecimal digits are, in whatever case: what stands behind a `%` (RFC 3986, section 2.1).
+#[cfg(not(loom))]
 pub(crate) fn byte_of(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::codec::malformed;
 use super::edge::{Edge, Order, Orders};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
-use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL};
+use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
 use super::wire::Wire;
 use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
@@ -24,10 +24,6 @@ use crate::runtime::from_afar;
 use crate::source::{Intake, read_file};
 use crate::stream::{Ending, Feed, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
-
-/// Bytes that may be on their way to the client: what the application writes beyond that waits here. Arbitrary: several
-/// times what asyncio has an application write before it is paused.
-const UNSENT: u64 = 512 * 1024;
 
 /// Serves what the edge has connected for.
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
@@ -380,7 +376,7 @@ impl Obedience {
         while self.written < content.bytes().len() {
             let rest = &content.bytes()[self.written..];
             let mut unsent = lock(&exchange.unsent);
-            if *unsent >= UNSENT {
+            if *unsent >= UNSENT as u64 {
                 return false;
             }
             let piece = &rest[..rest.len().min(PIECE)];

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::codec::malformed;
 use super::fetching::{Fetched, fetch};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, join, take_in};
-use super::message::{Attached, Fetch, FetchBody, Message, TUNNEL};
+use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
 use super::wire::Wire;
 use super::workers::{Member, Shared};
 use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request};
@@ -281,7 +281,10 @@ impl Exchange {
         match message {
             Message::Write(bytes) => {
                 state.written += bytes.len() as u64;
-                far.write(Content::Bytes(bytes.to_vec()));
+                // A worker that lies could fill this process otherwise.
+                if far.write(Content::Bytes(bytes.to_vec())) > UNSENT + PIECE {
+                    return Err(malformed());
+                }
             }
             Message::Done => far.done(),
             Message::Close => far.close(),

@@ -28,6 +28,10 @@ pub(super) const LONGEST: usize = 1 << 20;
 /// Bytes of data in one message. Arbitrary: a slab of the most usual size.
 pub(super) const PIECE: usize = 64 * 1024;
 
+/// Bytes that may be on their way to a client: what the application writes beyond that waits with the worker, but for one
+/// piece. Arbitrary: several times what asyncio has an application write before it is paused.
+pub(super) const UNSENT: usize = 512 * 1024;
+
 /// What a worker has the edge fetch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fetch {

@@ -1,9 +1,9 @@
 //! Worker processes: the application runs in children, and everything else in the process that has the sockets.
 //!
 //! The parent is the *edge*: it takes each request that goes to the application to a worker, over a Unix socket that nobody
-//! else can reach, and is told there what to answer ([`exchange`]). A worker offers what comes to its own application's
-//! queue, as if the client were here ([`answering`]). What a worker relays is fetched by the edge, and attached there
-//! ([`fetching`]): such a body never comes to the worker, and does not need it any more. The invariant: a process that
+//! else can reach, and is told there what to answer (`exchange`). A worker offers what comes to its own application's
+//! queue, as if the client were here (`answering`). What a worker relays is fetched by the edge, and attached there
+//! (`fetching`): such a body never comes to the worker, and does not need it any more. The invariant: a process that
 //! ends, hangs or lies costs at most the requests that it was to decide.
 //!
 //! ```text

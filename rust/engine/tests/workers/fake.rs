@@ -72,6 +72,11 @@ impl Said {
         self.stream.write_all(bytes).await.unwrap();
     }
 
+    /// As [`Said::say`]; false where the edge has closed the connection.
+    pub(crate) async fn try_to_say(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).await.is_ok()
+    }
+
     /// A whole response, as a worker writes it.
     pub(crate) async fn answer(mut self, response: &str) {
         let said = [message(WRITE, response.as_bytes()), message(DONE, b""), message(LEAVE, b"")];

@@ -1,5 +1,6 @@
 //! A worker that says what is no message, or not its to say: that ends the exchange, and nothing besides.
 
+use crate::client::Client;
 use crate::fake::{Fake, message};
 use crate::rig::{OK, Rig, on_each, until};
 
@@ -60,6 +61,29 @@ fn garbage_behind_half_a_response_cuts_the_client_off() {
             said.ended().await;
         }
         until(|| rig.workers.busy(1) == 0).await;
+    });
+}
+
+#[test]
+fn a_worker_that_writes_more_than_it_may_is_not_heard_further() {
+    // More than the sockets' buffers take between them.
+    const LENGTH: usize = 64 << 20;
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        let mut client = Client::narrow(rig.address).await;
+        client.get("/").await;
+        let mut said = fake.request().await;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
+        said.say(&message(18, head.as_bytes())).await;
+        client.head().await;
+        let piece = message(18, &[1; 16 << 10]);
+        let mut said_so_far = 0;
+        while said.try_to_say(&piece).await {
+            said_so_far += piece.len();
+        }
+        assert!(said_so_far < LENGTH / 2, "{said_so_far} bytes were taken");
+        let (received, _) = client.rest().await;
+        assert!(received.len() < LENGTH);
     });
 }
 

@@ -131,6 +131,7 @@ fn fetch() -> impl Strategy<Value = Fetch> {
         Just(FetchBody::None),
         bytes().prop_map(FetchBody::Bytes),
         any::<Option<u64>>().prop_map(FetchBody::Flow),
+        any::<Option<u64>>().prop_map(FetchBody::Client),
     ];
     let texts = (any::<String>(), any::<String>());
     (any::<u32>(), bytes(), texts, fields(), timeouts(), body, option::of(overrides())).prop_map(
