@@ -220,3 +220,42 @@ async def test_a_resumable_relay_says_that_it_is_not_there(relaying: Relaying) -
     await relaying.serve(handler)
     assert (await (await relaying.connect()).ask()).head.status == 500
     assert "Hub.feed is not there in a worker process" in str(raised[0])
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "when some has come"])
+async def test_what_a_client_sends_goes_on_without_the_worker(
+    relaying: Relaying, chunked: bool, late: bool
+) -> None:
+    """What has come when the relay begins goes back, and all that follows never comes."""
+    recorder = Recorder()
+    body = bytes(range(256)) * 32 * 1024
+    some_has_come = asyncio.Event()
+    async with ScriptedOrigin(recorder) as upstream:
+        gateway = relaying.gateway(upstream.url)
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            if late and request.can_read_body:
+                await until(lambda: request.content.total_bytes >= 1024, "some of the body has come")
+                some_has_come.set()
+            return await gateway.relay(request)
+
+        await relaying.serve(handler)
+        client = await relaying.connect()
+        for number in range(2):
+            some_has_come.clear()
+            head = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
+            await client.get(f"/{number}", head, method="PUT")
+            start = 2048
+            await client.send(b"%x\r\n%s\r\n" % (start, body[:start]) if chunked else body[:start])
+            if late:
+                await some_has_come.wait()
+            rest = body[start:]
+            await client.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(rest), rest) if chunked else rest)
+            reply = await client.head()
+            assert (reply.status, await client.body(reply)) == (200, b"ok")
+        # The connection goes on, also with a request that has no body.
+        assert (await client.ask("/after")).body == b"ok"
+    assert [arrival.body for arrival in recorder.arrivals] == [body, body, b""]
+    # What came before the relay had begun, of twice 8 MiB.
+    assert relaying.own.stats().pool.bytes_copied["worker"] < 4 * 1024 * 1024

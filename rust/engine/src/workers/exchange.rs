@@ -10,8 +10,9 @@ use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::codec::malformed;
 use super::fetching::{Fetched, fetch};
@@ -30,6 +31,9 @@ use crate::wire::Fields;
 
 /// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
 const TRIES: usize = 3;
+
+/// How long a client may go on to send a body that nobody wants any more: as long as aiohttp has its own linger.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// What became of a request at one worker.
 enum End {
@@ -137,6 +141,8 @@ struct State {
     /// The worker has said something that is for the client.
     begun: bool,
     left: bool,
+    /// The end of what the client sends, where that goes on without the worker.
+    rest: Option<oneshot::Receiver<()>>,
 }
 
 impl Exchange {
@@ -159,6 +165,7 @@ impl Exchange {
             told: 0,
             begun: false,
             left: false,
+            rest: None,
         };
         Self {
             shared: Arc::clone(shared),
@@ -268,7 +275,14 @@ impl Exchange {
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
                 state.left = true;
-                state.far = None;
+                let far = state.far.take();
+                if let Some(rest) = state.rest.take() {
+                    // The client sends on what nobody wants any more, and its next request behind it.
+                    tokio::spawn(async move {
+                        let _ = timeout(LINGER, rest).await;
+                        drop(far);
+                    });
+                }
             }
             message => self.obey(state, message)?,
         }
@@ -333,7 +347,9 @@ impl Exchange {
         self.wire.send(&Message::End(0, Duration::ZERO, Fields::default()));
         let supplies = &self.shared.supplies;
         let (feed, joined) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
-        tokio::spawn(join(front, rest, feed));
+        let (over, rest_is_over) = oneshot::channel();
+        state.rest = Some(rest_is_over);
+        tokio::spawn(join(front, rest, feed, over));
         Ok(joined)
     }
 

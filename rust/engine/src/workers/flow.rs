@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
 
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::message::{Message, PIECE};
 use super::wire::Wire;
@@ -194,31 +194,52 @@ pub(super) async fn take_in(
     }
 }
 
-/// Feeds `feed` with `front`, and with `rest` behind it.
-pub(super) async fn join(front: Stream, rest: Stream, feed: Feed) {
-    for part in [front, rest] {
-        loop {
-            // Nobody takes it any more: neither part is read on.
-            if feed.room().await.is_err() {
+/// Feeds `feed` with `front`, and with `rest` behind it. What nobody takes of `rest` is read and forgotten, so that the client
+/// that sends it can go on. The drop of `_over` says that no more of it will come.
+pub(super) async fn join(front: Stream, rest: Stream, feed: Feed, _over: oneshot::Sender<()>) {
+    for part in [&front, &rest] {
+        match forward(part, &feed).await {
+            Forwarded::Whole => {}
+            Forwarded::Failed(error) => return feed.fail(error),
+            Forwarded::Unwanted => {
+                drop(feed);
+                front.close();
+                while let Some(Ok(_)) = poll_fn(|context| rest.poll_next(context)).await {}
                 return;
-            }
-            let next = tokio::select! {
-                biased;
-                next = poll_fn(|context| part.poll_next(context)) => next,
-                () = feed.closed() => return,
-            };
-            match next {
-                None => break,
-                Some(Err(error)) => return feed.fail(error),
-                Some(Ok(delivery)) => {
-                    let slice = delivery.slice().clone();
-                    drop(delivery);
-                    if feed.push(slice).await.is_err() {
-                        return;
-                    }
-                }
             }
         }
     }
     feed.finish(Ending::default());
+}
+
+/// How far a part of a body has come.
+enum Forwarded {
+    Whole,
+    Failed(Error),
+    Unwanted,
+}
+
+/// Feeds `feed` with `stream` to its end, as long as it is taken.
+async fn forward(stream: &Stream, feed: &Feed) -> Forwarded {
+    loop {
+        if feed.room().await.is_err() {
+            return Forwarded::Unwanted;
+        }
+        let next = tokio::select! {
+            biased;
+            next = poll_fn(|context| stream.poll_next(context)) => next,
+            () = feed.closed() => return Forwarded::Unwanted,
+        };
+        match next {
+            None => return Forwarded::Whole,
+            Some(Err(error)) => return Forwarded::Failed(error),
+            Some(Ok(delivery)) => {
+                let slice = delivery.slice().clone();
+                drop(delivery);
+                if feed.push(slice).await.is_err() {
+                    return Forwarded::Unwanted;
+                }
+            }
+        }
+    }
 }

@@ -124,6 +124,7 @@ impl Process {
                 lets_events_pause: false,
             },
             overrides: None,
+            is_clients: false,
         };
         taken.edge.fetch(order, feed, &stream);
         stream
