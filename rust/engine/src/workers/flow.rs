@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::codec::malformed;
 use super::message::{Message, PIECE};
 use super::wire::Wire;
 use crate::app::{Completion, Outcome};
@@ -14,6 +15,10 @@ use crate::pool::{CopyReason, Pool, Purpose, Slice};
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::{Mutex, lock};
 use crate::wire::{Fields, Head};
+
+/// How far below what was granted a flow may be: the last piece is sent whole.
+#[expect(clippy::cast_possible_wrap, reason = "a small number")]
+const OVERDRAWN: i64 = -(PIECE as i64);
 
 /// What a flow may still send.
 #[derive(Debug)]
@@ -42,8 +47,8 @@ impl Credit {
         self.changed.notify_one();
     }
 
-    /// Waits until something may be sent, which it is whole, and what is too much counts against the next grant; or until
-    /// nobody takes it: then false.
+    /// Waits until something may be sent, a whole piece, and what is too much counts against the next grant; or until nobody
+    /// takes it: then false.
     async fn some(&self) -> bool {
         loop {
             match *lock(&self.left) {
@@ -81,22 +86,26 @@ pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, cr
         };
         match next {
             Some(Ok(delivery)) => {
-                let mut sent = delivery.len();
                 // What is small is sent with others: each message takes a slab where it arrives.
-                let mut ready = if sent < PIECE { stream.take_ready() } else { None };
-                if ready.is_none() {
-                    wire.send_pieces(&delivery, |piece| Message::Data(flow, piece));
+                let mut ready = if delivery.len() < PIECE { stream.take_ready() } else { None };
+                let bytes: &[u8] = if ready.is_none() {
+                    &delivery
                 } else {
+                    gathered.clear();
                     gathered.extend_from_slice(&delivery);
                     while let Some(more) = ready {
                         gathered.extend_from_slice(&more);
-                        sent += more.len();
                         ready = if gathered.len() < PIECE { stream.take_ready() } else { None };
                     }
-                    wire.send_pieces(&gathered, |piece| Message::Data(flow, piece));
-                    gathered.clear();
+                    &gathered
+                };
+                for piece in bytes.chunks(PIECE) {
+                    if !credit.some().await {
+                        return;
+                    }
+                    credit.spend(piece.len());
+                    wire.send(&Message::Data(flow, piece));
                 }
-                credit.spend(sent);
             }
             Some(Err(error)) if error.code() == Code::StreamClosed => return,
             Some(Err(error)) => return wire.send(&Message::Fail(flow, error)),
@@ -158,6 +167,10 @@ pub(super) async fn take_in(
                 Some(Arrival::Head(head)) => feed.set_head(*head),
                 Some(Arrival::Data(slice)) => {
                     granted -= i64::try_from(slice.len()).unwrap_or(i64::MAX);
+                    if granted < OVERDRAWN {
+                        say(Message::Closed(flow));
+                        return feed.fail(malformed());
+                    }
                     // What is wrong with the frames is told to the reader by the feed.
                     if feed.push(slice).await.is_err() {
                         return say(Message::Closed(flow));

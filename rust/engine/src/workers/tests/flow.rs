@@ -204,8 +204,20 @@ fn no_more_is_sent_than_is_granted() {
         assert_eq!(crossing.there_heard().await, [Said::Data(PIECE)]);
         crossing.credit.grant(1);
         assert_eq!(crossing.there_heard().await, [Said::Data(PIECE); 2]);
-        crossing.credit.grant(2 * piece);
+    });
+}
+
+#[test]
+fn more_than_was_granted_is_taken_for_a_lie() {
+    run(async {
+        // Here nobody has granted what the sender takes for granted.
+        let crossing = Crossing::new(false);
+        for _ in 0..4 {
+            crossing.push(&vec![1; PIECE]).await;
+        }
+        crossing.credit.grant(u32::try_from(4 * PIECE).unwrap());
         assert_eq!(crossing.there_heard().await, [Said::Data(PIECE); 4]);
+        assert!(crossing.here_heard().await.contains(&Said::Closed));
     });
 }
 
