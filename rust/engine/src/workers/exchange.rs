@@ -27,7 +27,6 @@ use crate::framing::Framing;
 use crate::origin::RequestBody;
 use crate::stream::{Ending, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::Fields;
 
 /// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
 const TRIES: usize = 3;
@@ -341,10 +340,8 @@ impl Exchange {
     fn go_on(&self, state: &mut State, front: Stream) -> Result<Stream> {
         let rest = self.body.as_ref().ok_or_else(malformed)?.hand_over()?;
         if let Some(credit) = state.credits.remove(&0) {
-            credit.close();
+            credit.cut();
         }
-        // Behind all that has gone there.
-        self.wire.send(&Message::End(0, Duration::ZERO, Fields::default()));
         let supplies = &self.shared.supplies;
         let (feed, joined) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
         let (over, rest_is_over) = oneshot::channel();

@@ -2,7 +2,9 @@
 //! in one process holds the source back that is in the other.
 
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -11,32 +13,45 @@ use super::message::{Message, PIECE};
 use super::wire::Wire;
 use crate::app::{Completion, Outcome};
 use crate::error::{Code, Error};
-use crate::pool::{CopyReason, Pool, Purpose, Slice};
+use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice};
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::{Mutex, lock};
 use crate::wire::{Fields, Head};
 
-/// How far below what was granted a flow may be: the last piece is sent whole.
+/// How far below what was granted a flow may be: the last piece is sent whole, and the last frame of one that is cut.
 #[expect(clippy::cast_possible_wrap, reason = "a small number")]
-const OVERDRAWN: i64 = -(PIECE as i64);
+const OVERDRAWN: i64 = -((CLASSES[CLASSES.len() - 1] + PIECE) as i64);
 
 /// What a flow may still send.
 #[derive(Debug)]
 pub(super) struct Credit {
     left: Mutex<Option<i64>>,
+    /// Whether somebody else goes on with the flow.
+    is_cut: AtomicBool,
     changed: Notify,
 }
 
 impl Credit {
     /// Nothing has been granted.
     pub(super) fn none() -> Arc<Self> {
-        Arc::new(Self { left: Mutex::new(Some(0)), changed: Notify::new() })
+        let (left, is_cut) = (Mutex::new(Some(0)), AtomicBool::new(false));
+        Arc::new(Self { left, is_cut, changed: Notify::new() })
     }
 
     /// The other side grants more.
     pub(super) fn grant(&self, bytes: u32) {
         if let Some(left) = &mut *lock(&self.left) {
-            *left += i64::from(bytes);
+            *left = left.saturating_add(i64::from(bytes));
+        }
+        self.changed.notify_one();
+    }
+
+    /// Somebody else goes on with the stream: what was taken of it is still sent, and then the flow's end.
+    pub(super) fn cut(&self) {
+        // Relaxed: by the thread that reads it.
+        self.is_cut.store(true, Ordering::Relaxed);
+        if let Some(left) = &mut *lock(&self.left) {
+            *left = i64::MAX;
         }
         self.changed.notify_one();
     }
@@ -74,8 +89,8 @@ impl Credit {
     }
 }
 
-/// Sends `stream` as `flow`, as far as `credit` goes. Ends without a word when somebody else becomes its consumer, or
-/// nobody takes it.
+/// Sends `stream` as `flow`, as far as `credit` goes. Ends without a word when somebody else becomes its consumer, unless the
+/// flow was cut for that, or nobody takes it.
 pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, credit: Arc<Credit>) {
     let mut gathered = Vec::new();
     while credit.some().await {
@@ -107,7 +122,13 @@ pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, cr
                     wire.send(&Message::Data(flow, piece));
                 }
             }
-            Some(Err(error)) if error.code() == Code::StreamClosed => return,
+            Some(Err(error)) if error.code() == Code::StreamClosed => {
+                // Relaxed: of `cut`.
+                if credit.is_cut.load(Ordering::Relaxed) {
+                    wire.send(&Message::End(flow, Duration::ZERO, Fields::default()));
+                }
+                return;
+            }
             Some(Err(error)) => return wire.send(&Message::Fail(flow, error)),
             None => {
                 let Ending { body, trailers } = stream.ending().unwrap_or_default();

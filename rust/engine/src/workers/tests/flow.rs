@@ -212,11 +212,11 @@ fn more_than_was_granted_is_taken_for_a_lie() {
     run(async {
         // Here nobody has granted what the sender takes for granted.
         let crossing = Crossing::new(false);
-        for _ in 0..4 {
+        for _ in 0..8 {
             crossing.push(&vec![1; PIECE]).await;
         }
-        crossing.credit.grant(u32::try_from(4 * PIECE).unwrap());
-        assert_eq!(crossing.there_heard().await, [Said::Data(PIECE); 4]);
+        crossing.credit.grant(u32::try_from(8 * PIECE).unwrap());
+        assert_eq!(crossing.there_heard().await, [Said::Data(PIECE); 8]);
         assert!(crossing.here_heard().await.contains(&Said::Closed));
     });
 }
