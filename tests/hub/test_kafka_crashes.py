@@ -96,6 +96,10 @@ async def test_what_was_confirmed_comes_once_and_in_order_though_kafka_is_killed
                     await writer.more(BETWEEN)
                     await broker.kill()
                     await broker.start()
+                async with asyncio.timeout(90):
+                    # They get events again, and not only a gap up to the last one.
+                    while not all(watcher.runs and watcher.runs[-1] for watcher in watchers):
+                        await asyncio.sleep(0.01)
                 await writer.more(BETWEEN)
                 writer.is_over = True
                 await writing
