@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::codec::malformed;
 use super::counts::{Counts, Restart, WorkersStats};
@@ -448,4 +448,13 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
     }
     member.leave();
     shared.changed();
+    // One that has ended is let go of by whoever looks after it. One that lives hangs, as far as anybody can tell.
+    let since = Instant::now();
+    loop {
+        sleep(ASK).await;
+        if !lock(&shared.members).iter().any(|other| Arc::ptr_eq(other, &member)) {
+            return;
+        }
+        shared.notices.put(Notice::Silent(member.number, since.elapsed()));
+    }
 }

@@ -155,6 +155,27 @@ fn a_worker_that_cannot_be_reached_is_told_of() {
 }
 
 #[test]
+fn a_worker_that_has_hung_up_and_is_still_there_is_told_of() {
+    on_each(&async |rig: &Rig| {
+        let listener = tokio::net::UnixListener::bind(rig.path(7)).unwrap();
+        let hanging_up = tokio::spawn(async move {
+            drop(listener.accept().await.unwrap());
+            // It listens on: the process lives.
+            listener
+        });
+        rig.add(7, 0).await.unwrap();
+        let number = rig
+            .notice(|notice| match notice {
+                Notice::Silent(number, _) => Some(number),
+                _ => None,
+            })
+            .await;
+        assert_eq!(number, 7);
+        drop(hanging_up.await.unwrap());
+    });
+}
+
+#[test]
 fn a_worker_whose_loop_hangs_is_told_of() {
     on_each(&async |rig: &Rig| {
         let hanging = Process::busy(&rig.path(7), 1);
