@@ -45,10 +45,12 @@ async def test_a_description_is_made_once(family: Family) -> None:
 
 async def test_origins_that_no_route_has_are_declared_by_a_relay(family: Family) -> None:
     several = [await family.worker() for _ in range(2)]
-    descriptions = []
+    descriptions, kept = [], []
     for worker in several:
         with worker.inside():
             origins = Origins(["http://127.0.0.1:9", "http://127.0.0.1:10"], balance="least-loaded")
+        # What nobody has any more is forgotten, and the next that is declared alike is another.
+        kept.append(origins)
         described = plans.Plans(worker.declared, None, Events(blocks=True))
         descriptions.append(await asyncio.to_thread(described.describe, origins, None, None, ""))
     assert descriptions[0] == descriptions[1]
