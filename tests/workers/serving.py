@@ -79,7 +79,7 @@ class Serving:
 def is_alive(pid: int) -> bool:
     try:
         return "Z (zombie)" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
