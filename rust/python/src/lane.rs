@@ -17,7 +17,7 @@ use penstock_engine::runtime::Threads;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 use pyo3::{PyTraverseError, intern};
 
 use crate::engine::Engine;
@@ -150,17 +150,7 @@ impl Shared {
 
     /// Tells the loop of an error that nobody can be raised to.
     pub(crate) fn report(&self, py: Python<'_>, error: PyErr, message: &str) {
-        let context = PyDict::new(py);
-        let told = context
-            .set_item("message", message)
-            .and_then(|()| context.set_item("exception", error.clone_ref(py).into_value(py)))
-            .and_then(|()| {
-                let event_loop = self.port.get().event_loop(py);
-                event_loop.call_method1(intern!(py, "call_exception_handler"), (&context,))
-            });
-        if told.is_err() {
-            error.write_unraisable(py, None);
-        }
+        self.port.get().report(py, error, message);
     }
 
     /// What calls `on_end` in the end.

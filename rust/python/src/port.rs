@@ -17,6 +17,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, intern};
 
 use crate::buffer::Released;
@@ -218,6 +219,21 @@ impl LoopPort {
     /// The loop.
     pub(crate) fn event_loop<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.event_loop.bind(py)
+    }
+
+    /// Tells the loop of an error that nobody can be raised to.
+    pub(crate) fn report(&self, py: Python<'_>, error: PyErr, message: &str) {
+        let context = PyDict::new(py);
+        let told = context
+            .set_item("message", message)
+            .and_then(|()| context.set_item("exception", error.clone_ref(py).into_value(py)))
+            .and_then(|()| {
+                let event_loop = self.event_loop(py);
+                event_loop.call_method1(intern!(py, "call_exception_handler"), (&context,))
+            });
+        if told.is_err() {
+            error.write_unraisable(py, None);
+        }
     }
 
     /// A future of the loop.

@@ -146,17 +146,7 @@ impl Inner {
     }
 
     fn report(&self, py: Python<'_>, error: PyErr) {
-        let context = pyo3::types::PyDict::new(py);
-        let told = context
-            .set_item("message", "what looks after worker processes failed")
-            .and_then(|()| context.set_item("exception", error.clone_ref(py).into_value(py)))
-            .and_then(|()| {
-                let event_loop = self.port.get().event_loop(py);
-                event_loop.call_method1(intern!(py, "call_exception_handler"), (&context,))
-            });
-        if told.is_err() {
-            error.write_unraisable(py, None);
-        }
+        self.port.get().report(py, error, "what looks after worker processes failed");
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Supplies {
 
 impl Supplies {
     /// The two ends of a body, which is not cut.
-    pub(super) fn stream(&self) -> (Feed, Stream) {
+    pub(crate) fn stream(&self) -> (Feed, Stream) {
         channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
     }
 

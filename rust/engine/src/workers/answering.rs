@@ -18,11 +18,10 @@ use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, pipe};
-use crate::framing::Framing;
 use crate::origin::RequestBody;
 use crate::runtime::from_afar;
 use crate::source::{Intake, read_file};
-use crate::stream::{Ending, Feed, Stream, channel};
+use crate::stream::{Ending, Feed, Stream};
 use crate::sync::{Arc, Mutex, lock};
 
 /// Serves what the edge has connected for.
@@ -37,7 +36,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
             Message::Request { head, has_body, chunked, remote, local } => {
                 let (near, far) = link();
                 let (edge, orders) = Edge::new();
-                let mut exchange = Exchange::new(worker, &wire, near, Arc::clone(&edge));
+                let exchange = Exchange::new(worker, &wire, near, Arc::clone(&edge));
                 let request = Request {
                     head: head.to_vec(),
                     body: has_body.then(|| exchange.begin_flow(0)),
@@ -110,9 +109,8 @@ impl Exchange {
     }
 
     /// The reader of a flow of the edge's that begins.
-    fn begin_flow(&mut self, flow: u32) -> Stream {
-        let supplies = &self.worker.supplies;
-        let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+    fn begin_flow(&self, flow: u32) -> Stream {
+        let (feed, stream) = self.worker.supplies.stream();
         self.take_in(flow, feed, true);
         stream
     }
@@ -209,10 +207,7 @@ impl Exchange {
                 self.near.report(outcome);
             }
             Message::Tunnel => {
-                let supplies = &self.worker.supplies;
-                let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
-                self.take_in(TUNNEL, feed, true);
-                self.near.tunnel(stream);
+                self.near.tunnel(self.begin_flow(TUNNEL));
             }
             Message::Lost(error, begun) => {
                 // What had not come when the client was lost does not come any more.
@@ -286,7 +281,7 @@ impl Exchange {
     /// A file is read here, and sent as what is attached as a part.
     fn attach_file(&self, file: File) {
         let supplies = &self.worker.supplies;
-        let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let (feed, stream) = supplies.stream();
         let intake = Intake::new(supplies.pool.clone(), supplies.reads, feed);
         tokio::spawn(async move {
             let File { descriptor, offset, count } = file;
@@ -306,7 +301,7 @@ impl Exchange {
         inspector: Option<crate::inspect::Inspector>,
     ) -> Stream {
         let supplies = &self.worker.supplies;
-        let (feed, seen) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let (feed, seen) = supplies.stream();
         let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
         tokio::spawn(pipe(stream, policy, leave, inspector, Plain::clone(&supplies.meter), feed));
         seen

@@ -23,9 +23,8 @@ use super::workers::{Member, Shared};
 use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request};
 use crate::edge::refused;
 use crate::error::{Code, Error, Result};
-use crate::framing::Framing;
 use crate::origin::RequestBody;
-use crate::stream::{Ending, Stream, channel};
+use crate::stream::{Ending, Stream};
 use crate::sync::{Arc, Mutex, lock};
 
 /// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
@@ -226,7 +225,7 @@ impl Exchange {
     /// The reader of a flow of the worker's.
     fn begin_flow(&self, state: &mut State, flow: u32) -> Stream {
         let supplies = &self.shared.supplies;
-        let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let (feed, stream) = supplies.stream();
         let (arrivals, arriving) = mpsc::unbounded_channel();
         state.arrivals.insert(flow, arrivals);
         tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, true));
@@ -343,7 +342,7 @@ impl Exchange {
             credit.cut();
         }
         let supplies = &self.shared.supplies;
-        let (feed, joined) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+        let (feed, joined) = supplies.stream();
         let (over, rest_is_over) = oneshot::channel();
         state.rest = Some(rest_is_over);
         tokio::spawn(join(front, rest, feed, over));

@@ -11,10 +11,9 @@ use super::plan::Plan;
 use super::wire::Wire;
 use super::workers::Shared;
 use crate::error::Result;
-use crate::framing::Framing;
 use crate::origin::{self, Request, RequestBody};
 use crate::store::{self, Overrides};
-use crate::stream::{ResponseHead, Stream, channel};
+use crate::stream::{ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
@@ -81,7 +80,7 @@ async fn begin(
     let Fetch { plan, method, target, fields, timeouts, overrides, .. } = order;
     let plan = shared.plans.get(plan, &shared.notices).await?;
     let supplies = &shared.supplies;
-    let (feed, stream) = channel(&supplies.pool, supplies.flow, &Framing::Raw, &supplies.meter);
+    let (feed, stream) = supplies.stream();
     let request = Box::new(Request {
         endpoint: plan.endpoint.clone(),
         upstream: plan.upstream.clone(),
