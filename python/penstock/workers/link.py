@@ -64,9 +64,11 @@ class Link:
         if self._writer is None:
             self._sock.close()
         self._end(_CLOSED)
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait({self._reading})
+        # A task that was cancelled keeps the frames that it ran in, and what those have.
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
+            await asyncio.wait({reading})
 
     async def __aenter__(self) -> Self:
         await self.start()
