@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener as Raw;
+use std::os::unix::net::{UnixListener as Raw, UnixStream as RawStream};
 use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
@@ -79,15 +79,7 @@ impl Worker {
             Code::ListenFailed.error(format!("cannot listen to the socket of a worker: {error}"))
         })?;
         let (worker, all) = (Arc::clone(self), Arc::clone(threads));
-        threads.spawn(0, move || async move {
-            let mut phase = worker.phase.subscribe();
-            tokio::select! {
-                biased;
-                // An error means that the worker is gone.
-                _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
-                () = accept(listener, &worker, &all) => {}
-            }
-        });
+        threads.spawn(0, move || accept(listener, worker, all));
         Ok(())
     }
 
@@ -171,33 +163,49 @@ impl Drop for Active {
     }
 }
 
-async fn accept(listener: Raw, worker: &Arc<Worker>, threads: &Threads) {
+/// Takes connections until there are to be no more, and then those that wait: what is in one was sent to this worker.
+async fn accept(listener: Raw, worker: Arc<Worker>, threads: Arc<Threads>) {
     let Ok(listener) = UnixListener::from_std(listener) else { return };
-    loop {
-        match listener.accept().await {
-            Ok((socket, _)) => {
-                // Whoever else may come as far as the socket says nothing here.
-                let is_parent = socket.peer_cred().is_ok_and(|peer| peer.pid() == Some(worker.parent));
-                let Some(socket) =
-                    Some(socket).filter(|_| is_parent).and_then(|socket| socket.into_std().ok())
-                else {
-                    continue;
-                };
-                let worker = Arc::clone(worker);
-                let thread = threads.pick();
-                threads.spawn(thread, move || async move {
-                    let Ok(socket) = UnixStream::from_std(socket) else { return };
-                    let wire = Plain::new(Wire::new(socket));
-                    tokio::select! {
-                        biased;
-                        () = worker.closed() => {}
-                        () = answering::serve(&worker, wire, thread) => {}
-                    }
-                });
+    let going_on = async {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => socket.into_std().map_or((), |socket| take(socket, &worker, &threads)),
+                Err(_) => tokio::time::sleep(PAUSE).await,
             }
-            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    };
+    let mut phase = worker.phase.subscribe();
+    tokio::select! {
+        biased;
+        // An error means that the worker is gone.
+        _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+        never = going_on => never,
+    }
+    // Asked for itself: the reactor may not have heard of the last ones.
+    let Ok(listener) = listener.into_std() else { return };
+    while let Ok((socket, _)) = listener.accept() {
+        if socket.set_nonblocking(true).is_ok() {
+            take(socket, &worker, &threads);
         }
     }
+}
+
+fn take(socket: RawStream, worker: &Arc<Worker>, threads: &Threads) {
+    let worker = Arc::clone(worker);
+    let thread = threads.pick();
+    threads.spawn(thread, move || async move {
+        let Ok(socket) = UnixStream::from_std(socket) else { return };
+        // Whoever else may come as far as the socket says nothing here.
+        if !socket.peer_cred().is_ok_and(|peer| peer.pid() == Some(worker.parent)) {
+            return;
+        }
+        let wire = Plain::new(Wire::new(socket));
+        tokio::select! {
+            biased;
+            () = worker.closed() => {}
+            () = answering::serve(&worker, wire, thread) => {}
+        }
+    });
 }
 
 /// Gives the signs that the edge asks for, and hears how things have ended there.

@@ -153,6 +153,16 @@ impl Process {
         completed.remove(0)
     }
 
+    /// Keeps its engine thread from everything, until what is returned is told something or dropped.
+    pub(crate) fn hold(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, held) = std::sync::mpsc::channel();
+        self.threads.spawn(0, move || async move {
+            // An error is the drop.
+            let _ = held.recv();
+        });
+        release
+    }
+
     /// Ends as a process does that is killed: all that it has open is closed, and nothing is said.
     pub(crate) fn kill(&self) {
         self.threads.stop();

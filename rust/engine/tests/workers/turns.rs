@@ -212,6 +212,32 @@ fn a_worker_drains_and_finishes_what_it_has() {
 }
 
 #[test]
+fn what_waits_for_a_worker_that_drains_is_taken() {
+    on_each(&async |rig: &Rig| {
+        let process = Process::start(&rig.path(1), 1);
+        let release = process.hold();
+        let mut edge = UnixStream::connect(rig.path(1)).await.unwrap();
+        let head = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+        // A request without a body, and without addresses.
+        edge.write_all(
+            &[&[u8::try_from(head.len() + 4).unwrap(), 0, 0, 0, 2, 0, 0, 0, 0], &head[..]].concat(),
+        )
+        .await
+        .unwrap();
+        process.worker.drain();
+        release.send(()).unwrap();
+        process.request().await.exchange.answer(OK);
+        let mut said = Vec::new();
+        while !said.windows(OK.len()).any(|window| window == OK.as_bytes()) {
+            assert_ne!(edge.read_buf(&mut said).await.unwrap(), 0);
+        }
+        drop(edge);
+        assert!(UnixStream::connect(rig.path(1)).await.is_err());
+        process.end().await;
+    });
+}
+
+#[test]
 fn nobody_but_the_parent_is_served() {
     on_each(&async |rig: &Rig| {
         let process = Process::of(std::os::unix::process::parent_id(), &rig.path(1), 1);
