@@ -5,6 +5,7 @@ the same ones, once for all workers. Methods that are marked with `shared` are t
 means the same with workers and without.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -55,7 +56,7 @@ def parent() -> Parent | None:
     return _parent
 
 
-class Shared:
+class Shared(ABC):
     """The base of what is declared in every worker and is there once."""
 
     _KIND: ClassVar[str]
@@ -69,9 +70,9 @@ class Shared:
         made._parent = _parent
         return made
 
+    @abstractmethod
     def _declaration(self) -> dict[str, Any]:
         """What the constructor is to be given in the parent, besides its engine."""
-        raise NotImplementedError
 
     @classmethod
     def _declared(cls, engine: "Engine", declaration: dict[str, Any]) -> Self:  # noqa: ARG003 (of some of them)
