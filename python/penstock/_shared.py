@@ -5,7 +5,6 @@ the same ones, once for all workers. Methods that are marked with `shared` are t
 means the same with workers and without.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -56,7 +55,7 @@ def parent() -> Parent | None:
     return _parent
 
 
-class Shared(ABC):
+class Shared:
     """The base of what is declared in every worker and is there once."""
 
     _KIND: ClassVar[str]
@@ -70,9 +69,9 @@ class Shared(ABC):
         made._parent = _parent
         return made
 
-    @abstractmethod
     def _declaration(self) -> dict[str, Any]:
         """What the constructor is to be given in the parent, besides its engine."""
+        raise NotImplementedError
 
     @classmethod
     def _declared(cls, engine: "Engine", declaration: dict[str, Any]) -> Self:  # noqa: ARG003 (of some of them)

@@ -1,8 +1,10 @@
 """Who starts workers, replaces them and ends them: real processes, and applications that fail in each way."""
 
 import asyncio
+import gc
 import os
 import signal
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +98,20 @@ async def test_newer_code_serves_when_all_of_it_is_ready(directory: Path) -> Non
         assert not shop.pids() & before
         await until(lambda: not any(is_alive(pid) for pid in before), "the old ones end")
         await until(lambda: shop.processes == 2, "and are let go of")
+
+
+async def test_nothing_is_kept_of_workers_that_have_ended(directory: Path) -> None:
+    async with workshop(directory, stop_timeout=60) as shop:
+        await shop.start()
+        before = [weakref.ref(worker) for worker in shop.workers.values()]
+        shop.supervisor.reload()
+        await shop.serving(2)
+
+        def gone() -> bool:
+            gc.collect()
+            return not any(worker() for worker in before)
+
+        await until(gone, "what was known of them is forgotten")
 
 
 REFUSED = """

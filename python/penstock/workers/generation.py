@@ -19,8 +19,8 @@ __all__ = ["Generation", "Home", "Requests"]
 
 _log: Final = logging.getLogger("penstock.workers")
 
-# What a request has that has chosen a worker, when that is to get no more, to connect to it (arbitrary): some microseconds,
-# unless its thread is kept from its core. What has connected is taken, however late.
+# What a request has that has chosen a worker, when that is to get no more, to connect to it (arbitrary): it takes some
+# microseconds, unless its thread is kept from its core. What has connected is taken, however late.
 _ON_ITS_WAY: Final = 0.1
 
 

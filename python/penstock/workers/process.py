@@ -114,6 +114,7 @@ class WorkerProcess:
         self.hung = False
         self._calls = calls
         self._watching: list[asyncio.Task[None]] = []
+        self._kills: list[asyncio.TimerHandle] = []
         self._popen = popen
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready_at = loop.time()
@@ -192,7 +193,7 @@ class WorkerProcess:
 
     def leaves(self, seconds: float) -> None:
         """Let it end by itself, as it has said that it will; it is killed soon behind `seconds` if it does not."""
-        asyncio.get_running_loop().call_later(seconds + GRACE, self.kill)
+        self._kills.append(asyncio.get_running_loop().call_later(seconds + GRACE, self.kill))
 
     def kill(self) -> None:
         """End it at once, if it has not."""
@@ -202,8 +203,8 @@ class WorkerProcess:
         """Kill it if it runs, and let go of all that is its own. Idempotent."""
         self.kill()
         await self.wait()
-        for task in self._watching:
-            task.cancel()
+        for waiting in (*self._kills, *self._watching):
+            waiting.cancel()
         await self.link.aclose()
         await self._calls.aclose()
         self.path.unlink(missing_ok=True)

@@ -164,18 +164,21 @@ class Supervisor:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            before = self._current
-            try:
-                await self._begin()
-            except Exception as error:  # noqa: BLE001 (what serves goes on, and may be replaced later)
-                known = isinstance(error, PenstockError)
-                _log.error("the code was not replaced: %s", str(error), exc_info=not known)
-                continue
-            self.requests.restarted("reloaded", self.settings.count)
-            if before is not None:
-                task = asyncio.create_task(before.stop(self.settings.stop_timeout))
-                self._retiring.add(task)
-                task.add_done_callback(self._retiring.discard)
+            await self._replace()
+
+    async def _replace(self) -> None:
+        before = self._current
+        try:
+            await self._begin()
+        except Exception as error:  # noqa: BLE001 (what serves goes on, and may be replaced later)
+            known = isinstance(error, PenstockError)
+            _log.error("the code was not replaced: %s", str(error), exc_info=not known)
+            return
+        self.requests.restarted("reloaded", self.settings.count)
+        if before is not None:
+            task = asyncio.create_task(before.stop(self.settings.stop_timeout))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
 
     async def _begin(self) -> None:
         """Have a new generation serve."""
