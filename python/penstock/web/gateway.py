@@ -149,6 +149,8 @@ class Gateway(Shared):
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         self._plans = None if self._parent is None else Plans(self._parent, self._unix, self._framing)
+        if self._parent is not None and inspect is not None:
+            self._parent.keep(self)
         if caching is not None:
             self._check("the gateway")
         check_one(caching, inspect, "the gateway")
@@ -229,7 +231,7 @@ class Gateway(Shared):
         headers = plain_headers(headers, inspect)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
-        plan = self._plan(request, where, caching, events)
+        plan = self._plan(request, where, caching, events, inspect)
         order = _Order(
             where,
             self._unix,
@@ -366,19 +368,15 @@ class Gateway(Shared):
             decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
 
+    @shared
     def stats(self) -> dict[str, InspectionStats]:
         """What inspected responses come to, by route.
 
         The key of a native route is its name, that of relays the path of the application's route that they were called
-        in, such as `/v1/{path}`, or `""` where there is none.
+        in, such as `/v1/{path}`, or `""` where there is none. Among worker processes it is what the parent has fetched
+        for all of them.
         """
-        own = {name: stats_of(counts) for name, counts in self._counts.items()}
-        # What handlers relay is inspected in their worker, what native routes do in the parent.
-        return own if self._parent is None else {**own, **self._native_stats()}
-
-    @shared
-    def _native_stats(self) -> dict[str, InspectionStats]:
-        return self.stats()
+        return {name: stats_of(counts) for name, counts in self._counts.items()}
 
     def _counts_of(self, name: str) -> _native.Counts:
         counts = self._counts.get(name)
@@ -414,8 +412,9 @@ class Gateway(Shared):
         origin: Place | Origins,
         caching: Caching | None,
         events: EventRelay | None,
+        inspect: Inspection | None,
     ) -> bytes | None:
-        """How a worker has its parent relay; what is inspected then passes the worker, whose inspector sees it.
+        """How a worker has its parent relay.
 
         None where this process fetches: it is no worker, or the request has come by a socket of the application's own.
         """
@@ -423,10 +422,11 @@ class Gateway(Shared):
             return None
         if request.transport is not None and engines(request.transport) is None:
             return None
-        if caching is None:
-            return self._plans.describe(origin, None, events, "")
-        self._check("a relay")
-        return self._plans.describe(origin, caching, events, route_path(request))
+        if caching is not None:
+            self._check("a relay")
+        route = "" if caching is None and inspect is None else route_path(request)
+        seen = None if inspect is None else (self, inspect)
+        return self._plans.describe(origin, caching, events, route, seen)
 
     def _native_timeouts(
         self, timeouts: Timeouts | None, events: EventRelay | None
@@ -492,6 +492,9 @@ class Gateway(Shared):
         piped: FrameStream | None = None
         response: web.StreamResponse | None = None
         handover: Handover | None = None
+        inspector: _native.Inspector | None = None
+        # In a worker the parent sees what it fetches.
+        expected: _native.Expected | None = None
         payload = Payload(order.permit)
         direct = engines(transport)
         link.task = asyncio.current_task(link.loop)
@@ -499,8 +502,12 @@ class Gateway(Shared):
             engine = self._engine or default_engine()
             if order.seen is not None:
                 body, length, amended = await amend(request, body, length, decoded, order.seen)
-                asked = asked.seen_by(order.seen.inspector(engine, amended, direct))
-            inspector = asked.inspector
+                if order.plan is None:
+                    inspector = order.seen.inspector(engine, amended, direct)
+                    asked = asked.seen_by(inspector)
+                else:
+                    expected = _native.Expected(engine.native, amended)
+                    asked = asked.seen_by(expected)
             if decoded:
                 headers = _without_coding(headers)
             if direct is None or order.added is not None:
@@ -533,7 +540,7 @@ class Gateway(Shared):
                 caching=order.caching,
                 overrides=order.overrides if order.plan is None else None,
                 near=direct,
-                plan=None if order.plan is None else (order.plan, order.overrides),
+                plan=None if order.plan is None else (order.plan, order.overrides, expected),
                 is_clients=goes_on,
             )
             # `await upstream` would be two frames more to resume, and each property a call.
@@ -601,7 +608,7 @@ class Gateway(Shared):
                 # What the parent fetches is the parent's to read on.
                 reads_on = reads_on and order.plan is None
                 if reads_on:
-                    seen = None if asked.inspector is None else (asked.inspector, self._cut)
+                    seen = None if inspector is None else (inspector, self._cut)
                     engine.native.read_on(upstream, order.drain, order.policy, seen)
                 else:
                     await upstream.aclose()
