@@ -8,7 +8,7 @@ use penstock_engine::origin::RequestBody;
 use tokio::sync::Notify;
 
 use crate::client::Client;
-use crate::fake::{Fake, message};
+use crate::fake::{Fake, attach, fetch};
 use crate::process::status;
 use crate::rig::{Rig, on_each, until};
 use crate::server::Server;
@@ -32,8 +32,6 @@ async fn left(response: &'static str) -> (Server, Arc<Notify>) {
 
 const LOST: u8 = 10;
 const OVER: u8 = 16;
-const FETCH: u8 = 24;
-const ATTACH: u8 = 25;
 const SEEN: u8 = 28;
 
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf";
@@ -147,33 +145,16 @@ fn what_a_worker_says_while_the_client_leaves_has_an_end_as_well() {
         drop(client);
         said.hear(LOST).await;
         // A relay that is inspected, and all that is left of a response: neither knew that nobody is there.
-        let (flow, ticket): (u32, u64) = (2, 5);
-        let fetch = [
-            flow.to_le_bytes().to_vec(),
-            text("80"),
-            text("GET"),
-            text("/"),
-            vec![0; 4],
-            // No limits, no body, nothing decided.
-            vec![0; 8 + 1 + 1],
-            [vec![1], ticket.to_le_bytes().to_vec(), vec![0]].concat(),
-        ];
-        said.say(&message(FETCH, &fetch.concat())).await;
-        assert_eq!(fake.told().await, (SEEN, [&ticket.to_le_bytes()[..], &[0]].concat()));
-        for (is_own, ticket) in [(0, 6_u64), (1, 7)] {
-            let rest = [vec![is_own, 0, 0, 1], ticket.to_le_bytes().to_vec(), vec![0]].concat();
-            said.say(&message(ATTACH, &[&flow.to_le_bytes()[..], &rest].concat())).await;
+        said.say(&fetch(2, 80, 5)).await;
+        assert_eq!(fake.told().await, (SEEN, [&5_u64.to_le_bytes()[..], &[0]].concat()));
+        for (is_own, ticket) in [(false, 6_u64), (true, 7)] {
+            said.say(&attach(2, is_own, ticket)).await;
             let (kind, over) = fake.told().await;
             assert_eq!((kind, &over[..8]), (OVER, &ticket.to_le_bytes()[..]));
         }
         drop(said);
         until(|| rig.workers.busy(1) == 0).await;
     });
-}
-
-/// A text as it stands in a message.
-fn text(text: &str) -> Vec<u8> {
-    [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat()
 }
 
 #[test]

@@ -16,6 +16,8 @@ const PONG: u8 = 15;
 const WRITE: u8 = 18;
 const DONE: u8 = 19;
 const LEAVE: u8 = 22;
+const FETCH: u8 = 24;
+const ATTACH: u8 = 25;
 
 pub(crate) struct Fake {
     requests: Mutex<mpsc::UnboundedReceiver<Said>>,
@@ -31,6 +33,27 @@ pub(crate) struct Said {
 
 pub(crate) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&u32::try_from(body.len()).unwrap().to_le_bytes()[..], &[kind], body].concat()
+}
+
+/// Has `GET /` fetched from an origin at `port`, and inspected under `ticket`.
+pub(crate) fn fetch(flow: u32, port: u16, ticket: u64) -> Vec<u8> {
+    let text = |text: &str| [&u32::try_from(text.len()).unwrap().to_le_bytes()[..], text.as_bytes()].concat();
+    let parts = [
+        flow.to_le_bytes().to_vec(),
+        text(&port.to_string()),
+        text("GET"),
+        text("/"),
+        // No fields, no limits, no body, nothing decided, and nothing amended.
+        vec![0; 4 + 8 + 1 + 1],
+        [&[1], &ticket.to_le_bytes()[..], &[0]].concat(),
+    ];
+    message(FETCH, &parts.concat())
+}
+
+/// Has a flow, the worker's own or not, attached as all that is left of a response, whose end is told to `ticket`.
+pub(crate) fn attach(flow: u32, is_own: bool, ticket: u64) -> Vec<u8> {
+    let rest = [&[u8::from(is_own), 0, 0, 1], &ticket.to_le_bytes()[..], &[0]].concat();
+    message(ATTACH, &[&flow.to_le_bytes()[..], &rest].concat())
 }
 
 impl Fake {
