@@ -24,6 +24,7 @@ __all__ = [
     "Engine",
     "Entered",
     "EventPolicy",
+    "Expected",
     "Fields",
     "Forwarding",
     "Frame",
@@ -666,6 +667,18 @@ class Inspector:
     def report(self) -> _ReportRow:
         """End it, and say what was seen."""
 
+@final
+class Expected:
+    """What is known of one response in a worker process, whose parent has it fetched and inspected."""
+
+    def __new__(cls, engine: Engine, amended: bool) -> Self: ...
+    def is_over(self) -> bool: ...
+    def over(self) -> asyncio.Future[None]:
+        """Done when the response is over."""
+
+    def report(self) -> _ReportRow | None:
+        """Say what was seen, once it is over; None before, and where nobody could say."""
+
 _Places: TypeAlias = tuple[str, Sequence[str], bool]
 
 def signed_url(secrets: list[tuple[str | None, bytes]], at: _Places) -> Verifier:
@@ -876,7 +889,7 @@ class Engine:
         framing: Framing | None,
         caching: tuple[Caching, config.Overrides | None] | None,
         near: Transport | None,
-        plan: tuple[bytes, config.Overrides | None] | None = None,
+        plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
     ) -> Source: ...
     def fetch_upload(
         self,
@@ -889,7 +902,7 @@ class Engine:
         framing: Framing | None,
         caching: tuple[Caching, config.Overrides | None] | None,
         near: Transport | None,
-        plan: tuple[bytes, config.Overrides | None] | None = None,
+        plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
         is_clients: bool = False,
     ) -> tuple[Source, Upload]: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
@@ -923,6 +936,9 @@ class Engine:
     def add_decisions(self, decisions: Decisions) -> None:
         """Have what they come to among the metrics."""
 
+    def add_inspected(self, counts: Counts) -> None:
+        """Have what they come to among the metrics."""
+
     def add_upstream(self, upstream: Upstream) -> None:
         """Have what it comes to among the metrics."""
 
@@ -938,7 +954,12 @@ class Plan:
     """What a relay of a worker process goes by."""
 
     def __new__(
-        cls, endpoint: Endpoint, caching: Caching | None, policy: EventPolicy | None, events: Framing
+        cls,
+        endpoint: Endpoint,
+        caching: Caching | None,
+        policy: EventPolicy | None,
+        events: Framing,
+        inspected: tuple[Inspection, Counts] | None,
     ) -> Self: ...
 
 @final
@@ -950,13 +971,15 @@ class Workers:
         engine: Engine,
         lane: Lane,
         make_plan: Callable[[bytes], Plan],
-        orphan: Callable[[bytes, int, PenstockError | None, bool, _TimingRow | None], object],
+        orphan: Callable[
+            [bytes, int, PenstockError | None, bool, _TimingRow | None, _ReportRow | None], object
+        ],
         silent: Callable[[int, float], object],
     ) -> Self:
         """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
 
         `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the
-        error, whether any of the head was sent, and the timings.
+        error, whether any of the head was sent, the timings, and what was seen.
         """
 
     def add(self, number: int, generation: int, path: str) -> asyncio.Future[None]:

@@ -29,6 +29,9 @@ class Parent(Protocol):
     def has_cache(self) -> bool:
         """Whether its engine has a cache."""
 
+    def keep(self, shared: "Shared") -> None:
+        """Have what `shared` is there stay as long as this code is served, whichever worker lives."""
+
     def number(self, shared: "Shared") -> int:
         """What `shared` is called there; it is declared first if it has not been."""
 

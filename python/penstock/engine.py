@@ -227,15 +227,15 @@ class Engine:
         caching: _native.Caching | None = None,
         overrides: config.Overrides | None = None,
         near: _native.Transport | None = None,
-        plan: tuple[bytes, config.Overrides | None] | None = None,
+        plan: tuple[bytes, config.Overrides | None, _native.Expected | None] | None = None,
         is_clients: bool = False,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
         `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
         fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that
-        describes and as was decided about this request; `is_clients` then if `body` is what the client sends, of which
-        the parent sends on by itself what has not come here.
+        describes and as was decided about this request, and says what it has seen; `is_clients` then if `body` is what
+        the client sends, of which the parent sends on by itself what has not come here.
         """
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")

@@ -18,6 +18,8 @@ uvloop.new_event_loop().close()
 WAYS = [(name, threads) for name in ("native", "app") for threads in (1, 3)]
 # The clients there are on the loop's own sockets.
 WAYS += [("stock route", 1), ("stock relay", 1)]
+# An edge, and a worker behind it.
+WAYS += [("workers", 1)]
 
 
 # On the engine's sockets the loop serves the test's clients alone, or is woken alike by one thread and by three; and to
@@ -27,6 +29,7 @@ NEEDLESS = {
     (("app", 1), "uvloop"),
     (("app", 3), "asyncio"),
     (("stock route", 1), "uvloop"),
+    (("workers", 1), "uvloop"),
 }
 
 

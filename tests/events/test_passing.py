@@ -10,7 +10,6 @@ from aiohttp import web
 from gateway.client import answer
 from penstock.config import EventRelay
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
-from penstock.web import Gateway
 
 from .ways import Way, chunk
 
@@ -172,7 +171,7 @@ async def test_middlewares_that_change_the_head_see_the_policy(way: Way) -> None
     if way.is_route:
         pytest.skip("a route has none")
     async with ScriptedOrigin(says(stream())) as origin:
-        gateway = Gateway(origin.url, engine=way.engine, events=WHOLE)
+        gateway = await way.gateway(origin.url, events=WHOLE)
         app = web.Application()
         app.router.add_get("/", gateway.relay)
 

@@ -10,9 +10,11 @@ import penstock
 from conftest import until
 from gateway.client import RawClient, answer
 from penstock.config import Edge, EventRelay, Timeouts
-from penstock.stats import RelayStats
+from penstock.stats import InspectionStats, RelayStats
 from penstock.testing import Peer
 from penstock.web import Gateway, RelayEnd, Site
+from workers.ends import EdgeEnd, Worker
+from workers.family import Family
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 BEAT = b":\n\n"
@@ -75,6 +77,8 @@ class Way:
         self.sites: list[web.BaseSite] = []
         self._runners: list[web.AppRunner] = []
         self._clients: list[RawClient] = []
+        self._edges: list[tuple[EdgeEnd, Worker]] = []
+        self._family: Family | None = None
 
     @property
     def is_route(self) -> bool:
@@ -89,7 +93,7 @@ class Way:
 
     async def relay(self, origin: str, *, edge: Edge | None = None, **options: Any) -> Relay:
         """Relay every path to `origin`. What only a route or only a relay takes is for that alone."""
-        gateway = Gateway(origin, engine=self.engine)
+        gateway = await self.gateway(origin)
         app = web.Application()
         ends: asyncio.Queue[RelayEnd] = asyncio.Queue()
         if self.is_route:
@@ -102,12 +106,43 @@ class Way:
             app.router.add_route("*", "/{path:.*}", handler)
         return await self.serve(app, ends, edge=edge)
 
+    async def gateway(self, origin: str, **options: Any) -> Gateway:
+        """A gateway where the application is: with workers in one of them, whose parent fetches what it relays."""
+        if self.name != "workers":
+            return Gateway(origin, engine=self.engine, **options)
+        worker = (await self._parent()).workers[0]
+        with worker.inside():
+            gateway = Gateway(origin, engine=self.engine, **options)
+        # The first relay would wait for the parent, which is on this loop.
+        await asyncio.to_thread(worker.declared.number, gateway)
+        return gateway
+
+    async def _parent(self) -> Family:
+        if self._family is None:
+            self._family = Family(self.engine)
+            self._family.ready(await self._family.worker())
+        return self._family
+
+    def stats(self, gateway: Gateway) -> dict[str, InspectionStats]:
+        """What it has inspected."""
+        if self._family is None:
+            return gateway.stats()
+        number = self._family.workers[0].declared.number(gateway)
+        parents: Any = self._family.declarations._object(number)
+        return dict(parents.stats())
+
     async def serve(
         self, app: web.Application, ends: "asyncio.Queue[RelayEnd] | None" = None, *, edge: Edge | None = None
     ) -> Relay:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await runner.setup()
         self._runners.append(runner)
+        if self.name == "workers":
+            worker = Worker(runner, self.engine)
+            edge_end = EdgeEnd(self.engine, (await self._parent()).declarations.plan)
+            self._edges.append((edge_end, worker))
+            await edge_end.workers.add(1, 0, worker.path)
+            return Relay(self, edge_end.port, ends or asyncio.Queue())
         site: web.BaseSite
         if self.is_stock:
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -124,6 +159,9 @@ class Way:
 
     async def stop(self) -> None:
         """End the servers; their clients have to see to themselves."""
+        for edge, worker in self._edges:
+            await edge.close(worker)
+        self._edges.clear()
         for runner in self._runners:
             await runner.cleanup()
 
@@ -131,6 +169,9 @@ class Way:
         for client in self._clients:
             client.abort()
         await self.stop()
+        if self._family is not None:
+            await self._family.close()
+            self._family = None
         # aiohttp caches the handlers of applications that have middlewares, and so what they refer to.
         web_app._cached_build_middleware.cache_clear()
 

@@ -62,8 +62,11 @@ class Inspecting:
 
     def stats(self) -> InspectionStats:
         """The counts of its only route."""
-        (stats,) = self.gateway.stats().values()
+        (stats,) = self.by_route().values()
         return stats
+
+    def by_route(self) -> dict[str, InspectionStats]:
+        return self.relay.way.stats(self.gateway)
 
 
 async def inspecting(
@@ -75,7 +78,7 @@ async def inspecting(
     **options: Any,
 ) -> Inspecting:
     """Relay every path to `origin`. What only a route takes is for that alone."""
-    gateway = Gateway(origin, engine=way.engine, inspect=inspect)
+    gateway = await way.gateway(origin, inspect=inspect)
     app = web.Application()
     ends: asyncio.Queue[RelayEnd] = asyncio.Queue()
     options = {"on_complete": ends.put_nowait, "tenant": "blue", **options}

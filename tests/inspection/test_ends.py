@@ -29,7 +29,7 @@ async def test_without_inspection(way: Way) -> None:
     assert end.timings is not None
     assert end.timings.connect > 0
     assert not end.timings.reused
-    assert chat.gateway.stats() == {}
+    assert chat.by_route() == {}
 
 
 async def test_each_request_of_a_connection_is_told_once(way: Way) -> None:
@@ -214,5 +214,5 @@ async def test_relays_are_counted_by_route(way: Way) -> None:
         for path in ("/a", "/b"):
             await client.ask(path)
             await chat.end()
-        assert list(chat.gateway.stats()) == ["/{path}"]
+        assert list(chat.by_route()) == ["/{path}"]
         assert chat.stats().responses == 2

@@ -52,7 +52,7 @@ async def test_streams_of_known_shapes(way: Way, name: str) -> None:
     assert 0 < seen.first_token <= seen.total
     assert 0 <= seen.longest_gap < seen.total
     stats = chat.stats()
-    assert list(chat.gateway.stats()) == ["chat" if way.is_route else "/{path}"]
+    assert list(chat.by_route()) == ["chat" if way.is_route else "/{path}"]
     assert (stats.streams, stats.responses, stats.hidden, stats.with_usage) == (1, 0, 0, 1)
     assert (stats.events, stats.bytes) == (known["events"], len(stream))
     assert (stats.first_token.count, stats.token_gaps.count, stats.totals.count) == (

@@ -11,6 +11,7 @@ from conftest import _forget, until
 from penstock import config
 
 from .family import Family
+from .relaying import Relaying
 
 
 @pytest.fixture
@@ -38,3 +39,18 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # What is changed within a second of its being compiled would not be seen to have changed.
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return tmp_path
+
+
+@pytest.fixture
+async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncIterator[Relaying]:
+    worker = await family.worker()
+    family.ready(worker)
+    with worker.inside():
+        own = await asyncio.to_thread(penstock.Engine, memory="16MiB", threads=1)
+    async with own:
+        relaying = Relaying(family, worker, own)
+        yield relaying
+        await relaying.close()
+        del relaying
+        _forget(request)
+        await until(lambda: own.stats().pool.live_bytes == 0, "every slab of the worker is back")

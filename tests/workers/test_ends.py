@@ -12,7 +12,7 @@ from penstock import config
 from penstock.exceptions import make_error
 from penstock.stats import Timings
 from penstock.testing import ScriptedOrigin
-from penstock.web import Gateway, RelayEnd
+from penstock.web import Gateway, Inspected, RelayEnd
 from penstock.web.handover import Asked
 from penstock.workers.ends import Ended, account_of
 
@@ -142,14 +142,16 @@ async def test_the_end_of_an_orphan_is_told_by_name(family: Family, on_complete:
     assert account is not None
     row = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, True)
     error = make_error("BODY_TRUNCATED", "half of it", "http://origin")
-    family.declarations.orphan(account, 7, error, True, row)
-    family.declarations.orphan(account, 0, None, False, None)
+    report = ("events", True, 3, 90, 0.5, 0.25, 2.0, b'{"total_tokens":7}', None)
+    family.declarations.orphan(account, 7, error, True, row, report)
+    family.declarations.orphan(account, 0, None, False, None, None)
     await until(lambda: len(_told) == 2, "both are told")
     first, second = _told
     assert (first.status, first.bytes, first.timings) == (200, 7, Timings(*row))
     assert str(first.error) == str(error)
     assert (first.method, first.path, first.client, first.tenant) == ASKED[:4]
-    assert (second.status, second.error, second.timings) == (None, None, None)
+    assert first.inspected == Inspected("events", True, 3, 90, 0.5, 0.25, 2.0, {"total_tokens": 7}, None)
+    assert (second.status, second.error, second.timings, second.inspected) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +172,6 @@ async def test_an_account_is_no_code(family: Family, caplog: pytest.LogCaptureFi
             return told, (None,)
 
     _told.clear()
-    family.declarations.orphan(pickle.dumps(Evil()), 0, None, False, None)
+    family.declarations.orphan(pickle.dumps(Evil()), 0, None, False, None, None)
     await until(lambda: "an on_complete has failed" in caplog.text, "it is refused")
     assert not _told

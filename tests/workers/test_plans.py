@@ -10,6 +10,7 @@ import penstock
 from penstock import Origins, _native, config
 from penstock.framing import Events
 from penstock.origins import Place
+from penstock.web import Gateway
 from penstock.workers import messages, plans
 
 from .family import Family
@@ -29,8 +30,30 @@ async def test_a_description_is_what_was_said(family: Family) -> None:
         "/film",
         events,
         Events(max_frame="64KiB", blocks=True),
+        None,
     )
     assert isinstance(family.declarations.plan(description), _native.Plan)
+
+
+async def test_what_is_inspected_is_counted_by_the_gateway_of_the_parent(family: Family) -> None:
+    worker = await family.worker()
+    inspection = config.Inspection(usage=("cost",))
+    with worker.inside():
+        gateway = Gateway("http://127.0.0.1:9")
+    described = plans.Plans(worker.declared, None, Events(blocks=True))
+    description = await asyncio.to_thread(
+        described.describe, WHERE, None, None, "/{model}", (gateway, inspection)
+    )
+    number = await asyncio.to_thread(worker.declared.number, gateway)
+    assert plans.read(description)[3:] == ("/{model}", None, Events(blocks=True), (number, inspection))
+    assert described.describe(WHERE, None, None, "/{model}", (gateway, inspection)) is description
+    others = [
+        described.describe(WHERE, None, None, "/{model}", (gateway, config.Inspection())),
+        described.describe(WHERE, None, None, "/{other}", (gateway, inspection)),
+    ]
+    assert len({description, *others}) == 3
+    assert isinstance(family.declarations.plan(description), _native.Plan)
+    assert list(await asyncio.to_thread(gateway.stats)) == ["/{model}"]
 
 
 async def test_a_description_is_made_once(family: Family) -> None:
@@ -72,12 +95,18 @@ class Evil:
         b"",
         b"no pickle",
         pickle.dumps(Evil()),
-        messages.dump((99, None, None, "", None, 1))[messages.LENGTH :],
-        messages.dump(("http://127.0.0.1:9", None, None, "", None, 1))[messages.LENGTH :],
-        messages.dump((WHERE, None, None, "", None, -1))[messages.LENGTH :],
+        messages.dump((99, None, None, "", None, 1, None))[messages.LENGTH :],
+        messages.dump(("http://127.0.0.1:9", None, None, "", None, 1, None))[messages.LENGTH :],
+        messages.dump((WHERE, None, None, "", None, -1, None))[messages.LENGTH :],
         messages.dump((WHERE,))[messages.LENGTH :],
+        messages.dump((WHERE, None, None, "", None, 1, (99, config.Inspection())))[messages.LENGTH :],
+        messages.dump((WHERE, None, None, "", None, 1, (99,)))[messages.LENGTH :],
+        messages.dump((WHERE, None, None, "", None, 1, 99))[messages.LENGTH :],
     ],
-    ids=["empty", "no pickle", "code", "unknown origins", "no origin", "no length", "too short"],
+    ids=[
+        *("empty", "no pickle", "code", "unknown origins", "no origin", "no length", "too short"),
+        *("unknown gateway", "half an inspection", "no inspection"),
+    ],
 )
 async def test_what_is_no_description_is_refused(
     family: Family, description: bytes, capsys: pytest.CaptureFixture[str]
@@ -85,6 +114,17 @@ async def test_what_is_no_description_is_refused(
     with pytest.raises(penstock.ConfigurationError, match="a worker asks for"):
         family.declarations.plan(description)
     assert not capsys.readouterr().out
+
+
+async def test_what_is_no_gateway_counts_nothing(family: Family) -> None:
+    worker = await family.worker()
+    with worker.inside():
+        origins, gateway = Origins(["http://127.0.0.1:9"]), Gateway("http://127.0.0.1:9")
+    for shared, inspection in ((origins, config.Inspection()), (gateway, "usage")):
+        number = await asyncio.to_thread(worker.declared.number, shared)
+        row = (WHERE, None, None, "", None, 1024, (number, inspection))
+        with pytest.raises(penstock.ConfigurationError, match="a worker asks for what is no relay"):
+            family.declarations.plan(messages.dump(row)[messages.LENGTH :])
 
 
 async def test_a_plan_with_caching_wants_a_cache_of_the_parent(engine: penstock.Engine) -> None:

@@ -220,6 +220,28 @@ async def test_workers_of_one_code_declare_one_and_the_same(family: Family) -> N
     assert one != other
 
 
+async def test_gateways_that_inspect_are_declared_without_a_route(family: Family) -> None:
+    registrations, gateways = [], []
+    for _ in range(2):
+        worker = await family.worker()
+        with worker.inside():
+            # Two that are alike are two here as well, and of the others nothing is kept.
+            gateways += [Gateway("http://127.0.0.1:9", inspect=config.Inspection()) for _ in range(2)]
+            gateways.append(Gateway("http://127.0.0.1:9"))
+        registrations.append(over_the_wire(await worker.describe(web.Application())))
+    assert registrations[0] == registrations[1]
+    assert len(set(registrations[0].kept)) == 2
+    family.declarations.routes(registrations[0])
+    for worker in list(family.born):
+        await family.lose(worker)
+    assert len(family.declarations._entries) == 2
+    another = await family.worker()
+    await family.serve(another)
+    assert not family.declarations._entries
+    with pytest.raises(penstock.ConfigurationError, match="has gone meanwhile: nothing is declared that is"):
+        family.declarations.routes(registrations[0])
+
+
 async def test_routes_that_workers_declare_are_served_without_them(family: Family) -> None:
     worker = await family.worker()
     async with ScriptedOrigin(Recorder()) as upstream:

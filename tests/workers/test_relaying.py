@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from conftest import until
+from events.ways import Steps
 from gateway.client import RawClient, answer
+from metrics.scraping import Pages
 from penstock.testing import Peer, ScriptedOrigin
 
 from .serving import Serving, workers
@@ -31,6 +33,19 @@ def ended(end):
 async def relay(request):
     return await gateway.relay(request, on_complete=ended)
 
+model = penstock.web.Gateway("ORIGIN", inspect=config.Inspection())
+
+def metered(end):
+    seen = end.inspected
+    print(f"metered {end.status} {seen.events} {seen.first_token > 0} {seen.usage} in {os.getpid()}", file=sys.stderr)
+
+async def ask(request):
+    return await model.relay(request, on_complete=metered)
+
+async def counts(request):
+    stats = model.stats()["/model/{path}"]
+    return web.Response(text=f"{stats.streams} {stats.events} {stats.with_usage} in {os.getpid()}")
+
 async def authorise(request):
     Path(f"asked-{request.key[0]}-{os.getpid()}").touch()
     return request.key[0] == "let-me-in"
@@ -42,6 +57,8 @@ asked = gateway.native("/asked/", authorise=authorise, decision_key="query:token
 app = web.Application()
 app.router.add_get("/relay/{path:.*}", relay)
 app.router.add_get("/revoke", revoke)
+app.router.add_get("/model/{path}", ask)
+app.router.add_get("/counts", counts)
 app.add_routes([
     gateway.native("/native/", on_complete=ended),
     gateway.native("/kept/", caching=config.Caching()),
@@ -98,6 +115,42 @@ async def test_what_flows_outlives_all_workers(directory: Path, target: str) -> 
         assert await client.reader.readexactly(4) == b"rest"
         await serving.logged(f"ended {target} 200 8 None")
         assert (await client.ask("/native/b")).body == b"halfrest", "its connection goes on"
+
+
+async def test_what_is_inspected_outlives_all_workers_and_is_counted_once(directory: Path) -> None:
+    token = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+    last = b'data: {"choices":[],"usage":{"total_tokens":7}}\n\n'
+    origin = Steps(token)
+    where = f"unix:{directory / 'pages'}"
+    async with (
+        ScriptedOrigin(origin) as scripted,
+        workers(directory, "--cache", "8MiB", "--status-listen", where, app=app(scripted)) as serving,
+    ):
+        client = await serving.connect()
+        await client.get("/model/a")
+        await client.head()
+        assert await client.chunk() == token
+        killed = serving.alive()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: len(serving.alive() - killed) == 2, "others are started")
+        for piece in (token, last):
+            origin.put(piece)
+            assert await client.chunk() == piece
+        origin.end()
+        assert await client.chunk() == b""
+        told = await serving.logged(r"metered 200 3 True \{'total_tokens': 7\} in (\d+)")
+        assert int(told[1]) not in killed
+        # Whichever worker says it, it is the parent's.
+        for _ in range(2):
+            counts, pid = (await serving.ask("/counts")).split(" in ")
+            assert counts == "1 3 1"
+            assert int(pid) not in killed
+            os.kill(int(pid), signal.SIGKILL)
+            killed.add(int(pid))
+        metrics = await Pages(where).metrics()
+        assert metrics.get("inspected_events_total", route="/model/{path}") == 3
+        assert serving.running.log().count("metered") == 1
 
 
 @pytest.mark.parametrize("target", ["/relay/a", "/native/a"])

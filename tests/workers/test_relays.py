@@ -2,23 +2,20 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 from aiohttp import web
 
 import penstock
-from conftest import _forget, until
+from conftest import until
 from edge.origins import Recorder, Steps
 from edge.serving import in_time
-from gateway.client import RawClient, answer
+from gateway.client import answer
 from penstock import Hub, Origins, config
 from penstock.testing import ScriptedOrigin
-from penstock.web import Gateway, RelayEnd
+from penstock.web import RelayEnd
 
-from . import ends
-from .family import Family, Worker
+from .relaying import Relaying
 
 _told: list[RelayEnd] = []
 
@@ -26,61 +23,6 @@ _told: list[RelayEnd] = []
 def told(end: RelayEnd) -> None:
     """What another worker finds by its name."""
     _told.append(end)
-
-
-class Relaying:
-    """A parent before one worker, whose engines are two."""
-
-    def __init__(self, family: Family, worker: Worker, own: penstock.Engine) -> None:
-        self.family = family
-        self.worker = worker
-        self.own = own
-        self.edge = ends.EdgeEnd(family.engine, family.declarations.plan)
-        self._sites: list[ends.Worker] = []
-        self._runners: list[web.AppRunner] = []
-        self._clients: list[RawClient] = []
-
-    def gateway(self, origin: str | Origins, **options: Any) -> Gateway:
-        with self.worker.inside():
-            return Gateway(origin, engine=self.own, **options)
-
-    async def serve(self, handler: Callable[[web.Request], Any]) -> ends.Worker:
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", handler)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
-        await runner.setup()
-        self._runners.append(runner)
-        site = ends.Worker(runner, self.own)
-        self._sites.append(site)
-        await self.edge.workers.add(len(self._sites), 0, site.path)
-        return site
-
-    async def connect(self) -> RawClient:
-        client = await RawClient.connect(self.edge.port)
-        self._clients.append(client)
-        return client
-
-    async def close(self) -> None:
-        for client in self._clients:
-            client.abort()
-        await self.edge.close()
-        for runner in self._runners:
-            await runner.cleanup()
-
-
-@pytest.fixture
-async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncIterator[Relaying]:
-    worker = await family.worker()
-    family.ready(worker)
-    with worker.inside():
-        own = await asyncio.to_thread(penstock.Engine, memory="16MiB", threads=1)
-    async with own:
-        relaying = Relaying(family, worker, own)
-        yield relaying
-        await relaying.close()
-        del relaying
-        _forget(request)
-        await until(lambda: own.stats().pool.live_bytes == 0, "every slab of the worker is back")
 
 
 async def test_the_parent_fetches_what_a_worker_relays(relaying: Relaying) -> None:
@@ -168,22 +110,6 @@ async def test_another_worker_is_told_where_the_first_is_gone(relaying: Relaying
         await until(lambda: _told, "the end is told")
     (end,) = _told
     assert (end.status, end.bytes, end.error, end.path, end.tenant) == (200, 6, None, "/film", "t")
-
-
-async def test_what_is_inspected_passes_the_worker(relaying: Relaying) -> None:
-    ended: list[RelayEnd] = []
-    events = b'data: {"usage": {"total_tokens": 7}}\n\ndata: [DONE]\n\n'
-    fields = ("Content-Type: text/event-stream", f"Content-Length: {len(events)}")
-    async with ScriptedOrigin(Recorder(response=answer(*fields, body=events))) as upstream:
-        gateway = relaying.gateway(upstream.url, inspect=config.Inspection())
-        await relaying.serve(functools.partial(gateway.relay, on_complete=ended.append))
-        assert (await (await relaying.connect()).ask("/model")).body == events
-        await until(lambda: ended, "the end is told")
-        assert ended[0].inspected is not None
-        assert ended[0].inspected.usage == {"total_tokens": 7}
-        assert upstream.url in relaying.family.engine.stats().origins
-        stats = await asyncio.to_thread(gateway.stats)
-        assert [counted.streams for counted in stats.values()] == [1]
 
 
 async def test_events_are_relayed_by_policy(relaying: Relaying) -> None:

@@ -1,21 +1,15 @@
 """The gateway: answers a request of an aiohttp application with what an origin answers.
 
-`Gateway.relay` is one request, phase by phase: the request goes up (`headers`, `upload`), the head comes
-down, the body follows frame by frame. It keeps three promises. What is relayed is the origin's, but for the
-fields of the hop. A body that did not arrive whole never ends as if it had. And neither side outlives the
-other: the upstream request is cancelled when the client leaves (`disconnect`), the client is cut off when the
-origin fails (`cutoff`).
+It decides where a request goes and by what rules: what it was made with, or what a relay or a route says instead.
+How that is carried out is in `relaying`, and on native routes in the engine.
 """
 
-import asyncio
-import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
-from aiohttp import HttpVersion11, hdrs, web
-from multidict import CIMultiDict, istr
+from aiohttp import web
 
 from penstock import _native
 from penstock._shared import Shared, shared
@@ -32,47 +26,22 @@ from penstock.config import (
     Timeouts,
 )
 from penstock.engine import Engine, default_engine, native_timeouts
-from penstock.exceptions import PenstockError, make_error
+from penstock.exceptions import make_error
 from penstock.framing import Events
 from penstock.hub import Hub
 from penstock.origins import Origins, Place, place_of
 from penstock.stats import InspectionStats
-from penstock.stream import FrameStream, Response
-from penstock.workers.ends import account_of
 from penstock.workers.plans import Plans
 
-from .amending import amend
-from .body import Payload, copy_body
-from .cutoff import cut_off
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
-from .disconnect import ClientLink
-from .failures import client_gone, note_failure
 from .feeding import Feeding
-from .handover import (
-    HANDED_OVER,
-    Asked,
-    Handover,
-    OnComplete,
-    can_hand_over,
-    engines,
-    hand_over,
-)
+from .handover import OnComplete, engines
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path, stats_of
-from .native import Changes, NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
-from .problem import problem_response
-from .relayed import TakenOver, has_signals, is_event_stream, relayed
+from .native import NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
+from .relaying import Order, relay
 from .target import raw_target, replaced_target
-from .upload import Pieces, request_body
 
 __all__ = ["TENANT", "Gateway"]
-
-_CONTENT_LENGTH: Final = istr(hdrs.CONTENT_LENGTH)
-
-# How a relay ends when its client leaves: cancelled while it waits, or refused by the transport while it
-# writes.
-_LEAVING: Final = (PenstockError, ConnectionError, asyncio.CancelledError)
-
-_log: Final = logging.getLogger("penstock.web")
 
 TENANT: Final = web.RequestKey("tenant", str)
 """Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
@@ -149,6 +118,8 @@ class Gateway(Shared):
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         self._plans = None if self._parent is None else Plans(self._parent, self._unix, self._framing)
+        if self._parent is not None and inspect is not None:
+            self._parent.keep(self)
         if caching is not None:
             self._check("the gateway")
         check_one(caching, inspect, "the gateway")
@@ -229,8 +200,9 @@ class Gateway(Shared):
         headers = plain_headers(headers, inspect)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
-        plan = self._plan(request, where, caching, events)
-        order = _Order(
+        plan = self._plan(request, where, caching, events, inspect)
+        order = Order(
+            *(self._engine, self._framing, self._cut),
             where,
             self._unix,
             lambda: target or raw_target(request, where.base, self._prefix),
@@ -256,10 +228,8 @@ class Gateway(Shared):
                 raise make_error("BAD_CONFIGURATION", message)
             hub._check_here("feed")  # noqa: SLF001 (of the same package)
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
-            return await feeding.respond(
-                request, partial(self._relay, request, order._replace(feeding=feeding))
-            )
-        return await self._relay(request, order)
+            return await feeding.respond(request, partial(relay, request, order._replace(feeding=feeding)))
+        return await relay(request, order)
 
     def native(
         self,
@@ -366,19 +336,15 @@ class Gateway(Shared):
             decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
 
+    @shared
     def stats(self) -> dict[str, InspectionStats]:
         """What inspected responses come to, by route.
 
         The key of a native route is its name, that of relays the path of the application's route that they were called
-        in, such as `/v1/{path}`, or `""` where there is none.
+        in, such as `/v1/{path}`, or `""` where there is none. Among worker processes it is what the parent has fetched
+        for all of them.
         """
-        own = {name: stats_of(counts) for name, counts in self._counts.items()}
-        # What handlers relay is inspected in their worker, what native routes do in the parent.
-        return own if self._parent is None else {**own, **self._native_stats()}
-
-    @shared
-    def _native_stats(self) -> dict[str, InspectionStats]:
-        return self.stats()
+        return {name: stats_of(counts) for name, counts in self._counts.items()}
 
     def _counts_of(self, name: str) -> _native.Counts:
         counts = self._counts.get(name)
@@ -414,8 +380,9 @@ class Gateway(Shared):
         origin: Place | Origins,
         caching: Caching | None,
         events: EventRelay | None,
+        inspect: Inspection | None,
     ) -> bytes | None:
-        """How a worker has its parent relay; what is inspected then passes the worker, whose inspector sees it.
+        """How a worker has its parent relay.
 
         None where this process fetches: it is no worker, or the request has come by a socket of the application's own.
         """
@@ -423,10 +390,11 @@ class Gateway(Shared):
             return None
         if request.transport is not None and engines(request.transport) is None:
             return None
-        if caching is None:
-            return self._plans.describe(origin, None, events, "")
-        self._check("a relay")
-        return self._plans.describe(origin, caching, events, route_path(request))
+        if caching is not None:
+            self._check("a relay")
+        route = "" if caching is None and inspect is None else route_path(request)
+        seen = None if inspect is None else (self, inspect)
+        return self._plans.describe(origin, caching, events, route, seen)
 
     def _native_timeouts(
         self, timeouts: Timeouts | None, events: EventRelay | None
@@ -458,7 +426,8 @@ class Gateway(Shared):
         stripped = None if permit is None else permit.target
         asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
         target = route.replacement + asked_for.removeprefix(resource.prefix)
-        order = _Order(
+        order = Order(
+            *(self._engine, self._framing, self._cut),
             route.origin,
             route.unix,
             lambda: target,
@@ -476,203 +445,4 @@ class Gateway(Shared):
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
             received=None if route.decisions is None else route.decisions._forwarded(request),  # noqa: SLF001
         )
-        return await self._relay(request, order)
-
-    async def _relay(self, request: web.Request, order: "_Order") -> web.StreamResponse:
-        headers = order.headers
-        transport = request.transport
-        asked = _asked(request, order)
-        if transport is None:
-            gone = client_gone(request, None)
-            asked.tell(order.on_complete, (None, 0, None, gone))
-            raise asyncio.CancelledError from gone
-        link = ClientLink.of(transport)
-        body, length, decoded = request_body(request, link)
-        upstream: Response | None = None
-        piped: FrameStream | None = None
-        response: web.StreamResponse | None = None
-        handover: Handover | None = None
-        payload = Payload(order.permit)
-        direct = engines(transport)
-        link.task = asyncio.current_task(link.loop)
-        try:
-            engine = self._engine or default_engine()
-            if order.seen is not None:
-                body, length, amended = await amend(request, body, length, decoded, order.seen)
-                asked = asked.seen_by(order.seen.inspector(engine, amended, direct))
-            inspector = asked.inspector
-            if decoded:
-                headers = _without_coding(headers)
-            if direct is None or order.added is not None:
-                fields = order.forwarding.request_fields(
-                    request.raw_headers if order.received is None else order.received,
-                    request.remote,
-                    request.scheme,
-                    request.host,
-                    request.version,
-                    headers,
-                    order.added,
-                )
-            else:
-                fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
-            goes_on = (
-                order.plan is not None
-                and direct is not None
-                and isinstance(body, Pieces)
-                and not decoded
-                and direct._go_on(request.content.feed_eof)  # noqa: SLF001
-            )
-            upstream = engine.fetch(
-                order.origin.endpoint(engine, order.unix),
-                request.method,
-                order.target(),
-                fields,
-                body=body,
-                length=length,
-                timeouts=order.timeouts,
-                caching=order.caching,
-                overrides=order.overrides if order.plan is None else None,
-                near=direct,
-                plan=None if order.plan is None else (order.plan, order.overrides),
-                is_clients=goes_on,
-            )
-            # `await upstream` would be two frames more to resume, and each property a call.
-            if request.version < HttpVersion11:
-                await upstream._head()  # noqa: SLF001
-            else:
-                # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
-                await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
-            status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
-            if order.feeding is not None:
-                fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-                if await order.feeding.take(upstream, status, fed):
-                    return await order.feeding.stream(request)
-            if (
-                direct is not None
-                and order.changes is None
-                and order.drain is None
-                and not has_signals(request)
-            ):
-                handover = request[HANDED_OVER] = Handover(asked, status)
-                if order.on_complete is not None:
-                    handover.when_over(order.on_complete, upstream)
-                taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
-                account = self._account(asked, order, status)
-                taken.begin(request, direct, self._cut, order.policy, inspector, handover, account)
-            else:
-                answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-                if order.changes is not None:
-                    order.changes.apply(answered)
-                policy = None if order.policy is None or _CONTENT_LENGTH in answered else order.policy
-                events = is_event_stream(answered)
-                if events and policy is not None:
-                    _add_missing(answered, policy.fields(), order.changes)
-                response = relayed(status, reason, answered)
-                writer = await response.prepare(request)
-                assert writer is not None  # noqa: S101 (it is for a response that has ended)
-                # Of what goes with a length the events are told apart as well, to be seen.
-                cut = (inspector is not None and inspector.begin(upstream)) or events
-                stream: FrameStream = upstream.frames(self._framing) if cut else upstream
-                direct = can_hand_over(writer, transport)
-                if direct is not None and order.drain is None:
-                    handover = request[HANDED_OVER] = Handover(asked, status)
-                    if order.on_complete is not None:
-                        handover.when_over(order.on_complete, upstream)
-                    account = self._account(asked, order, status)
-                    hand_over(stream, writer, direct, policy, inspector, handover, account)
-                else:
-                    policy = policy if events else None
-                    if policy is not None or inspector is not None:
-                        source = engine.native.relay_seen(stream, policy, order.drain, inspector)
-                        stream = piped = FrameStream(source)
-                    await copy_body(stream, writer, transport, payload)
-            if handover is not None and isinstance(body, Pieces) and not body.ended:
-                # The origin answers while it is still being sent the request, which is Python's to pass on.
-                await handover.over(link.loop)
-        except BaseException as error:
-            left = link.lost or transport.is_closing()
-            reads_on = False
-            if piped is not None:
-                # The engine takes that for the client's leaving, and does as the policy says.
-                await piped.aclose()
-                reads_on = left
-            elif upstream is not None and not upstream.closed:
-                reads_on = left and (order.drain is not None or order.policy is not None)
-                # What the parent fetches is the parent's to read on.
-                reads_on = reads_on and order.plan is None
-                if reads_on:
-                    seen = None if asked.inspector is None else (asked.inspector, self._cut)
-                    engine.native.read_on(upstream, order.drain, order.policy, seen)
-                else:
-                    await upstream.aclose()
-            status = None
-            if response is not None and request.writer.output_size:
-                status = response.status
-                cut_off(request, response)
-            if left and isinstance(error, _LEAVING):
-                gone = client_gone(request, status)
-                if handover is None:
-                    asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
-                raise asyncio.CancelledError from gone
-            if handover is None:
-                asked.tell(order.on_complete, (status, payload.bytes, upstream, error), reads_on=reads_on)
-            if isinstance(error, PenstockError):
-                note_failure(request, error, status)
-                if status is None:
-                    # It is answered here: neither the request nor a log handler need keep our frames alive.
-                    error.__traceback__ = None
-                    _log.warning("%s %s: %s", request.method, request.raw_path, error)
-                    return problem_response(error)
-            raise
-        else:
-            # Of what was handed over the engine says the end.
-            if handover is None:
-                asked.tell(order.on_complete, (status, payload.bytes, upstream, None))
-            return response
-        finally:
-            link.task = None
-            if isinstance(body, Pieces):
-                body.stop()
-
-    def _account(self, asked: Asked, order: "_Order", status: int) -> bytes | None:
-        return None if order.plan is None else account_of(order.on_complete, asked, status)
-
-
-class _Order(NamedTuple):
-    """What a relay is to do."""
-
-    origin: Place | Origins
-    unix: str | None
-    target: Callable[[], str]
-    headers: tuple[tuple[str, str | None], ...] | None
-    added: tuple[tuple[str, str], ...] | None
-    forwarding: _native.Forwarding
-    timeouts: _native.Timeouts | None
-    changes: Changes | None = None
-    drain: _native.Drain | None = None
-    policy: _native.EventPolicy | None = None
-    on_complete: OnComplete | None = None
-    caching: _native.Caching | None = None
-    overrides: Overrides | None = None
-    tenant: str | None = None
-    permit: _native.Permit | None = None
-    seen: Seen | None = None
-    feeding: Feeding | None = None
-    received: Sequence[tuple[bytes, bytes]] | None = None
-    plan: bytes | None = None
-
-
-def _asked(request: web.Request, order: _Order) -> Asked:
-    # The address is worked out at the first look, and few ask for it.
-    client = None if order.on_complete is None else request.remote
-    return Asked(request.method, request.raw_path, client, order.tenant, None)
-
-
-def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:
-    for name, value in defaults:
-        if name not in fields and (changes is None or not changes.names(name)):
-            fields.add(name, value)
-
-
-def _without_coding(headers: tuple[tuple[str, str | None], ...] | None) -> tuple[tuple[str, str | None], ...]:
-    return (*(headers or ()), ("Content-Encoding", None))
+        return await relay(request, order)

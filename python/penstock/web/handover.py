@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiohttp import web
@@ -75,9 +76,9 @@ class Asked(NamedTuple):
     path: str
     client: str | None
     tenant: str | None
-    inspector: _native.Inspector | None
+    inspector: _native.Inspector | _native.Expected | None
 
-    def seen_by(self, inspector: _native.Inspector) -> "Asked":
+    def seen_by(self, inspector: _native.Inspector | _native.Expected) -> "Asked":
         """The same, of a response that is inspected."""
         return self._replace(inspector=inspector)
 
@@ -95,20 +96,25 @@ class Asked(NamedTuple):
 
         Where the engine reads on without the client, that is when it has: the usage comes at the very end.
         """
-        if self.inspector is None:
-            if on_complete is not None:
-                on_complete(self.end(*end))
-            return
 
-        def tell(_: object) -> None:
-            ended = self.end(*end)
-            if on_complete is not None:
-                on_complete(ended)
+        def tell() -> None:
+            if on_complete is not None or self.inspector is not None:
+                ended = self.end(*end)
+                if on_complete is not None:
+                    on_complete(ended)
 
-        if reads_on:
-            self.inspector.over().add_done_callback(tell)
+        self.when_seen(tell, reads_on=reads_on)
+
+    def when_seen(self, tell: Callable[[], None], *, reads_on: bool = False) -> None:
+        """Call `tell` when what is seen of the response is known: at once, unless somebody else reads it on."""
+        inspector = self.inspector
+        if isinstance(inspector, _native.Expected):
+            # In front of the end of what the parent has sent it has said what it has seen.
+            reads_on = not inspector.is_over()
+        if inspector is not None and reads_on:
+            inspector.over().add_done_callback(lambda _: tell())
         else:
-            tell(None)
+            tell()
 
 
 class Handover:
@@ -156,6 +162,9 @@ class Handover:
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
             _log.log(level, "%s %s: %s", self._asked.method, self._asked.path, error)
+        self._asked.when_seen(partial(self._end, sent, error, begun))
+
+    def _end(self, sent: int, error: PenstockError | None, begun: bool) -> None:
         self._outcome = (sent, error, begun)
         if self._asked.inspector is not None:
             # It is over and is counted, whether somebody asks or not.

@@ -14,6 +14,7 @@ from typing import Any, Final
 from penstock import _native
 from penstock._shared import Shared, methods_of
 from penstock.cache import Cache
+from penstock.config import Inspection
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.hub import Hub
@@ -21,6 +22,7 @@ from penstock.origins import Origins, Place
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
+from penstock.web.inspected import ReportRow
 from penstock.web.native import handles
 
 from . import plans
@@ -116,8 +118,9 @@ class Declarations:
             PenstockError: the engine cannot do it.
         """
         try:
-            where, unix, caching, route, events, framing = plans.read(description)
+            where, unix, caching, route, events, framing, inspected = plans.read(description)
             origin = self._object(where) if isinstance(where, int) else where
+            seen = None if inspected is None else self._seen(inspected, route)
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
         if not isinstance(origin, Place | Origins):
@@ -127,6 +130,7 @@ class Declarations:
             None if caching is None else self._engine.caching(caching, route),
             handles(None, events)[1],
             framing._native(),  # noqa: SLF001 (of the same package)
+            seen,
         )
 
     def orphan(
@@ -136,9 +140,10 @@ class Declarations:
         error: PenstockError | None,
         begun: bool,
         timings: tuple[Any, ...] | None,
+        report: ReportRow | None,
     ) -> None:
         """Have another worker told of the end of a relay whose own is gone: for `_native.Workers`."""
-        self._ends.add(Orphan(account, sent, error, begun, timings))
+        self._ends.add(Orphan(account, sent, error, begun, timings, report))
 
     async def told(self, seconds: float) -> None:
         """Wait until what has ended so far has been told, or `seconds` are over."""
@@ -195,6 +200,16 @@ class Declarations:
             return asyncio.to_thread(function, made, *arguments, **named)
         return function(made, *arguments, **named)
 
+    def _seen(self, inspected: plans.Inspected, route: str) -> tuple[_native.Inspection, _native.Counts]:
+        """How relays are inspected that a worker asks for, and where that is counted."""
+        number, inspection = inspected
+        gateway = self._object(number)
+        if not isinstance(gateway, Gateway) or not isinstance(inspection, Inspection):
+            raise TypeError("it is inspected by no gateway, or for nothing")
+        seen = gateway._seen(inspection, route)  # noqa: SLF001 (of the same package)
+        self._engine.native.add_inspected(seen.counts)
+        return seen.inspection, seen.counts
+
     def _object(self, number: int) -> Shared:
         return self._entry(number).made
 
@@ -228,6 +243,7 @@ class Declarations:
     def _meant(self, registration: Registration) -> Iterable[int]:
         """What routes are made of, and what that is made of."""
         values = [value for route in registration.routes for value in route.fields.values()]
+        values.extend(registration.kept)
         while values:
             value = values.pop()
             if isinstance(value, Reference):

@@ -51,6 +51,7 @@ class Declared:
         self._made: weakref.WeakValueDictionary[int, Shared] = weakref.WeakValueDictionary()
         self._ends: dict[RouteKey, OnComplete] = {}
         self._has_cache: bool | None = None
+        self._kept: list[weakref.ref[Shared]] = []
         link.handle("authorise", self._authorise)
         link.handle("ended", self._ended)
 
@@ -63,9 +64,15 @@ class Declared:
 
     def describe(self, app: web.Application) -> Registration:
         """Describe `app` for the parent (`registration.describe`), which may call it from now on."""
-        description = registration.describe(app, self)
+        kept = [shared for kept in self._kept if (shared := kept()) is not None]
+        self._kept.clear()
+        description = registration.describe(app, self, kept)
         self._ends = registration.callables(app)
         return description
+
+    def keep(self, shared: Shared) -> None:
+        """Have the parent keep what `shared` is there as long as it serves this code."""
+        self._kept.append(weakref.ref(shared))
 
     def number(self, shared: Shared) -> int:
         """What `shared` is called in the parent."""

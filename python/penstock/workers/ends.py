@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
 from penstock.web.handover import Asked, OnComplete, RelayEnd
+from penstock.web.inspected import ReportRow, inspected
 
 from . import messages
 
@@ -60,6 +61,7 @@ class Orphan:
     error: PenstockError | None
     begun: bool
     timings: tuple[Any, ...] | None
+    report: ReportRow | None
 
     def tell(self, _: Mapping[tuple[str | None, str], OnComplete]) -> None:
         """Call what the relay was given, which another worker finds by its name."""
@@ -70,6 +72,7 @@ class Orphan:
             RelayEnd(
                 *(status if self.begun else None, self.sent, took, self.error),
                 *(method, target, client, tenant),
+                inspected(self.report),
             )
         )
 
@@ -172,4 +175,7 @@ class Ends:
 
 def _size(end: Ended | Orphan) -> int:
     """About what an end takes."""
-    return _ROW + (len(end.account) if isinstance(end, Orphan) else len(end.end.path))
+    if isinstance(end, Orphan):
+        usage = None if end.report is None else end.report[7]
+        return _ROW + len(end.account) + len(usage or b"")
+    return _ROW + len(end.end.path)

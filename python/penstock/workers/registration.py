@@ -4,6 +4,7 @@ A description is the declaration itself, field by field. What is the parent's st
 application's code by its name: the parent asks for it to be called (`hooks`), and never has it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -59,16 +60,20 @@ class RouteDescription:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """All native routes of an application. Workers that run the same code have equal ones."""
+    """All native routes of an application, and what it keeps besides. Workers that run the same code have equal ones."""
 
     routes: tuple[RouteDescription, ...]
+    kept: tuple[Reference, ...]
+    """What has a state that stays as long as the code does, also while no worker has it."""
 
 
 ROUTES: Final[dict[str, type[NativeRoute | TopicsRoute]]] = {"relay": NativeRoute, "topics": TopicsRoute}
 
 
-def describe(app: web.Application, home: _shared.Parent) -> Registration:
+def describe(app: web.Application, home: _shared.Parent, kept: Iterable[_shared.Shared] = ()) -> Registration:
     """Describe the native routes of `app` and of its sub-applications, and declare to `home` what they are made of.
+
+    And all that is `kept`, whether a route has it or not.
 
     Raises:
         PenstockError: the parent cannot make it.
@@ -81,7 +86,7 @@ def describe(app: web.Application, home: _shared.Parent) -> Registration:
         kind = "relay" if isinstance(route, NativeRoute) else "topics"
         parts = {field.name: described(getattr(route, field.name), home) for field in fields(route)}
         found.append(RouteDescription(kind, resource.prefix, parts))
-    return Registration(tuple(found))
+    return Registration(tuple(found), tuple(Reference(home.number(shared)) for shared in kept))
 
 
 def callables(app: web.Application) -> dict[RouteKey, OnComplete]:

@@ -25,7 +25,7 @@ use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception};
 use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
-use crate::inspect::Inspector;
+use crate::inspect::{Counts, Expected, Inspector};
 use crate::lock;
 use crate::port::LoopPort;
 use crate::request::{Endpoint, Fields, Timeouts};
@@ -40,7 +40,7 @@ use crate::upstream::Upstream;
 type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
 
 /// Describes what is fetched from, to the process that does, and what was decided about the request.
-type Planned = (Vec<u8>, Option<OverrideSettings>);
+type Planned<'py> = (Vec<u8>, Option<OverrideSettings>, Option<Bound<'py, Expected>>);
 
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Engine {
@@ -157,7 +157,7 @@ impl Engine {
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
-        plan: Option<Planned>,
+        plan: Option<Planned<'_>>,
         is_clients: bool,
     ) -> PyResult<Source> {
         self.check(py)?;
@@ -165,7 +165,7 @@ impl Engine {
         let cut = framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
         let (feed, stream) = channel(&self.pool, self.flow, &cut, &self.meter);
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if let Some((plan, overrides)) = plan {
+        if let Some((plan, overrides, expected)) = plan {
             let order = Order {
                 plan,
                 method: method.to_owned(),
@@ -175,6 +175,7 @@ impl Engine {
                 timeouts: timeouts.0,
                 overrides: overrides.map(Overrides::from),
                 is_clients,
+                inspection: expected.and_then(|expected| expected.get().begin()),
             };
             let edge = near.and_then(|transport| transport.get().edge());
             match edge {
@@ -310,7 +311,7 @@ impl Engine {
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
-        plan: Option<Planned>,
+        plan: Option<Planned<'_>>,
     ) -> PyResult<Source> {
         let body = match body {
             None => RequestBody::None,
@@ -351,7 +352,7 @@ impl Engine {
         framing: Option<&Bound<'_, Framing>>,
         caching: Option<Cached<'_>>,
         near: Option<&Bound<'_, Transport>>,
-        plan: Option<Planned>,
+        plan: Option<Planned<'_>>,
         is_clients: bool,
     ) -> PyResult<(Source, Upload)> {
         self.check(py)?;
@@ -472,6 +473,11 @@ impl Engine {
     /// What `decisions` come to is among the metrics from now on.
     fn add_decisions(&self, decisions: &Bound<'_, Decisions>) {
         self.board.add_decisions(decisions.get().shared());
+    }
+
+    /// What `counts` come to is among the metrics from now on.
+    fn add_inspected(&self, counts: &Bound<'_, Counts>) {
+        counts.get().add_to(&self.board);
     }
 
     /// What `upstream` comes to is among the metrics from now on.

@@ -1,12 +1,15 @@
 //! What responses are looked at for, what was seen of one, and what those of a route come to.
 
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use penstock_engine::events::begin_inspection;
 use penstock_engine::inspect::{
     self, Amendment, BOUNDS, Content, Hidden, Histogram, Names, Path, Report, Rules, Wanted,
 };
+use penstock_engine::metrics::Board;
+use penstock_engine::workers;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -117,6 +120,13 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// Those of one engine: what knows them already looks no further.
+    pub(crate) fn add_to(&self, board: &Board) {
+        self.known.get_or_init(|| board.add_inspected(&self.name, &self.sums));
+    }
+}
+
 /// What both are for a route whose requests the engine answers alone.
 pub(crate) type Inspected<'py> = (Bound<'py, Inspection>, Bound<'py, Counts>);
 
@@ -176,9 +186,8 @@ impl Inspector {
         near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Self> {
         let engine = engine.get();
-        let Counts { name, sums: counts, known } = counts.get();
-        known.get_or_init(|| engine.board().add_inspected(name, counts));
-        let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(counts));
+        counts.get().add_to(engine.board());
+        let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums));
         let thread = near.map_or(0, |transport| transport.get().engine_thread());
         let response = inspect::Inspector::new(rules, counts, engine.pool(), thread, amended, Instant::now());
         Ok(Self { response, port: engine.port(py)?, over: Mutex::new(None) })
@@ -191,18 +200,79 @@ impl Inspector {
 
     /// A future that is done when the response is over, for whoever has left it to the engine.
     fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let slot = Slot::new(self.port.clone_ref(py));
-        let future = slot.park(py)?;
-        if self.response.is_over(slot.waker()) {
-            slot.waker().wake_by_ref();
-        }
-        let previous = lock(&self.over).replace(slot);
-        drop(previous);
-        Ok(future)
+        over(py, &self.port, &self.over, |waker| self.response.is_over(waker))
     }
 
     /// The response is over: what was seen of it.
     fn report(&self, py: Python<'_>) -> ReportRow {
         report_row(py, &self.response.end(Instant::now()))
     }
+}
+
+/// What is known of one response in a worker process, whose parent has it fetched and inspected.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Expected {
+    report: Mutex<workers::Expected>,
+    /// Until it is asked for.
+    inspection: Mutex<Option<workers::Inspection>>,
+    port: Py<LoopPort>,
+    /// Where the end wakes who waits for it.
+    over: Mutex<Option<Slot>>,
+}
+
+#[pymethods]
+impl Expected {
+    /// Of the response to a request that was amended or not.
+    #[new]
+    #[pyo3(signature = (engine, amended))]
+    fn new(py: Python<'_>, engine: &Bound<'_, Engine>, amended: bool) -> PyResult<Self> {
+        let (inspection, expected) = workers::Inspection::new(amended);
+        Ok(Self {
+            report: Mutex::new(expected),
+            inspection: Mutex::new(Some(inspection)),
+            port: engine.get().port(py)?,
+            over: Mutex::new(None),
+        })
+    }
+
+    /// Whether the response is over.
+    fn is_over(&self) -> bool {
+        lock(&self.report).is_over()
+    }
+
+    /// A future that is done when the response is over.
+    fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        // What was not asked for is over.
+        drop(self.begin());
+        over(py, &self.port, &self.over, |waker| lock(&self.report).wait_over(waker))
+    }
+
+    /// What was seen of it, once it is over; `None` before, and where nobody could say.
+    fn report(&self, py: Python<'_>) -> Option<ReportRow> {
+        lock(&self.report).report().map(|report| report_row(py, report))
+    }
+}
+
+impl Expected {
+    /// What goes with the request.
+    pub(crate) fn begin(&self) -> Option<workers::Inspection> {
+        lock(&self.inspection).take()
+    }
+}
+
+/// A future that is done when `is_over` is true, which has the waker in `place` woken else.
+fn over<'py>(
+    py: Python<'py>,
+    port: &Py<LoopPort>,
+    place: &Mutex<Option<Slot>>,
+    is_over: impl FnOnce(&Waker) -> bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let slot = Slot::new(port.clone_ref(py));
+    let future = slot.park(py)?;
+    if is_over(slot.waker()) {
+        slot.waker().wake_by_ref();
+    }
+    let previous = lock(place).replace(slot);
+    drop(previous);
+    Ok(future)
 }

@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::events::EventPolicy;
 use crate::framing::Framing;
+use crate::inspect::{Inspected, parts, report_row};
 use crate::lane::Lane;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
@@ -33,12 +34,14 @@ pub(crate) struct Plan(Arc<workers::Plan>);
 #[pymethods]
 impl Plan {
     #[new]
-    #[pyo3(signature = (endpoint, caching, policy, events))]
+    #[pyo3(signature = (endpoint, caching, policy, events, inspected))]
+    #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
     fn new(
         endpoint: &Bound<'_, Endpoint>,
         caching: Option<&Bound<'_, Caching>>,
         policy: Option<&Bound<'_, EventPolicy>>,
         events: &Bound<'_, Framing>,
+        inspected: Option<Inspected<'_>>,
     ) -> Self {
         let endpoint = endpoint.get();
         Self(Arc::new(workers::Plan {
@@ -48,6 +51,7 @@ impl Plan {
             caching: caching.map(|caching| caching.get().0.clone()),
             policy: crate::events::policy(policy),
             events: events.get().0.clone(),
+            inspection: inspected.as_ref().map(parts),
         }))
     }
 }
@@ -138,10 +142,11 @@ impl Inner {
     }
 
     fn orphan(&self, py: Python<'_>, orphan: Orphan) -> PyResult<()> {
-        let Orphan { account, outcome, timings } = orphan;
+        let Orphan { account, outcome, timings, report } = orphan;
         let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
         let timings = timings.map(|(timings, body, reused)| timing_row(&timings, body, reused));
-        let arguments = (PyBytes::new(py, &account), outcome.bytes, error, outcome.begun, timings);
+        let report = report.map(|report| report_row(py, &report));
+        let arguments = (PyBytes::new(py, &account), outcome.bytes, error, outcome.begun, timings, report);
         self.call(py, |callbacks| &callbacks.orphan, arguments).map(drop)
     }
 

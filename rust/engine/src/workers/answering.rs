@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::codec::malformed;
-use super::edge::{Edge, Order, Orders};
+use super::edge::{Edge, Inspection, Order, Orders};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
 use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
 use super::wire::Wire;
@@ -86,6 +86,8 @@ struct Exchange {
     /// Bytes written that have not left.
     unsent: Mutex<u64>,
     part: Mutex<Parts>,
+    /// By which the edge says what it has seen of flows that were not attached.
+    inspected: Mutex<HashMap<u32, u64>>,
     /// Bodies of what is fetched, which end with the exchange.
     uploads: Mutex<JoinSet<()>>,
     /// What the edge sends of ours.
@@ -103,6 +105,7 @@ impl Exchange {
             credits: Mutex::default(),
             unsent: Mutex::default(),
             part: Mutex::default(),
+            inspected: Mutex::default(),
             uploads: Mutex::default(),
             sending: Mutex::default(),
         }
@@ -124,7 +127,7 @@ impl Exchange {
     fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
         let credit = Credit::none();
         lock(&self.credits).insert(flow, Plain::clone(&credit));
-        lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit));
+        lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit, None));
     }
 
     async fn run(self: Box<Self>, mut orders: Orders) {
@@ -154,6 +157,10 @@ impl Exchange {
         };
         if let Err(error) = result {
             self.fail_flows(&error);
+            // Nobody knows whether the edge has heard of them.
+            for (_, ticket) in lock(&self.inspected).drain() {
+                self.worker.seen(ticket, None);
+            }
             self.near.lose(Loss::Failed(error), false);
             return;
         }
@@ -224,7 +231,7 @@ impl Exchange {
     }
 
     fn fetch(&self, flow: u32, order: Order, feed: Feed) {
-        let Order { plan, method, target, fields, body, timeouts, overrides, is_clients } = order;
+        let Order { plan, method, target, fields, body, timeouts, overrides, is_clients, inspection } = order;
         let body = match body {
             RequestBody::None => FetchBody::None,
             RequestBody::Tunnel(_) => {
@@ -243,13 +250,18 @@ impl Exchange {
         };
         self.take_in(flow, feed, false);
         let fields = (*fields).clone();
-        let fetch = Fetch { flow, plan, method, target, fields, timeouts, body, overrides };
+        let inspection = inspection.map(|Inspection { amended, seen }| {
+            let ticket = self.worker.expect(seen);
+            lock(&self.inspected).insert(flow, ticket);
+            (ticket, amended)
+        });
+        let fetch = Fetch { flow, plan, method, target, fields, timeouts, body, overrides, inspection };
         self.wire.send(&Message::Fetch(Box::new(fetch)));
     }
 
     fn attach(&self, attachment: Attachment) {
         let Attachment { stream, rest, policy, inspector, account } = attachment;
-        let distant = stream.distant().filter(|_| inspector.is_none());
+        let distant = stream.distant();
         let rest = rest.map(|completion| (completion.ticket(), account, completion));
         let told = rest.as_ref().map(|(ticket, account, _)| (*ticket, account.clone()));
         let flow = distant.unwrap_or_else(|| self.edge.number());
@@ -261,6 +273,7 @@ impl Exchange {
             rest: told,
         };
         let fetched = if distant.is_some() {
+            lock(&self.inspected).remove(&flow);
             lock(&self.arrivals).remove(&flow).map(|arrivals| (arrivals, stream))
         } else {
             let stream = match (&policy, &inspector) {

@@ -1,11 +1,14 @@
 //! The edge, as a request in a worker process reaches it: what fetches for it where the client is.
 
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::message::FIRST;
 use crate::error::Code;
+use crate::inspect::Report;
 use crate::origin::{RequestBody, Timeouts};
 use crate::store::Overrides;
 use crate::stream::{Feed, Stream};
@@ -31,6 +34,65 @@ pub struct Order {
     pub overrides: Option<Overrides>,
     /// The body is the client's: what has not come here goes on without coming here.
     pub is_clients: bool,
+    /// The response is inspected as its plan says.
+    pub inspection: Option<Inspection>,
+}
+
+/// What a worker says of the inspection of a response, and who hears what was seen.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The request was changed before it was sent.
+    pub(super) amended: bool,
+    /// Told when the response is over, however it ends. Dropped, there is nothing to be told.
+    pub(super) seen: oneshot::Sender<Report>,
+}
+
+impl Inspection {
+    /// Of the response to a request that was `amended` or not; and what will have been seen.
+    pub fn new(amended: bool) -> (Self, Expected) {
+        let (seen, receiver) = oneshot::channel();
+        (Self { amended, seen }, Expected { receiver: Some(receiver), report: None })
+    }
+}
+
+/// What the edge will have seen of a response.
+#[derive(Debug)]
+pub struct Expected {
+    /// None when it was told.
+    receiver: Option<oneshot::Receiver<Report>>,
+    report: Option<Report>,
+}
+
+impl Expected {
+    /// Whether the response is over.
+    pub fn is_over(&mut self) -> bool {
+        if let Some(receiver) = &mut self.receiver {
+            match receiver.try_recv() {
+                Err(oneshot::error::TryRecvError::Empty) => return false,
+                told => self.report = told.ok(),
+            }
+            self.receiver = None;
+        }
+        true
+    }
+
+    /// As [`Expected::is_over`]; `waker` is woken when it is, if it is not.
+    pub fn wait_over(&mut self, waker: &Waker) -> bool {
+        if let Some(receiver) = &mut self.receiver {
+            let Poll::Ready(told) = Pin::new(receiver).poll(&mut Context::from_waker(waker)) else {
+                return false;
+            };
+            self.report = told.ok();
+            self.receiver = None;
+        }
+        true
+    }
+
+    /// What was seen, once it is over; none where nobody could say.
+    pub fn report(&mut self) -> Option<&Report> {
+        self.is_over();
+        self.report.as_ref()
+    }
 }
 
 pub(super) type Orders = mpsc::UnboundedReceiver<(u32, Order, Feed)>;

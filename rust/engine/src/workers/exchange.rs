@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::codec::malformed;
-use super::fetching::{Fetched, fetch};
+use super::fetching::{Asked, Fetched, Fetching, Watch, fetch};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, join, take_in};
 use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
 use super::wire::Wire;
@@ -32,6 +33,9 @@ const TRIES: usize = 3;
 
 /// How long a client may go on to send a body that nobody wants any more: as long as aiohttp has its own linger.
 const LINGER: Duration = Duration::from_secs(10);
+
+/// How long a worker may take to end a connection whose client has left. Arbitrary: one that lives does so at once.
+const PARTING: Duration = Duration::from_secs(10);
 
 /// What became of a request at one worker.
 enum End {
@@ -117,7 +121,7 @@ struct Exchange {
     thread: usize,
     /// What the client sends.
     body: Option<Plain<Stream>>,
-    fetched: Plain<Mutex<HashMap<u32, Fetched>>>,
+    fetched: Fetching,
     state: Mutex<State>,
 }
 
@@ -141,6 +145,8 @@ struct State {
     left: bool,
     /// The end of what the client sends, where that goes on without the worker.
     rest: Option<oneshot::Receiver<()>>,
+    /// What sees the part that is being sent.
+    part: Option<Watch>,
 }
 
 impl Exchange {
@@ -164,6 +170,7 @@ impl Exchange {
             begun: false,
             left: false,
             rest: None,
+            part: None,
         };
         Self {
             shared: Arc::clone(shared),
@@ -180,25 +187,29 @@ impl Exchange {
         if let Some(body) = &self.body {
             self.give_out(0, Plain::clone(body));
         }
-        let end = {
-            let read = self.wire.read(|message| self.hear(message), || self.flush());
-            let news = poll_fn(|context| self.poll_news(context));
+        let read = self.wire.read(|message| self.hear(message), || self.flush());
+        let news = poll_fn(|context| self.poll_news(context));
+        let (mut read, mut write) = (pin!(read), pin!(self.wire.write_on()));
+        tokio::select! {
+            biased;
+            said = &mut read => match said {
+                Ok(refusal) => return End::Refused(refusal),
+                Err(error) => return self.gone(error),
+            },
+            () = news => {}
+            never = &mut write => never,
+        }
+        // The client has left, and the worker may have said something meanwhile whose end it wants to hear: that is read as
+        // well. It ends the connection when it knows.
+        let said = async {
             tokio::select! {
                 biased;
-                said = read => match said {
-                    Ok(refusal) => End::Refused(refusal),
-                    Err(error) => self.gone(error),
-                },
-                () = news => End::Over,
-                never = self.wire.write_on() => never,
+                said = read => drop(said),
+                never = write => never,
             }
         };
-        if matches!(end, End::Over) {
-            self.wire.end();
-            // The client has left: that is all there is to say. An error is the worker's own leaving.
-            let _ = self.wire.write().await;
-        }
-        end
+        let _ = timeout(PARTING, said).await;
+        End::Over
     }
 
     fn into_state(self) -> State {
@@ -219,7 +230,7 @@ impl Exchange {
         let credit = Credit::none();
         let mut state = lock(&self.state);
         state.credits.insert(flow, Plain::clone(&credit));
-        state.tasks.spawn(give_out(stream, Plain::clone(&self.wire), flow, credit));
+        state.tasks.spawn(give_out(stream, Plain::clone(&self.wire), flow, credit, None));
     }
 
     /// The reader of a flow of the worker's.
@@ -264,7 +275,10 @@ impl Exchange {
                     credit.close();
                 }
                 // What was fetched ends with its reader.
-                lock(&self.fetched).remove(&flow);
+                let fetched = lock(&self.fetched).remove(&flow);
+                if let Some(Fetched { stream, .. }) = fetched {
+                    stream.close();
+                }
             }
             Message::Body(flow, bytes) => {
                 state.bodies.entry(flow).or_default().extend_from_slice(bytes);
@@ -314,6 +328,10 @@ impl Exchange {
 
     fn fetch(&self, state: &mut State, mut order: Fetch) -> Result<()> {
         let flow = order.flow;
+        let watch = order.inspection.map(|inspection| Watch::new(&self.member, inspection));
+        if state.far.as_ref().is_some_and(Far::is_lost) {
+            return Ok(());
+        }
         let body = match std::mem::replace(&mut order.body, FetchBody::None) {
             FetchBody::None => RequestBody::None,
             FetchBody::Bytes(last) => {
@@ -331,7 +349,7 @@ impl Exchange {
         state.credits.insert(flow, Plain::clone(&credit));
         let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
         let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
-        state.tasks.spawn(fetch(shared, thread, wire, order, body, fetched, credit));
+        state.tasks.spawn(fetch(shared, thread, wire, Asked { order, body, watch }, fetched, credit));
         Ok(())
     }
 
@@ -351,37 +369,65 @@ impl Exchange {
 
     fn attach(&self, state: &mut State, attached: Attached) -> Result<()> {
         let Attached { flow, is_own, is_events, has_policy, rest } = attached;
-        let (stream, policy, known) = if is_own {
-            (self.begin_flow(state, flow), None, None)
+        let (stream, policy, known, watch) = if is_own {
+            (self.begin_flow(state, flow), None, None, None)
         } else {
-            let Some(Fetched { stream, plan }) = lock(&self.fetched).remove(&flow) else {
-                return Err(malformed());
+            let Some(Fetched { stream, plan, watch }) = self.take_fetched(flow) else {
+                // Behind the client's leaving it is being read on, or forgotten.
+                let is_lost = state.far.as_ref().is_some_and(Far::is_lost);
+                drop(rest.map(|rest| self.completion(rest, None, None)));
+                return if is_lost { Ok(()) } else { Err(malformed()) };
             };
             state.credits.remove(&flow);
             let handed = stream.hand_over()?;
             if is_events {
                 handed.set_framing(&plan.events)?;
             }
-            (handed, plan.policy.clone().filter(|_| has_policy), Some(stream))
+            (handed, plan.policy.clone().filter(|_| has_policy), Some(stream), watch)
         };
-        let rest = rest.map(|(ticket, account)| {
-            let member = Arc::clone(&self.member);
-            Completion::told_by(move |outcome| member.over(ticket, account, outcome, known.as_deref()))
-        });
+        let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
+        let rest = if let Some(rest) = rest {
+            Some(self.completion(rest, known, watch))
+        } else {
+            state.part = watch;
+            None
+        };
         if let Some(far) = &state.far {
-            far.attach(Attachment { stream, rest, policy, inspector: None, account: None });
+            far.attach(Attachment { stream, rest, policy, inspector, account: None });
         }
         Ok(())
+    }
+
+    /// Something fetched whose head has come.
+    fn take_fetched(&self, flow: u32) -> Option<Fetched> {
+        let mut fetched = lock(&self.fetched);
+        fetched.get(&flow)?.stream.head()?;
+        fetched.remove(&flow)
+    }
+
+    /// What tells the worker of the end of the rest of a response, and what was seen of that.
+    fn completion(
+        &self,
+        (ticket, account): (u64, Option<Vec<u8>>),
+        known: Option<Plain<Stream>>,
+        watch: Option<Watch>,
+    ) -> Completion {
+        let member = Arc::clone(&self.member);
+        Completion::told_by(move |outcome| {
+            let report = watch.and_then(Watch::end);
+            member.over(ticket, account, outcome, known.as_deref(), report);
+        })
     }
 
     /// What the client's connection has to say. Ready when the client has left.
     fn poll_news(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.state);
-        let State { far, written, told, .. } = &mut *state;
+        let State { far, written, told, part, tasks, .. } = &mut *state;
         let Some(far) = far else { return Poll::Pending };
         far.listen(context.waker());
         let News { lost, outcome, tunnel, unsent, begun } = far.take();
         if let Some(outcome) = outcome {
+            drop(part.take());
             self.wire.send(&Message::Outcome(outcome));
         }
         if let Some(loss) = lost {
@@ -389,7 +435,16 @@ impl Exchange {
                 Loss::Closed => None,
                 Loss::Failed(error) => Some(error),
             };
+            let has_left = error.is_some();
             self.wire.send(&Message::Lost(error, begun));
+            drop(std::mem::take(tasks));
+            if let Some(body) = &self.body {
+                body.close();
+            }
+            let fetched = std::mem::take(&mut *lock(&self.fetched));
+            for fetched in fetched.into_values().filter(|_| has_left) {
+                fetched.client_left(&self.shared.supplies.meter);
+            }
             return Poll::Ready(());
         }
         let mut unsent = unsent as u64;

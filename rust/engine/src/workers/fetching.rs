@@ -4,42 +4,136 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc as Plain;
 use std::task::Poll;
+use std::time::Instant;
 
 use super::flow::{Credit, give_out};
 use super::message::{Fetch, Message};
 use super::plan::Plan;
 use super::wire::Wire;
-use super::workers::Shared;
+use super::workers::{Member, Shared};
 use crate::error::Result;
+use crate::events::{Leave, begin_inspection, read_on};
+use crate::framing::Framing;
+use crate::inspect::{Inspector, Report};
 use crate::origin::{self, Request, RequestBody};
+use crate::pool::Pool;
 use crate::store::{self, Overrides};
-use crate::stream::{ResponseHead, Stream};
+use crate::stream::{Meter, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
-/// Something fetched, whose head has come.
+/// Something that is being fetched.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) stream: Plain<Stream>,
     pub(super) plan: Arc<Plan>,
+    pub(super) watch: Option<Watch>,
 }
 
-/// Fetches what `order` says, tells its head, and sends the body as far as `credit` goes, unless somebody takes it out of
+impl Fetched {
+    /// The client has left before it was attached: reads it on, if its plan says so of event streams.
+    pub(super) fn client_left(self, meter: &Plain<Meter>) {
+        let Self { stream, plan, watch } = self;
+        let Some(policy) = plan.policy.clone().filter(|policy| policy.leave.drains()) else { return };
+        let Ok(stream) = stream.hand_over() else { return };
+        let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
+        let inspection = inspector.map(|inspector| (inspector, plan.events.clone()));
+        let meter = Plain::clone(meter);
+        tokio::spawn(async move {
+            read_on(stream, Leave::Cancel, Some(policy), inspection, meter).await;
+            drop(watch);
+        });
+    }
+}
+
+/// Has what is fetched seen, whoever gets it. Its end tells the worker what that was, and so does its drop.
+#[derive(Debug)]
+pub(super) struct Watch {
+    member: Arc<Member>,
+    ticket: u64,
+    amended: bool,
+    /// None before it has begun, where the plan says nothing of it, and behind the end.
+    pub(super) inspector: Option<Inspector>,
+    is_over: bool,
+}
+
+impl Watch {
+    /// What the worker knows by `ticket`, which asks for it with a request that was `amended` or not.
+    pub(super) fn new(member: &Arc<Member>, (ticket, amended): (u64, bool)) -> Self {
+        Self { member: Arc::clone(member), ticket, amended, inspector: None, is_over: false }
+    }
+
+    fn begin(&mut self, plan: &Plan, pool: &Pool, thread: usize) {
+        self.inspector = plan.inspection.as_ref().map(|(rules, counts)| {
+            let (rules, counts) = (Plain::clone(rules), Plain::clone(counts));
+            Inspector::new(rules, counts, pool, thread, self.amended, Instant::now())
+        });
+    }
+
+    /// It is over.
+    pub(super) fn end(mut self) -> Option<Report> {
+        self.tell()
+    }
+
+    fn tell(&mut self) -> Option<Report> {
+        self.is_over = true;
+        let report = self.inspector.take().map(|inspector| inspector.end(Instant::now()));
+        self.member.seen(self.ticket, report.clone());
+        report
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.tell();
+        }
+    }
+}
+
+/// What is being fetched, by the numbers of the flows.
+pub(super) type Fetching = Plain<Mutex<HashMap<u32, Fetched>>>;
+
+/// What is to be fetched, with what goes along.
+pub(super) struct Asked {
+    pub(super) order: Fetch,
+    pub(super) body: RequestBody,
+    pub(super) watch: Option<Watch>,
+}
+
+/// Fetches what is asked for, tells its head, and sends the body as far as `credit` goes, unless somebody takes it out of
 /// `fetched` first.
 pub(super) async fn fetch(
     shared: Arc<Shared>,
     thread: usize,
     wire: Plain<Wire>,
-    order: Fetch,
-    body: RequestBody,
-    fetched: Plain<Mutex<HashMap<u32, Fetched>>>,
+    asked: Asked,
+    fetched: Fetching,
     credit: Plain<Credit>,
 ) {
-    let flow = order.flow;
-    let (stream, plan) = match begin(&shared, thread, order, body).await {
-        Ok(begun) => begun,
-        Err(error) => return wire.send(&Message::Fail(flow, error)),
+    let flow = asked.order.flow;
+    let said = match begin(&shared, thread, asked, &fetched).await {
+        Ok((stream, inspection)) => tell_head(&stream, &wire, flow, inspection.as_ref())
+            .await
+            .map(|()| (stream, inspection.map(|(inspector, _)| inspector))),
+        Err(error) => Err(error),
     };
+    match said {
+        Ok((stream, inspector)) => give_out(stream, wire, flow, credit, inspector).await,
+        Err(error) => wire.send(&Message::Fail(flow, error)),
+    }
+    // Nothing is there where it was attached.
+    let over = lock(&fetched).remove(&flow);
+    drop(over);
+}
+
+/// Waits for the head of `stream`, whose body is cut as is said beside the inspector that sees it, if that wants it.
+async fn tell_head(
+    stream: &Stream,
+    wire: &Wire,
+    flow: u32,
+    inspection: Option<&(Inspector, Framing)>,
+) -> Result<()> {
     loop {
         let (interim, head) = poll_fn(|context| {
             let head = stream.poll_head(context).map(|head| head.map(copied));
@@ -54,33 +148,39 @@ pub(super) async fn fetch(
         for head in interim {
             wire.send(&Message::Interim(flow, head));
         }
-        match head {
-            None => {}
-            Some(Err(error)) => return wire.send(&Message::Fail(flow, error)),
-            Some(Ok(head)) => {
-                lock(&fetched).insert(flow, Fetched { stream: Plain::clone(&stream), plan });
-                wire.send(&Message::Head(flow, head));
-                break;
+        let Some(head) = head.transpose()? else { continue };
+        if let Some((inspector, framing)) = inspection {
+            if begin_inspection(inspector, &head.head) {
+                stream.set_framing(framing)?;
             }
         }
+        wire.send(&Message::Head(flow, head));
+        return Ok(());
     }
-    give_out(stream, wire, flow, credit).await;
 }
 
 fn copied(head: &ResponseHead) -> ResponseHead {
     ResponseHead { head: Head::clone(&head.head), timings: head.timings, reused: head.reused }
 }
 
+/// Asks an origin, or the cache, for what is in `fetched` from then on. Returned is what comes of it, and what sees it.
 async fn begin(
     shared: &Shared,
     thread: usize,
-    order: Fetch,
-    body: RequestBody,
-) -> Result<(Plain<Stream>, Arc<Plan>)> {
-    let Fetch { plan, method, target, fields, timeouts, overrides, .. } = order;
+    asked: Asked,
+    fetched: &Fetching,
+) -> Result<(Plain<Stream>, Option<(Inspector, Framing)>)> {
+    let Asked { order, body, mut watch } = asked;
+    let Fetch { flow, plan, method, target, fields, timeouts, overrides, .. } = order;
     let plan = shared.plans.get(plan, &shared.notices).await?;
     let supplies = &shared.supplies;
     let (feed, stream) = supplies.stream();
+    let stream = Plain::new(stream);
+    if let Some(watch) = &mut watch {
+        watch.begin(&plan, &supplies.pool, thread);
+    }
+    let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
+    let inspection = inspector.map(|inspector| (inspector, plan.events.clone()));
     let request = Box::new(Request {
         endpoint: plan.endpoint.clone(),
         upstream: plan.upstream.clone(),
@@ -99,5 +199,7 @@ async fn begin(
             drop(tokio::spawn(store::fetch(access, request, feed)));
         }
     }
-    Ok((Plain::new(stream), plan))
+    let previous = lock(fetched).insert(flow, Fetched { stream: Plain::clone(&stream), plan, watch });
+    drop(previous);
+    Ok((stream, inspection))
 }

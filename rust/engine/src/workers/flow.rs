@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -13,6 +13,7 @@ use super::message::{Message, PIECE};
 use super::wire::Wire;
 use crate::app::{Completion, Outcome};
 use crate::error::{Code, Error};
+use crate::inspect::Inspector;
 use crate::pool::{CLASSES, CopyReason, Pool, Purpose, Slice};
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::{Mutex, lock};
@@ -89,9 +90,20 @@ impl Credit {
     }
 }
 
-/// Sends `stream` as `flow`, as far as `credit` goes. Ends without a word when somebody else becomes its consumer, unless the
-/// flow was cut for that, or nobody takes it.
-pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, credit: Arc<Credit>) {
+/// Sends `stream` as `flow`, as far as `credit` goes, seen by `inspector`. Ends without a word when somebody else becomes its
+/// consumer, unless the flow was cut for that, or nobody takes it.
+pub(super) async fn give_out(
+    stream: Arc<Stream>,
+    wire: Arc<Wire>,
+    flow: u32,
+    credit: Arc<Credit>,
+    inspector: Option<Inspector>,
+) {
+    let note = |frame: &[u8]| {
+        if let Some(inspector) = &inspector {
+            inspector.note(frame, Instant::now());
+        }
+    };
     let mut gathered = Vec::new();
     while credit.some().await {
         let next = tokio::select! {
@@ -101,6 +113,7 @@ pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, cr
         };
         match next {
             Some(Ok(delivery)) => {
+                note(&delivery);
                 // What is small is sent with others: each message takes a slab where it arrives.
                 let mut ready = if delivery.len() < PIECE { stream.take_ready() } else { None };
                 let bytes: &[u8] = if ready.is_none() {
@@ -109,6 +122,7 @@ pub(super) async fn give_out(stream: Arc<Stream>, wire: Arc<Wire>, flow: u32, cr
                     gathered.clear();
                     gathered.extend_from_slice(&delivery);
                     while let Some(more) = ready {
+                        note(&more);
                         gathered.extend_from_slice(&more);
                         ready = if gathered.len() < PIECE { stream.take_ready() } else { None };
                     }

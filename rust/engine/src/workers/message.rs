@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::codec::{Put, Take, malformed};
 use crate::app::Outcome;
 use crate::error::{Error, Result};
+use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;
 use crate::store::Overrides;
 use crate::stream::{ResponseHead, Timings};
@@ -45,6 +46,9 @@ pub(super) struct Fetch {
     pub(super) timeouts: Timeouts,
     pub(super) body: FetchBody,
     pub(super) overrides: Option<Overrides>,
+    /// The response is inspected, by its plan: by which the worker knows what is seen of it, and whether the request was
+    /// amended.
+    pub(super) inspection: Option<(u64, bool)>,
 }
 
 /// The body of a request that is fetched.
@@ -119,6 +123,9 @@ pub(super) enum Message<'a> {
     Over(u64, Outcome, Option<Duration>),
     /// Whoever was to hear of that has.
     Heard(u64),
+    /// What was seen of a response that was to be inspected and is over, if it was. Stands in front of a [`Message::Over`] of
+    /// the same.
+    Seen(u64, Option<Report>),
     /// Bytes for the client.
     Write(&'a [u8]),
     /// The response has ended.
@@ -148,7 +155,7 @@ macro_rules! kinds {
 kinds! {
     HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
-    CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
+    CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27, SEEN = 28,
 }
 
 /// Bytes in front of a message: its length without them, and its kind.
@@ -184,6 +191,7 @@ impl Message<'_> {
             Self::Pong => PONG,
             Self::Over(..) => OVER,
             Self::Heard(..) => HEARD,
+            Self::Seen(..) => SEEN,
             Self::Write(..) => WRITE,
             Self::Done => DONE,
             Self::Close => CLOSE,
@@ -231,6 +239,7 @@ impl Message<'_> {
             Self::Outcome(outcome) => put_outcome(put, outcome),
             Self::Over(ticket, outcome, body) => put_outcome(put.u64(*ticket), outcome).limit(*body),
             Self::Heard(ticket) => put.u64(*ticket),
+            Self::Seen(ticket, report) => put.u64(*ticket).option(report.as_ref(), put_report),
             Self::Write(bytes) => put.rest(bytes),
             Self::Option(level, name, value) => put.i32(*level).i32(*name).i32(*value),
             Self::Fetch(fetch) => put_fetch(put, fetch),
@@ -267,6 +276,7 @@ impl Message<'_> {
             PONG => Message::Pong,
             OVER => Message::Over(take.u64()?, take_outcome(&mut take)?, take.limit()?),
             HEARD => Message::Heard(take.u64()?),
+            SEEN => Message::Seen(take.u64()?, take.option(take_report)?),
             WRITE => Message::Write(take.rest()),
             DONE => Message::Done,
             CLOSE => Message::Close,
@@ -338,6 +348,51 @@ fn take_outcome(take: &mut Take<'_>) -> Result<Outcome> {
     Ok(Outcome { bytes: take.u64()?, begun: take.flag()?, failure: take.option(Take::error)? })
 }
 
+fn put_report<'a, 'b>(put: &'a mut Put<'b>, report: &Report) -> &'a mut Put<'b> {
+    let Report { content, amended, events, bytes, first, longest_gap, total, usage, hidden } = report;
+    put.u8(match content {
+        Content::Events => 0,
+        Content::Json => 1,
+        Content::Other => 2,
+    })
+    .flag(*amended)
+    .u64(*events)
+    .u64(*bytes)
+    .limit(*first)
+    .limit(*longest_gap)
+    .duration(*total)
+    .option(usage.as_ref(), |put, usage| put.bytes(usage))
+    .u8(match hidden {
+        None => 0,
+        Some(Hidden::Encoded) => 1,
+        Some(Hidden::TooLarge) => 2,
+    })
+}
+
+fn take_report(take: &mut Take<'_>) -> Result<Report> {
+    Ok(Report {
+        content: match take.u8()? {
+            0 => Content::Events,
+            1 => Content::Json,
+            2 => Content::Other,
+            _ => return Err(malformed()),
+        },
+        amended: take.flag()?,
+        events: take.u64()?,
+        bytes: take.u64()?,
+        first: take.limit()?,
+        longest_gap: take.limit()?,
+        total: take.duration()?,
+        usage: take.option(Take::bytes)?.map(<[u8]>::to_vec),
+        hidden: match take.u8()? {
+            0 => None,
+            1 => Some(Hidden::Encoded),
+            2 => Some(Hidden::TooLarge),
+            _ => return Err(malformed()),
+        },
+    })
+}
+
 fn put_fetch<'a, 'b>(put: &'a mut Put<'b>, fetch: &Fetch) -> &'a mut Put<'b> {
     put.u32(fetch.flow)
         .bytes(&fetch.plan)
@@ -365,6 +420,7 @@ fn put_fetch<'a, 'b>(put: &'a mut Put<'b>, fetch: &Fetch) -> &'a mut Put<'b> {
         }
         put.flag(*bypass)
     })
+    .option(fetch.inspection, |put, (ticket, amended)| put.u64(ticket).flag(amended))
 }
 
 fn take_fetch(take: &mut Take<'_>) -> Result<Fetch> {
@@ -397,6 +453,7 @@ fn take_fetch(take: &mut Take<'_>) -> Result<Fetch> {
             let tags = (0..take.count()?).map(|_| take.text().map(Into::into)).collect::<Result<_>>()?;
             Ok(Overrides { key, lifetime, tags, bypass: take.flag()? })
         })?,
+        inspection: take.option(|take| Ok((take.u64()?, take.flag()?)))?,
     })
 }
 

@@ -29,7 +29,7 @@ mod worker;
 mod workers;
 
 pub use counts::{Counted, Restart, WorkersStats};
-pub use edge::{Edge, Order};
+pub use edge::{Edge, Expected, Inspection, Order};
 pub use notice::{Notice, Orphan};
 pub use plan::{Plan, Planned};
 pub use worker::Worker;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::plan::Planned;
 use crate::app::Outcome;
 use crate::error::Result;
+use crate::inspect::Report;
 use crate::stream::Timings;
 use crate::sync::{Mutex, lock};
 
@@ -31,6 +32,8 @@ pub struct Orphan {
     pub outcome: Outcome,
     /// How long it took at the origin, the body last, and whether the connection had been used before.
     pub timings: Option<(Timings, Option<Duration>, bool)>,
+    /// What was seen of it.
+    pub report: Option<Report>,
 }
 
 #[derive(Debug, Default)]

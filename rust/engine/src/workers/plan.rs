@@ -9,6 +9,7 @@ use super::notice::{Notice, Notices};
 use crate::error::{Code, Result};
 use crate::events::Policy;
 use crate::framing::Framing;
+use crate::inspect::{Counts, Rules};
 use crate::origin::{Endpoint, Upstream};
 use crate::store::Caching;
 use crate::sync::{Arc, Mutex, lock};
@@ -32,6 +33,8 @@ pub struct Plan {
     pub policy: Option<Plain<Policy>>,
     /// How event streams are cut.
     pub events: Framing,
+    /// What responses are looked at for, and where that is counted.
+    pub inspection: Option<(Plain<Rules>, Plain<Counts>)>,
 }
 
 /// Who makes a plan answers with it.

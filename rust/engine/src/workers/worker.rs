@@ -5,12 +5,12 @@ use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener as Raw, UnixStream as RawStream};
 use std::sync::Arc as Plain;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::answering;
 use super::flow::{Arrival, Arrivals};
@@ -19,6 +19,7 @@ use super::wire::Wire;
 use crate::app::{Completion, Outcome, Queue};
 use crate::edge::Supplies;
 use crate::error::{Code, Result};
+use crate::inspect::Report;
 use crate::runtime::Threads;
 use crate::stream::{Ending, Stream};
 use crate::sync::{Arc, Mutex, lock};
@@ -53,6 +54,9 @@ pub struct Worker {
     active: AtomicUsize,
     idle: Mutex<Option<Waker>>,
     awaited: Mutex<HashMap<u64, Awaited>>,
+    /// Who hears what the edge has seen of what was fetched.
+    expected: Mutex<HashMap<u64, oneshot::Sender<Report>>>,
+    next: AtomicU64,
 }
 
 impl Worker {
@@ -66,6 +70,8 @@ impl Worker {
             active: AtomicUsize::new(0),
             idle: Mutex::new(None),
             awaited: Mutex::new(HashMap::new()),
+            expected: Mutex::new(HashMap::new()),
+            next: AtomicU64::new(0),
         }
     }
 
@@ -126,6 +132,22 @@ impl Worker {
     pub(super) fn await_end(&self, ticket: u64, awaited: Awaited) {
         let previous = lock(&self.awaited).insert(ticket, awaited);
         drop(previous);
+    }
+
+    /// The edge will say what it has seen of something, by the number that is returned.
+    pub(super) fn expect(&self, seen: oneshot::Sender<Report>) -> u64 {
+        // Relaxed: a number that nobody else has.
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        lock(&self.expected).insert(ticket, seen);
+        ticket
+    }
+
+    pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
+        let seen = lock(&self.expected).remove(&ticket);
+        if let Some((seen, report)) = seen.zip(report) {
+            // Who wanted to hear it may have gone.
+            let _ = seen.send(report);
+        }
     }
 
     fn over(&self, ticket: u64, outcome: Outcome, body: Option<Duration>) {
@@ -225,6 +247,7 @@ pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
                     asked.notify_one();
                 }
                 Message::Over(ticket, outcome, body) => worker.over(ticket, outcome, body),
+                Message::Seen(ticket, report) => worker.seen(ticket, report),
                 _ => return Err(super::codec::malformed()),
             }
             Ok(None::<()>)
@@ -245,5 +268,6 @@ pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
         () = answer => {}
     }
     let awaited = std::mem::take(&mut *lock(&worker.awaited));
-    drop(awaited);
+    let expected = std::mem::take(&mut *lock(&worker.expected));
+    drop((expected, awaited));
 }

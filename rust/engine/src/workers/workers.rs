@@ -23,6 +23,7 @@ use super::wire::Wire;
 use crate::app::{Far, Outcome, Queue, Sign};
 use crate::edge::Supplies;
 use crate::error::Code;
+use crate::inspect::Report;
 use crate::runtime::Threads;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
@@ -93,10 +94,11 @@ impl Member {
         account: Option<Vec<u8>>,
         outcome: Outcome,
         known: Option<&Stream>,
+        report: Option<Report>,
     ) {
         let body = known.and_then(Stream::ending).map(|ending| ending.body);
         let timings = known.and_then(Stream::head).map(|head| (head.timings, body, head.reused));
-        let orphan = account.map(|account| Orphan { account, outcome: outcome.clone(), timings });
+        let orphan = account.map(|account| Orphan { account, outcome: outcome.clone(), timings, report });
         let mut home = lock(&self.home);
         if let Some(wire) = home.wire.clone() {
             home.untold.extend(orphan.map(|orphan| (ticket, orphan)));
@@ -104,6 +106,13 @@ impl Member {
         } else if let Some(orphan) = orphan {
             drop(home);
             self.notices.put(Notice::Orphan(Box::new(orphan)));
+        }
+    }
+
+    /// What was seen of something that the worker has had fetched. Nobody else is told where the worker is gone.
+    pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
+        if let Some(wire) = &lock(&self.home).wire {
+            wire.send(&Message::Seen(ticket, report));
         }
     }
 

@@ -8,6 +8,7 @@ use penstock_engine::origin::RequestBody;
 use tokio::sync::Notify;
 
 use crate::client::Client;
+use crate::fake::{Fake, attach, fetch};
 use crate::process::status;
 use crate::rig::{Rig, on_each, until};
 use crate::server::Server;
@@ -28,6 +29,10 @@ async fn left(response: &'static str) -> (Server, Arc<Notify>) {
     .await;
     (server, left)
 }
+
+const LOST: u8 = 10;
+const OVER: u8 = 16;
+const SEEN: u8 = 28;
 
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf";
 
@@ -128,6 +133,46 @@ fn a_client_that_leaves_ends_what_is_attached() {
             process.end().await;
         });
     }
+}
+
+#[test]
+fn what_a_worker_says_while_the_client_leaves_has_an_end_as_well() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        let mut client = rig.connect().await;
+        client.get("/").await;
+        let mut said = fake.request().await;
+        drop(client);
+        said.hear(LOST).await;
+        // A relay that is inspected, and all that is left of a response: neither knew that nobody is there.
+        said.say(&fetch(2, 80, 5)).await;
+        assert_eq!(fake.told().await, (SEEN, [&5_u64.to_le_bytes()[..], &[0]].concat()));
+        for (is_own, ticket) in [(false, 6_u64), (true, 7)] {
+            said.say(&attach(2, is_own, ticket)).await;
+            let (kind, over) = fake.told().await;
+            assert_eq!((kind, &over[..8]), (OVER, &ticket.to_le_bytes()[..]));
+        }
+        drop(said);
+        until(|| rig.workers.busy(1) == 0).await;
+    });
+}
+
+#[test]
+fn a_worker_that_leaves_before_a_head_ends_what_is_fetched() {
+    on_each(&async |rig: &Rig| {
+        let process = rig.worker(1, 0).await;
+        let (server, left) = left("").await;
+        let mut client = rig.connect().await;
+        client.get("/").await;
+        let taken = process.request().await;
+        let stream = process.fetch(&taken, &server, "GET", RequestBody::None);
+        until(|| server.connections() == 1).await;
+        drop(stream);
+        left.notified().await;
+        taken.exchange.answer(crate::rig::OK);
+        assert!(client.head().await.starts_with("HTTP/1.1 200 "));
+        process.end().await;
+    });
 }
 
 #[test]

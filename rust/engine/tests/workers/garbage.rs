@@ -1,8 +1,9 @@
 //! A worker that says what is no message, or not its to say: that ends the exchange, and nothing besides.
 
 use crate::client::Client;
-use crate::fake::{Fake, message};
+use crate::fake::{Fake, attach, fetch, message};
 use crate::rig::{OK, Rig, on_each, until};
+use crate::server::Server;
 
 /// What no worker says: no kind, a length above all, half a message, and what only the edge says.
 fn garbage() -> Vec<Vec<u8>> {
@@ -41,6 +42,25 @@ fn garbage_ends_its_exchange_alone() {
             neighbour.answer(OK).await;
             assert_eq!(other.read(OK.len()).await, OK.as_bytes());
         }
+        until(|| rig.workers.busy(1) == 0).await;
+    });
+}
+
+#[test]
+fn what_has_no_head_yet_is_not_attached() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        let server = Server::stalling("").await;
+        let mut client = rig.connect().await;
+        client.get("/").await;
+        let mut said = fake.request().await;
+        said.say(&fetch(2, server.address.port(), 5)).await;
+        until(|| server.connections() == 1).await;
+        said.say(&message(18, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")).await;
+        said.say(&attach(2, false, 6)).await;
+        let (_, is_reset) = client.rest().await;
+        assert!(is_reset);
+        said.ended().await;
         until(|| rig.workers.busy(1) == 0).await;
     });
 }

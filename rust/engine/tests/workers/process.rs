@@ -125,6 +125,7 @@ impl Process {
             },
             overrides: None,
             is_clients: false,
+            inspection: None,
         };
         taken.edge.fetch(order, feed, &stream);
         stream

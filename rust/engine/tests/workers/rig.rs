@@ -209,6 +209,7 @@ fn plan(description: &[u8]) -> penstock_engine::Result<Arc<Plan>> {
         caching: None,
         policy: None,
         events: Framing::Events { max_frame: 1024, blocks: true },
+        inspection: None,
     }))
 }
 

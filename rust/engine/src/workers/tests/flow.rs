@@ -132,8 +132,13 @@ impl Crossing {
         });
         let (source, given) = channel(&pool, flow, &Framing::Raw, &meter);
         let given = Arc::new(given);
-        let giving =
-            tokio::spawn(give_out(Arc::clone(&given), Arc::clone(&here.wire), FLOW, Arc::clone(&credit)));
+        let giving = tokio::spawn(give_out(
+            Arc::clone(&given),
+            Arc::clone(&here.wire),
+            FLOW,
+            Arc::clone(&credit),
+            None,
+        ));
         let (feed, stream) = channel(&pool, flow, &Framing::Raw, &meter);
         let taking = tokio::spawn(take_in(feed, arriving, Arc::downgrade(&there.wire), FLOW, begun));
         Self { pool, meter, here, there, credit, source, given, giving, arrivals, stream, taking }

@@ -11,6 +11,7 @@ use proptest::sample::select;
 use super::super::message::{Attached, Fetch, FetchBody, Message};
 use crate::app::Outcome;
 use crate::error::{Code, Error};
+use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;
 use crate::store::Overrides;
 use crate::stream::{ResponseHead, Timings};
@@ -134,8 +135,9 @@ fn fetch() -> impl Strategy<Value = Fetch> {
         any::<Option<u64>>().prop_map(FetchBody::Client),
     ];
     let texts = (any::<String>(), any::<String>());
-    (any::<u32>(), bytes(), texts, fields(), timeouts(), body, option::of(overrides())).prop_map(
-        |(flow, plan, (method, target), fields, timeouts, body, overrides)| Fetch {
+    let inspection = any::<Option<(u64, bool)>>();
+    (any::<u32>(), bytes(), texts, fields(), timeouts(), body, option::of(overrides()), inspection).prop_map(
+        |(flow, plan, (method, target), fields, timeouts, body, overrides, inspection)| Fetch {
             flow,
             plan,
             method,
@@ -144,6 +146,26 @@ fn fetch() -> impl Strategy<Value = Fetch> {
             timeouts,
             body,
             overrides,
+            inspection,
+        },
+    )
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let content = select(vec![Content::Events, Content::Json, Content::Other]);
+    let hidden = select(vec![None, Some(Hidden::Encoded), Some(Hidden::TooLarge)]);
+    let times = (limit(), limit(), duration());
+    (content, any::<bool>(), any::<(u64, u64)>(), times, option::of(bytes()), hidden).prop_map(
+        |(content, amended, (events, bytes), (first, longest_gap, total), usage, hidden)| Report {
+            content,
+            amended,
+            events,
+            bytes,
+            first,
+            longest_gap,
+            total,
+            usage,
+            hidden,
         },
     )
 }
@@ -195,6 +217,7 @@ fn whole() -> impl Strategy<Value = Message<'static>> {
         (any::<u64>(), outcome(), limit())
             .prop_map(|(ticket, outcome, body)| Message::Over(ticket, outcome, body)),
         any::<u64>().prop_map(Message::Heard),
+        (any::<u64>(), option::of(report())).prop_map(|(ticket, report)| Message::Seen(ticket, report)),
         any::<(i32, i32, i32)>().prop_map(|(level, name, value)| Message::Option(level, name, value)),
         fetch().prop_map(|fetch| Message::Fetch(Box::new(fetch))),
         attached().prop_map(Message::Attach),

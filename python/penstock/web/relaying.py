@@ -1,0 +1,259 @@
+"""One relay, phase by phase: the request goes up (`headers`, `upload`), the head comes down, the body follows.
+
+Where it goes and by what rules is decided by whoever orders it (`gateway`). It keeps three promises. What is
+relayed is the origin's, but for the fields of the hop. A body that did not arrive whole never ends as if it had.
+And neither side outlives the other: the upstream request is cancelled when the client leaves (`disconnect`), the
+client is cut off when the origin fails (`cutoff`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from aiohttp import HttpVersion11, hdrs, web
+from multidict import CIMultiDict, istr
+
+from penstock import _native
+from penstock.config import Overrides
+from penstock.engine import Engine, default_engine
+from penstock.exceptions import PenstockError
+from penstock.framing import Events
+from penstock.origins import Origins, Place
+from penstock.stream import FrameStream, Response
+from penstock.workers.ends import account_of
+
+from .amending import amend
+from .body import Payload, copy_body
+from .cutoff import cut_off
+from .disconnect import ClientLink
+from .failures import client_gone, note_failure
+from .feeding import Feeding
+from .handover import HANDED_OVER, Asked, Handover, OnComplete, can_hand_over, engines, hand_over
+from .inspected import Seen
+from .native import Changes
+from .problem import problem_response
+from .relayed import TakenOver, has_signals, is_event_stream, relayed
+from .upload import Pieces, request_body
+
+__all__ = ["Order", "relay"]
+
+_CONTENT_LENGTH: Final = istr(hdrs.CONTENT_LENGTH)
+
+# How a relay ends when its client leaves: cancelled while it waits, or refused by the transport while it
+# writes.
+_LEAVING: Final = (PenstockError, ConnectionError, asyncio.CancelledError)
+
+_log: Final = logging.getLogger("penstock.web")
+
+
+class Order(NamedTuple):
+    """What a relay is to do."""
+
+    engine: Engine | None
+    framing: Events
+    cut: _native.Framing
+    origin: Place | Origins
+    unix: str | None
+    target: Callable[[], str]
+    headers: tuple[tuple[str, str | None], ...] | None
+    added: tuple[tuple[str, str], ...] | None
+    forwarding: _native.Forwarding
+    timeouts: _native.Timeouts | None
+    changes: Changes | None = None
+    drain: _native.Drain | None = None
+    policy: _native.EventPolicy | None = None
+    on_complete: OnComplete | None = None
+    caching: _native.Caching | None = None
+    overrides: Overrides | None = None
+    tenant: str | None = None
+    permit: _native.Permit | None = None
+    seen: Seen | None = None
+    feeding: Feeding | None = None
+    received: Sequence[tuple[bytes, bytes]] | None = None
+    plan: bytes | None = None
+
+
+async def relay(request: web.Request, order: Order) -> web.StreamResponse:
+    """Answer `request` as `order` says.
+
+    Raises:
+        PenstockError: the origin failed after its head was relayed, and before the body was left to the engine.
+        CancelledError: the client left, or the task was cancelled from elsewhere.
+    """
+    headers = order.headers
+    transport = request.transport
+    asked = _asked(request, order)
+    if transport is None:
+        gone = client_gone(request, None)
+        asked.tell(order.on_complete, (None, 0, None, gone))
+        raise asyncio.CancelledError from gone
+    link = ClientLink.of(transport)
+    body, length, decoded = request_body(request, link)
+    upstream: Response | None = None
+    piped: FrameStream | None = None
+    response: web.StreamResponse | None = None
+    handover: Handover | None = None
+    inspector: _native.Inspector | None = None
+    # In a worker the parent sees what it fetches.
+    expected: _native.Expected | None = None
+    payload = Payload(order.permit)
+    direct = engines(transport)
+    link.task = asyncio.current_task(link.loop)
+    try:
+        engine = order.engine or default_engine()
+        if order.seen is not None:
+            body, length, amended = await amend(request, body, length, decoded, order.seen)
+            if order.plan is None:
+                inspector = order.seen.inspector(engine, amended, direct)
+                asked = asked.seen_by(inspector)
+            else:
+                expected = _native.Expected(engine.native, amended)
+                asked = asked.seen_by(expected)
+        if decoded:
+            headers = _without_coding(headers)
+        if direct is None or order.added is not None:
+            fields = order.forwarding.request_fields(
+                request.raw_headers if order.received is None else order.received,
+                request.remote,
+                request.scheme,
+                request.host,
+                request.version,
+                headers,
+                order.added,
+            )
+        else:
+            fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
+        goes_on = (
+            order.plan is not None
+            and direct is not None
+            and isinstance(body, Pieces)
+            and not decoded
+            and direct._go_on(request.content.feed_eof)  # noqa: SLF001
+        )
+        upstream = engine.fetch(
+            order.origin.endpoint(engine, order.unix),
+            request.method,
+            order.target(),
+            fields,
+            body=body,
+            length=length,
+            timeouts=order.timeouts,
+            caching=order.caching,
+            overrides=order.overrides if order.plan is None else None,
+            near=direct,
+            plan=None if order.plan is None else (order.plan, order.overrides, expected),
+            is_clients=goes_on,
+        )
+        # `await upstream` would be two frames more to resume, and each property a call.
+        if request.version < HttpVersion11:
+            await upstream._head()  # noqa: SLF001
+        else:
+            # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
+            await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
+        status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
+        if order.feeding is not None:
+            fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+            if await order.feeding.take(upstream, status, fed):
+                return await order.feeding.stream(request)
+        if direct is not None and order.changes is None and order.drain is None and not has_signals(request):
+            handover = request[HANDED_OVER] = Handover(asked, status)
+            if order.on_complete is not None:
+                handover.when_over(order.on_complete, upstream)
+            taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
+            account = _account(asked, order, status)
+            taken.begin(request, direct, order.cut, order.policy, inspector, handover, account)
+        else:
+            answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+            if order.changes is not None:
+                order.changes.apply(answered)
+            policy = None if order.policy is None or _CONTENT_LENGTH in answered else order.policy
+            events = is_event_stream(answered)
+            if events and policy is not None:
+                _add_missing(answered, policy.fields(), order.changes)
+            response = relayed(status, reason, answered)
+            writer = await response.prepare(request)
+            assert writer is not None  # noqa: S101 (it is for a response that has ended)
+            # Of what goes with a length the events are told apart as well, to be seen.
+            cut = (inspector is not None and inspector.begin(upstream)) or events
+            stream: FrameStream = upstream.frames(order.framing) if cut else upstream
+            direct = can_hand_over(writer, transport)
+            if direct is not None and order.drain is None:
+                handover = request[HANDED_OVER] = Handover(asked, status)
+                if order.on_complete is not None:
+                    handover.when_over(order.on_complete, upstream)
+                account = _account(asked, order, status)
+                hand_over(stream, writer, direct, policy, inspector, handover, account)
+            else:
+                policy = policy if events else None
+                if policy is not None or inspector is not None:
+                    source = engine.native.relay_seen(stream, policy, order.drain, inspector)
+                    stream = piped = FrameStream(source)
+                await copy_body(stream, writer, transport, payload)
+        if handover is not None and isinstance(body, Pieces) and not body.ended:
+            # The origin answers while it is still being sent the request, which is Python's to pass on.
+            await handover.over(link.loop)
+    except BaseException as error:
+        left = link.lost or transport.is_closing()
+        reads_on = False
+        if piped is not None:
+            # The engine takes that for the client's leaving, and does as the policy says.
+            await piped.aclose()
+            reads_on = left
+        elif upstream is not None and not upstream.closed:
+            reads_on = left and (order.drain is not None or order.policy is not None)
+            # What the parent fetches is the parent's to read on.
+            reads_on = reads_on and order.plan is None
+            if reads_on:
+                seen = None if inspector is None else (inspector, order.cut)
+                engine.native.read_on(upstream, order.drain, order.policy, seen)
+            else:
+                await upstream.aclose()
+        status = None
+        if response is not None and request.writer.output_size:
+            status = response.status
+            cut_off(request, response)
+        if left and isinstance(error, _LEAVING):
+            gone = client_gone(request, status)
+            if handover is None:
+                asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
+            raise asyncio.CancelledError from gone
+        if handover is None:
+            asked.tell(order.on_complete, (status, payload.bytes, upstream, error), reads_on=reads_on)
+        if isinstance(error, PenstockError):
+            note_failure(request, error, status)
+            if status is None:
+                # It is answered here: neither the request nor a log handler need keep our frames alive.
+                error.__traceback__ = None
+                _log.warning("%s %s: %s", request.method, request.raw_path, error)
+                return problem_response(error)
+        raise
+    else:
+        # Of what was handed over the engine says the end.
+        if handover is None:
+            asked.tell(order.on_complete, (status, payload.bytes, upstream, None))
+        return response
+    finally:
+        link.task = None
+        if isinstance(body, Pieces):
+            body.stop()
+
+
+def _account(asked: Asked, order: Order, status: int) -> bytes | None:
+    return None if order.plan is None else account_of(order.on_complete, asked, status)
+
+
+def _asked(request: web.Request, order: Order) -> Asked:
+    # The address is worked out at the first look, and few ask for it.
+    client = None if order.on_complete is None else request.remote
+    return Asked(request.method, request.raw_path, client, order.tenant, None)
+
+
+def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:
+    for name, value in defaults:
+        if name not in fields and (changes is None or not changes.names(name)):
+            fields.add(name, value)
+
+
+def _without_coding(headers: tuple[tuple[str, str | None], ...] | None) -> tuple[tuple[str, str | None], ...]:
+    return (*(headers or ()), ("Content-Encoding", None))
