@@ -507,16 +507,37 @@ class Hub:
         after: str | None,
         terms: config.Subscriptions,
         guest: tuple[str | None, str | None],
+        lease: Lease | None,
     ) -> Admission:
-        """Ask whether a client may subscribe. `guest`: tenant and address."""
+        """Ask whether a client may subscribe, until `lease` has run out. `guest`: tenant and address."""
 
-    def read(
-        self, admission: Admission, lease: Lease | None, framing: Framing, near: Transport | None
-    ) -> Source:
-        """The events of one who has been let in, until `lease` has run out if there is one."""
+    def admit_afar(
+        self,
+        plan: bytes,
+        topic: str,
+        after: str | None,
+        guest: tuple[str | None, str | None],
+        lease: Lease | None,
+        near: Transport,
+    ) -> Admission:
+        """As `admit`, in a worker process: the parent is asked, by what describes hub and terms to it."""
+
+    def plan(self, terms: config.Subscriptions) -> Plan:
+        """What worker processes subscribe by."""
+
+    def read(self, admission: Admission, framing: Framing, near: Transport | None) -> Source:
+        """The events of one who has been let in."""
 
     def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
         """Publish the events of `stream` to `topic`, and finish it when that ends."""
+
+    def feed_afar(
+        self, number: int, topic: str, stream: FrameStream, error_event: str, near: Transport
+    ) -> Source:
+        """As `feed`, in a worker process: the parent does it, which calls the hub `number`.
+
+        The source has no bytes: it ends when the topic is the stream's, or fails.
+        """
 
     def take_over(self, stream: FrameStream, framing: Framing) -> Source:
         """What is left of `stream`, cut by `framing`, on the running loop. It is not its owner's any more."""
@@ -778,10 +799,7 @@ class Transport:
     ) -> None: ...
     def _go_on(self, told: Callable[[], object]) -> bool: ...
     def _attach_topic(
-        self,
-        admission: Admission,
-        lease: Lease | None,
-        on_end: Callable[[int, PenstockError | None, bool], object],
+        self, admission: Admission, on_end: Callable[[int, PenstockError | None, bool], object]
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...
@@ -935,11 +953,20 @@ class Engine:
 
 @final
 class Plan:
-    """What a relay of a worker process goes by."""
+    """What a worker process' relays or subscriptions go by."""
 
     def __new__(
         cls, endpoint: Endpoint, caching: Caching | None, policy: EventPolicy | None, events: Framing
-    ) -> Self: ...
+    ) -> Self:
+        """Of relays; of subscriptions it is made by `Hub.plan`."""
+
+@final
+class Answer:
+    """What a worker process waits for that has a topic fed."""
+
+    def done(self) -> None: ...
+    def failed(self, name: str, detail: str, origin: str | None) -> None:
+        """Say the error, by the name of its code."""
 
 @final
 class Workers:
@@ -950,10 +977,13 @@ class Workers:
         engine: Engine,
         lane: Lane,
         make_plan: Callable[[bytes], Plan],
+        feed: Callable[[int, str, str, Source, Answer], object],
         orphan: Callable[[bytes, int, PenstockError | None, bool, _TimingRow | None], object],
         silent: Callable[[int, float], object],
     ) -> Self:
         """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
+
+        `feed` has a topic fed by a source: what the hub is called, the topic, and the type of the event that tells of a failure.
 
         `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the
         error, whether any of the head was sent, and the timings.

@@ -72,7 +72,10 @@ class EdgeEnd:
     """The end that has the sockets."""
 
     def __init__(
-        self, engine: penstock.Engine, make_plan: Callable[[bytes], _native.Plan] | None = None
+        self,
+        engine: penstock.Engine,
+        make_plan: Callable[[bytes], _native.Plan] | None = None,
+        feed: Callable[..., object] | None = None,
     ) -> None:
         self.orphans: list[tuple[Any, ...]] = []
         self.silences: list[tuple[int, float]] = []
@@ -83,6 +86,7 @@ class EdgeEnd:
             engine.native,
             self.lane,
             make_plan or (lambda description: pickle.loads(description)),
+            feed or (lambda *_: None),
             lambda *orphan: self.orphans.append(orphan),
             lambda *silence: self.silences.append(silence),
         )

@@ -254,7 +254,6 @@ class Gateway(Shared):
             if hub is None or on_complete is not None or inspect is not None:
                 message = "a topic goes with a hub, and neither with on_complete nor with inspect"
                 raise make_error("BAD_CONFIGURATION", message)
-            hub._check_here("feed")  # noqa: SLF001 (of the same package)
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(
                 request, partial(self._relay, request, order._replace(feeding=feeding))
@@ -545,7 +544,7 @@ class Gateway(Shared):
             status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
             if order.feeding is not None:
                 fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-                if await order.feeding.take(upstream, status, fed):
+                if await order.feeding.take(request, upstream, status, fed):
                     return await order.feeding.stream(request)
             if (
                 direct is not None

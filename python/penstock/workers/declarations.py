@@ -18,6 +18,7 @@ from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.hub import Hub
 from penstock.origins import Origins, Place
+from penstock.stream import FrameStream
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
@@ -61,7 +62,7 @@ class Declarations:
         # What the routes are made of that are served, and that will be: it stays whatever becomes of the workers.
         self._served: frozenset[int] = frozenset()
         self._coming: frozenset[int] = frozenset()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self, worker: int) -> dict[str, Callable[..., Any]]:
         """What `worker` may call, by name, for its `Link`."""
@@ -110,13 +111,18 @@ class Declarations:
             self._drop_unused(number)
 
     def plan(self, description: bytes) -> _native.Plan:
-        """What a worker's relay is fetched by: for `_native.Workers`, which asks once for each description.
+        """What a worker's relay is fetched by, or its subscription served: for `_native.Workers`.
+
+        That asks once for each description.
 
         Raises:
             PenstockError: the engine cannot do it.
         """
         try:
-            where, unix, caching, route, events, framing = plans.read(description)
+            plan = plans.read(description)
+            if isinstance(plan, plans.Topics):
+                return self._hub(plan.hub).native_hub.plan(plan.subscriptions)
+            where, unix, caching, route, events, framing = plan
             origin = self._object(where) if isinstance(where, int) else where
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
@@ -128,6 +134,27 @@ class Declarations:
             handles(None, events)[1],
             framing._native(),  # noqa: SLF001 (of the same package)
         )
+
+    def feed(
+        self, hub: int, topic: str, error_event: str, source: _native.Source, answer: _native.Answer
+    ) -> None:
+        """Have a topic fed by what a worker has had fetched: for `_native.Workers`."""
+        feeding = self._feed(hub, topic, error_event, FrameStream(source), answer)
+        self._keep(asyncio.get_running_loop().create_task(feeding))
+
+    async def _feed(
+        self, hub: int, topic: str, error_event: str, stream: FrameStream, answer: _native.Answer
+    ) -> None:
+        try:
+            await self._hub(hub).feed(topic, stream, error_event=error_event)
+        except PenstockError as error:
+            await stream.aclose()
+            answer.failed(error.name, error.detail, error.origin)
+        except LookupError as error:
+            await stream.aclose()
+            answer.failed("BAD_CONFIGURATION", str(error), None)
+        else:
+            answer.done()
 
     def orphan(
         self,
@@ -149,8 +176,8 @@ class Declarations:
         await self._ends.aclose()
         for number in list(self._entries):
             self._dismiss(number)
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _declare(self, worker: int, kind: str, declaration: dict[str, Any]) -> int:
         for number, entry in self._entries.items():
@@ -180,9 +207,11 @@ class Declarations:
 
     def _dismiss(self, number: int) -> None:
         leaving = self._entries.pop(number).made._dismissed()  # noqa: SLF001 (of the same package)
-        task = asyncio.get_running_loop().create_task(leaving)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._keep(asyncio.get_running_loop().create_task(leaving))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _call(self, number: int, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         entry = self._entry(number)
@@ -197,6 +226,13 @@ class Declarations:
 
     def _object(self, number: int) -> Shared:
         return self._entry(number).made
+
+    def _hub(self, number: int) -> Hub:
+        made = self._object(number)
+        if not isinstance(made, Hub):
+            message = f"no hub is declared that is called {number}"
+            raise LookupError(message)  # noqa: TRY004 (what a worker calls it is wrong)
+        return made
 
     def _entry(self, number: int) -> _Entry:
         entry = self._entries.get(number)

@@ -10,9 +10,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::codec::malformed;
-use super::edge::{Edge, Order, Orders};
+use super::edge::{Edge, Errand, Errands, Order, Source, Subscribing};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
-use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
+use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
 use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
@@ -28,14 +28,14 @@ use crate::sync::{Arc, Mutex, lock};
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
     enum First {
         Home,
-        Exchange(Box<Exchange>, Orders, Active),
+        Exchange(Box<Exchange>, Errands, Active),
     }
     let first = wire.read(
         |message| match message {
             Message::Home => Ok(Some(First::Home)),
             Message::Request { head, has_body, chunked, remote, local } => {
                 let (near, far) = link();
-                let (edge, orders) = Edge::new();
+                let (edge, errands) = Edge::new();
                 let exchange = Exchange::new(worker, &wire, near, Arc::clone(&edge));
                 let request = Request {
                     head: head.to_vec(),
@@ -49,7 +49,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                 // Before it can be taken: nobody who has one may find that there is none.
                 let active = worker.begin();
                 match worker.queue.offer(request) {
-                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), orders, active))),
+                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), errands, active))),
                     Err(error) => {
                         wire.send(&Message::Refused(error.clone()));
                         Err(error)
@@ -62,7 +62,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
     );
     match first.await {
         Ok(First::Home) => home(worker, &wire).await,
-        Ok(First::Exchange(exchange, orders, _active)) => exchange.run(orders).await,
+        Ok(First::Exchange(exchange, errands, _active)) => exchange.run(errands).await,
         Err(_) => {
             // What there is to say has been: the reason for a refusal.
             wire.end();
@@ -127,13 +127,17 @@ impl Exchange {
         lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit));
     }
 
-    async fn run(self: Box<Self>, mut orders: Orders) {
+    async fn run(self: Box<Self>, mut errands: Errands) {
         let mut obedience = Obedience::default();
         let result = {
             let read = self.wire.read(|message| self.hear(message), || {});
-            let fetch = async {
-                while let Some((flow, order, feed)) = orders.recv().await {
-                    self.fetch(flow, order, feed);
+            let send = async {
+                while let Some((flow, errand, feed)) = errands.recv().await {
+                    match errand {
+                        Errand::Fetch(order) => self.fetch(flow, order, feed),
+                        Errand::Subscribe(subscribing) => self.subscribe(flow, subscribing, feed),
+                        Errand::Feed(source) => self.feed(flow, source, feed),
+                    }
                 }
                 std::future::pending().await
             };
@@ -147,7 +151,7 @@ impl Exchange {
                 // All in one task: what is heard is obeyed, and what is said is written, in one turn.
                 biased;
                 lost = read => lost,
-                never = fetch => never,
+                never = send => never,
                 () = obey => Ok(()),
                 never = self.wire.write_on() => never,
             }
@@ -245,6 +249,27 @@ impl Exchange {
         let fields = (*fields).clone();
         let fetch = Fetch { flow, plan, method, target, fields, timeouts, body, overrides };
         self.wire.send(&Message::Fetch(Box::new(fetch)));
+    }
+
+    fn subscribe(&self, flow: u32, subscribing: Subscribing, feed: Feed) {
+        let Subscribing { plan, topic, after, tenant, address, lease } = subscribing;
+        let lease = lease.map(|lease| self.worker.pass_on(&lease));
+        self.take_in(flow, feed, false);
+        let subscribe = Subscribe { flow, plan, topic, after, tenant, address, lease };
+        self.wire.send(&Message::Subscribe(Box::new(subscribe)));
+    }
+
+    fn feed(&self, flow: u32, source: Source, feed: Feed) {
+        let Source { stream, hub, topic, error_event } = source;
+        let Some(source) = stream.distant() else {
+            let detail = "a topic is fed in a worker process only by what its parent has fetched for the same request";
+            return feed.fail(Code::BadConfiguration.error(detail));
+        };
+        self.take_in(flow, feed, false);
+        let feed = FeedTopic { flow, source, hub, topic, error_event };
+        self.wire.send(&Message::Feed(Box::new(feed)));
+        // Behind that, since the end of it here gives up what is there.
+        drop(stream);
     }
 
     fn attach(&self, attachment: Attachment) {
@@ -352,7 +377,7 @@ impl Obedience {
                 Command::Close => exchange.wire.send(&Message::Close),
                 Command::File(file) => exchange.attach_file(file),
                 command @ Command::Subscribe(_) => {
-                    let error = Code::Internal.error("a worker process has no topics of its own");
+                    let error = Code::Internal.error("the topics of a worker process are not its own");
                     command.forsake(Some(error), false);
                     exchange.wire.send(&Message::Abort);
                     return Poll::Ready(Over::Aborted);

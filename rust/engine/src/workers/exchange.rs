@@ -14,18 +14,23 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::admitting::{Guest, subscribe};
 use super::codec::malformed;
-use super::fetching::{Fetched, fetch};
+use super::fetching::{AllFetched, Fetched, fetch};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, join, take_in};
-use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
+use super::message::{
+    Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Rest, Subscribe, TUNNEL, UNSENT,
+};
+use super::notice::{Feeding, Notice};
 use super::wire::Wire;
 use super::workers::{Member, Shared};
-use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request};
+use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request, Subscription};
 use crate::edge::refused;
 use crate::error::{Code, Error, Result};
 use crate::origin::RequestBody;
 use crate::stream::{Ending, Stream};
 use crate::sync::{Arc, Mutex, lock};
+use crate::wire::Fields;
 
 /// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
 const TRIES: usize = 3;
@@ -117,7 +122,7 @@ struct Exchange {
     thread: usize,
     /// What the client sends.
     body: Option<Plain<Stream>>,
-    fetched: Plain<Mutex<HashMap<u32, Fetched>>>,
+    fetched: AllFetched,
     state: Mutex<State>,
 }
 
@@ -270,6 +275,8 @@ impl Exchange {
                 state.bodies.entry(flow).or_default().extend_from_slice(bytes);
             }
             Message::Fetch(order) => self.fetch(state, *order)?,
+            Message::Subscribe(order) => self.subscribe(state, *order),
+            Message::Feed(order) => self.feed(state, *order)?,
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
                 state.left = true;
@@ -349,20 +356,53 @@ impl Exchange {
         Ok(joined)
     }
 
+    fn subscribe(&self, state: &mut State, order: Subscribe) {
+        let credit = Credit::none();
+        state.credits.insert(order.flow, Plain::clone(&credit));
+        let (shared, member) = (Arc::clone(&self.shared), Arc::clone(&self.member));
+        let (wire, fetched) = (Plain::clone(&self.wire), Plain::clone(&self.fetched));
+        state.tasks.spawn(subscribe(shared, member, wire, order, fetched, credit));
+    }
+
+    /// Has a topic fed by what has been fetched, which does not need the worker any more.
+    fn feed(&self, state: &mut State, order: FeedTopic) -> Result<()> {
+        let FeedTopic { flow, source, hub, topic, error_event } = order;
+        let Some(Fetched::Response(stream, _)) = lock(&self.fetched).remove(&source) else {
+            return Err(malformed());
+        };
+        state.credits.remove(&source);
+        let stream = stream.hand_over()?;
+        let (begun, answer) = oneshot::channel();
+        let feeding = Feeding { hub, topic, error_event, stream, begun };
+        self.shared.notices.put(Notice::Feed(Box::new(feeding)));
+        let wire = Plain::clone(&self.wire);
+        state.tasks.spawn(async move {
+            let nobody = |_| Err(Code::EngineClosed.error("the edge is being closed"));
+            wire.send(&match answer.await.unwrap_or_else(nobody) {
+                Ok(()) => Message::End(flow, Duration::ZERO, Fields::default()),
+                Err(error) => Message::Fail(flow, error),
+            });
+        });
+        Ok(())
+    }
+
     fn attach(&self, state: &mut State, attached: Attached) -> Result<()> {
         let Attached { flow, is_own, is_events, has_policy, rest } = attached;
         let (stream, policy, known) = if is_own {
             (self.begin_flow(state, flow), None, None)
         } else {
-            let Some(Fetched { stream, plan }) = lock(&self.fetched).remove(&flow) else {
-                return Err(malformed());
-            };
             state.credits.remove(&flow);
-            let handed = stream.hand_over()?;
-            if is_events {
-                handed.set_framing(&plan.events)?;
+            match lock(&self.fetched).remove(&flow) {
+                None => return Err(malformed()),
+                Some(Fetched::Guest(guest)) => return self.seat(state, guest, rest),
+                Some(Fetched::Response(stream, relay)) => {
+                    let handed = stream.hand_over()?;
+                    if is_events {
+                        handed.set_framing(&relay.events)?;
+                    }
+                    (handed, relay.policy.clone().filter(|_| has_policy), Some(stream))
+                }
             }
-            (handed, plan.policy.clone().filter(|_| has_policy), Some(stream))
         };
         let rest = rest.map(|(ticket, account)| {
             let member = Arc::clone(&self.member);
@@ -371,6 +411,20 @@ impl Exchange {
         if let Some(far) = &state.far {
             far.attach(Attachment { stream, rest, policy, inspector: None, account: None });
         }
+        Ok(())
+    }
+
+    /// Has one who was let in to a topic served to the end of the response.
+    fn seat(&self, state: &State, guest: Guest, rest: Option<Rest>) -> Result<()> {
+        let (Some(far), Some((ticket, account))) = (&state.far, rest) else { return Err(malformed()) };
+        let Guest { admitted, leased, .. } = guest;
+        let lease = leased.as_ref().map(|leased| leased.lease.clone());
+        let member = Arc::clone(&self.member);
+        let rest = Completion::told_by(move |outcome| {
+            drop(leased);
+            member.over(ticket, account, outcome, None);
+        });
+        far.subscribe(Subscription { admitted, lease, rest });
         Ok(())
     }
 

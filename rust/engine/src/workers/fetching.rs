@@ -5,9 +5,10 @@ use std::future::poll_fn;
 use std::sync::Arc as Plain;
 use std::task::Poll;
 
+use super::admitting::Guest;
 use super::flow::{Credit, give_out};
 use super::message::{Fetch, Message};
-use super::plan::Plan;
+use super::plan::Relay;
 use super::wire::Wire;
 use super::workers::Shared;
 use crate::error::Result;
@@ -17,12 +18,17 @@ use crate::stream::{ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
-/// Something fetched, whose head has come.
+/// Something whose head has come, until somebody takes it.
 #[derive(Debug)]
-pub(super) struct Fetched {
-    pub(super) stream: Plain<Stream>,
-    pub(super) plan: Arc<Plan>,
+pub(super) enum Fetched {
+    /// A response.
+    Response(Plain<Stream>, Arc<Relay>),
+    /// One who has been let in to a topic.
+    Guest(Guest),
 }
+
+/// What is fetched, by flow.
+pub(super) type AllFetched = Plain<Mutex<HashMap<u32, Fetched>>>;
 
 /// Fetches what `order` says, tells its head, and sends the body as far as `credit` goes, unless somebody takes it out of
 /// `fetched` first.
@@ -32,11 +38,11 @@ pub(super) async fn fetch(
     wire: Plain<Wire>,
     order: Fetch,
     body: RequestBody,
-    fetched: Plain<Mutex<HashMap<u32, Fetched>>>,
+    fetched: AllFetched,
     credit: Plain<Credit>,
 ) {
     let flow = order.flow;
-    let (stream, plan) = match begin(&shared, thread, order, body).await {
+    let (stream, relay) = match begin(&shared, thread, order, body).await {
         Ok(begun) => begun,
         Err(error) => return wire.send(&Message::Fail(flow, error)),
     };
@@ -58,7 +64,7 @@ pub(super) async fn fetch(
             None => {}
             Some(Err(error)) => return wire.send(&Message::Fail(flow, error)),
             Some(Ok(head)) => {
-                lock(&fetched).insert(flow, Fetched { stream: Plain::clone(&stream), plan });
+                lock(&fetched).insert(flow, Fetched::Response(Plain::clone(&stream), relay));
                 wire.send(&Message::Head(flow, head));
                 break;
             }
@@ -76,28 +82,28 @@ async fn begin(
     thread: usize,
     order: Fetch,
     body: RequestBody,
-) -> Result<(Plain<Stream>, Arc<Plan>)> {
+) -> Result<(Plain<Stream>, Arc<Relay>)> {
     let Fetch { plan, method, target, fields, timeouts, overrides, .. } = order;
-    let plan = shared.plans.get(plan, &shared.notices).await?;
+    let relay = shared.plans.get(plan, &shared.notices).await?.relay()?;
     let supplies = &shared.supplies;
     let (feed, stream) = supplies.stream();
     let request = Box::new(Request {
-        endpoint: plan.endpoint.clone(),
-        upstream: plan.upstream.clone(),
+        endpoint: relay.endpoint.clone(),
+        upstream: relay.upstream.clone(),
         method,
         target,
-        authority: plan.authority.clone(),
+        authority: relay.authority.clone(),
         headers: Arc::new(fields),
         body,
         timeouts,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
-    match &plan.caching {
+    match &relay.caching {
         None => drop(tokio::spawn(origin::fetch(origins, request, feed))),
         Some(caching) => {
             let access = caching.access(origins, overrides.unwrap_or_else(Overrides::default));
             drop(tokio::spawn(store::fetch(access, request, feed)));
         }
     }
-    Ok((Plain::new(stream), plan))
+    Ok((Plain::new(stream), relay))
 }

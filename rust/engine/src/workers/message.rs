@@ -59,6 +59,35 @@ pub(super) enum FetchBody {
     Client(Option<u64>),
 }
 
+/// Whom a worker has let in to a topic, whose events are a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subscribe {
+    pub(super) flow: u32,
+    /// Describes hub and terms, to who can make that of it.
+    pub(super) plan: Vec<u8>,
+    pub(super) topic: String,
+    /// What was had before.
+    pub(super) after: Option<String>,
+    pub(super) tenant: Option<String>,
+    pub(super) address: Option<String>,
+    /// For how long it may go on, and by which number of the worker's that is renewed.
+    pub(super) lease: Option<(u64, Option<Duration>)>,
+}
+
+/// What a worker has a topic fed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FeedTopic {
+    /// Has no bytes: it ends when the topic is fed, or fails as that does.
+    pub(super) flow: u32,
+    /// What has been fetched.
+    pub(super) source: u32,
+    /// What the worker calls the hub.
+    pub(super) hub: u64,
+    pub(super) topic: String,
+    /// The type of the event that tells of a failure.
+    pub(super) error_event: String,
+}
+
 /// What is attached to the response of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attached {
@@ -70,10 +99,12 @@ pub(super) struct Attached {
     pub(super) is_events: bool,
     /// It goes by the policy of its plan.
     pub(super) has_policy: bool,
-    /// It is all that is left of the body: by which the worker knows who hears of its end, and what says to another one
-    /// who would.
-    pub(super) rest: Option<(u64, Option<Vec<u8>>)>,
+    /// It is all that is left of the body.
+    pub(super) rest: Option<Rest>,
 }
+
+/// By which the worker knows who hears of an end, and what says to another one who would.
+pub(super) type Rest = (u64, Option<Vec<u8>>);
 
 /// One message.
 #[derive(Debug, PartialEq, Eq)]
@@ -119,6 +150,8 @@ pub(super) enum Message<'a> {
     Over(u64, Outcome, Option<Duration>),
     /// Whoever was to hear of that has.
     Heard(u64),
+    /// For how long from now on what the worker has called by a number may go on; none: for ever.
+    Renew(u64, Option<Duration>),
     /// Bytes for the client.
     Write(&'a [u8]),
     /// The response has ended.
@@ -135,6 +168,10 @@ pub(super) enum Message<'a> {
     Body(u32, &'a [u8]),
     /// Fetch something.
     Fetch(Box<Fetch>),
+    /// Let somebody in to a topic.
+    Subscribe(Box<Subscribe>),
+    /// Have a topic fed.
+    Feed(Box<FeedTopic>),
     /// Send a flow.
     Attach(Attached),
     /// The worker does not take the request.
@@ -149,6 +186,7 @@ kinds! {
     HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
     CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
+    SUBSCRIBE = 28, FEED = 29, RENEW = 30,
 }
 
 /// Bytes in front of a message: its length without them, and its kind.
@@ -192,6 +230,9 @@ impl Message<'_> {
             Self::Option(..) => OPTION,
             Self::Body(..) => BODY,
             Self::Fetch(..) => FETCH,
+            Self::Subscribe(..) => SUBSCRIBE,
+            Self::Feed(..) => FEED,
+            Self::Renew(..) => RENEW,
             Self::Attach(..) => ATTACH,
             Self::Refused(..) => REFUSED,
         }
@@ -234,6 +275,9 @@ impl Message<'_> {
             Self::Write(bytes) => put.rest(bytes),
             Self::Option(level, name, value) => put.i32(*level).i32(*name).i32(*value),
             Self::Fetch(fetch) => put_fetch(put, fetch),
+            Self::Subscribe(subscribe) => put_subscribe(put, subscribe),
+            Self::Feed(feed) => put_feed(put, feed),
+            Self::Renew(lease, time) => put.u64(*lease).limit(*time),
             Self::Attach(attached) => put_attached(put, attached),
             Self::Refused(error) => put.error(error),
         };
@@ -274,6 +318,9 @@ impl Message<'_> {
             LEAVE => Message::Leave,
             OPTION => Message::Option(take.i32()?, take.i32()?, take.i32()?),
             FETCH => Message::Fetch(Box::new(take_fetch(&mut take)?)),
+            SUBSCRIBE => Message::Subscribe(Box::new(take_subscribe(&mut take)?)),
+            FEED => Message::Feed(Box::new(take_feed(&mut take)?)),
+            RENEW => Message::Renew(take.u64()?, take.limit()?),
             ATTACH => Message::Attach(take_attached(&mut take)?),
             REFUSED => Message::Refused(take.error()?),
             BODY => Message::Body(take.u32()?, take.rest()),
@@ -397,6 +444,45 @@ fn take_fetch(take: &mut Take<'_>) -> Result<Fetch> {
             let tags = (0..take.count()?).map(|_| take.text().map(Into::into)).collect::<Result<_>>()?;
             Ok(Overrides { key, lifetime, tags, bypass: take.flag()? })
         })?,
+    })
+}
+
+fn put_subscribe<'a, 'b>(put: &'a mut Put<'b>, subscribe: &Subscribe) -> &'a mut Put<'b> {
+    let Subscribe { flow, plan, topic, after, tenant, address, lease } = subscribe;
+    put.u32(*flow).bytes(plan).bytes(topic.as_bytes());
+    for text in [after, tenant, address] {
+        put.option(text.as_ref(), |put, text| put.bytes(text.as_bytes()));
+    }
+    put.option(*lease, |put, (number, time)| put.u64(number).limit(time))
+}
+
+fn take_subscribe(take: &mut Take<'_>) -> Result<Subscribe> {
+    fn text(take: &mut Take<'_>) -> Result<Option<String>> {
+        Ok(take.option(Take::text)?.map(str::to_owned))
+    }
+    Ok(Subscribe {
+        flow: take.u32()?,
+        plan: take.bytes()?.to_vec(),
+        topic: take.text()?.to_owned(),
+        after: text(take)?,
+        tenant: text(take)?,
+        address: text(take)?,
+        lease: take.option(|take| Ok((take.u64()?, take.limit()?)))?,
+    })
+}
+
+fn put_feed<'a, 'b>(put: &'a mut Put<'b>, feed: &FeedTopic) -> &'a mut Put<'b> {
+    let FeedTopic { flow, source, hub, topic, error_event } = feed;
+    put.u32(*flow).u32(*source).u64(*hub).bytes(topic.as_bytes()).bytes(error_event.as_bytes())
+}
+
+fn take_feed(take: &mut Take<'_>) -> Result<FeedTopic> {
+    Ok(FeedTopic {
+        flow: take.u32()?,
+        source: take.u32()?,
+        hub: take.u64()?,
+        topic: take.text()?.to_owned(),
+        error_event: take.text()?.to_owned(),
     })
 }
 

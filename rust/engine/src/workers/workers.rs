@@ -23,6 +23,7 @@ use super::wire::Wire;
 use crate::app::{Far, Outcome, Queue, Sign};
 use crate::edge::Supplies;
 use crate::error::Code;
+use crate::hub::Lease;
 use crate::runtime::Threads;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
@@ -46,6 +47,8 @@ pub(super) struct Member {
     busy: AtomicUsize,
     retired: AtomicBool,
     home: Mutex<Home>,
+    /// What it says how long it may go on of, by its own numbers.
+    leases: Mutex<HashMap<u64, Lease>>,
     notices: Arc<Notices>,
 }
 
@@ -59,6 +62,21 @@ struct Home {
     sign: Sign,
     /// Ends that it has been told of, and has not said to have heard.
     untold: HashMap<u64, Orphan>,
+}
+
+/// A lease that its worker may renew, until this is dropped. It runs out by itself where the worker is gone.
+#[derive(Debug)]
+pub(super) struct Leased {
+    member: Arc<Member>,
+    number: u64,
+    pub(super) lease: Lease,
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        let lease = lock(&self.member.leases).remove(&self.number);
+        drop(lease);
+    }
 }
 
 /// A request that a worker has.
@@ -104,6 +122,21 @@ impl Member {
         } else if let Some(orphan) = orphan {
             drop(home);
             self.notices.put(Notice::Orphan(Box::new(orphan)));
+        }
+    }
+
+    /// Something may go on for `time`, and for as long as the worker says by `number`.
+    pub(super) fn lend(self: &Arc<Self>, number: u64, time: Option<Duration>) -> Leased {
+        let lease = Lease::new(time);
+        let previous = lock(&self.leases).insert(number, lease.clone());
+        drop(previous);
+        Leased { member: Arc::clone(self), number, lease }
+    }
+
+    fn renew(&self, number: u64, time: Option<Duration>) {
+        // What is not there any more is over.
+        if let Some(lease) = lock(&self.leases).get(&number) {
+            lease.renew(time);
         }
     }
 
@@ -272,6 +305,7 @@ impl Workers {
             busy: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             home: Mutex::default(),
+            leases: Mutex::default(),
             notices: Arc::clone(&self.shared.notices),
         });
         lock(&self.shared.members).push(Arc::clone(&member));
@@ -419,6 +453,7 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
             match message {
                 Message::Pong => drop(lock(&member.home).sign.give()),
                 Message::Heard(ticket) => member.heard(ticket),
+                Message::Renew(number, time) => member.renew(number, time),
                 _ => return Err(malformed()),
             }
             Ok(None::<()>)

@@ -16,7 +16,7 @@ use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
-use penstock_engine::workers::{Notice, Orphan, Plan, Workers};
+use penstock_engine::workers::{Notice, Orphan, Plan, Relay, Workers};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
@@ -199,17 +199,17 @@ async fn look_after(workers: Arc<Workers>, tell: mpsc::UnboundedSender<Notice>) 
 }
 
 /// A plan that is described by the port of its origin.
-fn plan(description: &[u8]) -> penstock_engine::Result<Arc<Plan>> {
+fn plan(description: &[u8]) -> penstock_engine::Result<Plan> {
     let wrong = || Code::BadConfiguration.error("that is no port");
     let port = std::str::from_utf8(description).ok().and_then(|port| port.parse().ok()).ok_or_else(wrong)?;
-    Ok(Arc::new(Plan {
+    Ok(Plan::Relay(Arc::new(Relay {
         endpoint: Endpoint::new(Scheme::Http, "127.0.0.1", port, None)?,
         authority: "origin.example".to_owned(),
         upstream: None,
         caching: None,
         policy: None,
         events: Framing::Events { max_frame: 1024, blocks: true },
-    }))
+    })))
 }
 
 /// Waits for what another thread brings about.
