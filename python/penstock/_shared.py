@@ -29,6 +29,9 @@ class Parent(Protocol):
     def has_cache(self) -> bool:
         """Whether its engine has a cache."""
 
+    def keep(self, shared: "Shared") -> None:
+        """Take note of what was made that is to outlive the workers, used by a route or not."""
+
     def number(self, shared: "Shared") -> int:
         """What `shared` is called there; it is declared first if it has not been."""
 

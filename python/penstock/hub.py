@@ -144,6 +144,8 @@ class Hub(Shared):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._entering: asyncio.Task[Self] | None = None
         self.native_hub = _native.Hub(self._engine.native, history, log is not None)
+        if self._parent is not None:
+            self._parent.keep(self)
         if log is not None and self._parent is None:
             self._reader = Reader(self.native_hub, *_open(log, history), longest_wait=log.longest_wait)
 

@@ -1,7 +1,7 @@
 """The parent's side of what workers declare: one object for all workers that declare the same.
 
 Objects outlive the workers: a new one that declares what is there already gets that, and so does a new generation. What
-nobody declares any more goes, unless the routes that are being served have it.
+nobody declares any more goes, unless it is a hub of the application that is being served, or the routes of that have it.
 """
 
 import asyncio
@@ -59,7 +59,8 @@ class Declarations:
         self._ends = Ends(hooks, ends)
         self._numbers = itertools.count(1)
         self._entries: dict[int, _Entry] = {}
-        # What the routes are made of that are served, and that will be: it stays whatever becomes of the workers.
+        # What is kept, and what the routes are made of, of what is served and what will be: it stays whatever becomes of the
+        # workers.
         self._served: frozenset[int] = frozenset()
         self._coming: frozenset[int] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -262,8 +263,9 @@ class Declarations:
         self._ends.add(Ended(route, end))
 
     def _meant(self, registration: Registration) -> Iterable[int]:
-        """What routes are made of, and what that is made of."""
+        """What is kept, what routes are made of, and what that is made of."""
         values = [value for route in registration.routes for value in route.fields.values()]
+        values.extend(registration.kept)
         while values:
             value = values.pop()
             if isinstance(value, Reference):

@@ -49,6 +49,8 @@ class Declared:
         self._lock = threading.Lock()
         self._numbers: weakref.WeakKeyDictionary[Shared, int] = weakref.WeakKeyDictionary()
         self._made: weakref.WeakValueDictionary[int, Shared] = weakref.WeakValueDictionary()
+        # What was made before the application was described, in that order, so that it is the same in every worker.
+        self._kept: list[weakref.ref[Shared]] | None = []
         self._ends: dict[RouteKey, OnComplete] = {}
         self._has_cache: bool | None = None
         link.handle("authorise", self._authorise)
@@ -63,9 +65,16 @@ class Declared:
 
     def describe(self, app: web.Application) -> Registration:
         """Describe `app` for the parent (`registration.describe`), which may call it from now on."""
-        description = registration.describe(app, self)
+        kept, self._kept = self._kept or [], None
+        there = [shared for made in kept if (shared := made()) is not None]
+        description = registration.describe(app, there, self)
         self._ends = registration.callables(app)
         return description
+
+    def keep(self, shared: Shared) -> None:
+        """Take note of what was made that is to outlive the workers. What is made by the request is not."""
+        if self._kept is not None:
+            self._kept.append(weakref.ref(shared))
 
     def number(self, shared: Shared) -> int:
         """What `shared` is called in the parent."""

@@ -4,6 +4,7 @@ A description is the declaration itself, field by field. What is the parent's st
 application's code by its name: the parent asks for it to be called (`hooks`), and never has it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
@@ -59,29 +60,35 @@ class RouteDescription:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """All native routes of an application. Workers that run the same code have equal ones."""
+    """What of an application outlives its workers. Those that run the same code have equal ones."""
 
     routes: tuple[RouteDescription, ...]
+    """All native routes."""
+    kept: tuple[Reference, ...]
+    """What is there without a route as well."""
 
 
 ROUTES: Final[dict[str, type[NativeRoute | TopicsRoute]]] = {"relay": NativeRoute, "topics": TopicsRoute}
 
 
-def describe(app: web.Application, home: _shared.Parent) -> Registration:
+def describe(app: web.Application, kept: Iterable[_shared.Shared], home: _shared.Parent) -> Registration:
     """Describe the native routes of `app` and of its sub-applications, and declare to `home` what they are made of.
+
+    Before that, `kept` is declared, which is there without a route as well.
 
     Raises:
         PenstockError: the parent cannot make it.
         TypeError: it has something that may not go over a link.
         ConnectionError: the parent is gone.
     """
+    references = tuple(Reference(home.number(shared)) for shared in kept)
     found = []
     for resource in native_resources(app):
         route = resource.route
         kind = "relay" if isinstance(route, NativeRoute) else "topics"
         parts = {field.name: described(getattr(route, field.name), home) for field in fields(route)}
         found.append(RouteDescription(kind, resource.prefix, parts))
-    return Registration(tuple(found))
+    return Registration(tuple(found), references)
 
 
 def callables(app: web.Application) -> dict[RouteKey, OnComplete]:
