@@ -262,7 +262,8 @@ impl Exchange {
     fn feed(&self, flow: u32, source: Source, feed: Feed) {
         let Source { stream, hub, topic, error_event } = source;
         let Some(source) = stream.distant() else {
-            let detail = "a topic is fed in a worker process only by what its parent has fetched for the same request";
+            let detail =
+                "a topic is fed in a worker process only by what its parent has fetched for the same request";
             return feed.fail(Code::BadConfiguration.error(detail));
         };
         self.take_in(flow, feed, false);

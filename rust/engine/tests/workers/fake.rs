@@ -77,6 +77,11 @@ impl Said {
         self.stream.write_all(bytes).await.is_ok()
     }
 
+    /// Waits for a message of this kind, and passes over those before it.
+    pub(crate) async fn hears(&mut self, kind: u8) {
+        while next(&mut self.stream).await.expect("the edge goes on") != kind {}
+    }
+
     /// A whole response, as a worker writes it.
     pub(crate) async fn answer(mut self, response: &str) {
         let said = [message(WRITE, response.as_bytes()), message(DONE, b""), message(LEAVE, b"")];

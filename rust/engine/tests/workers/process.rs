@@ -107,12 +107,19 @@ impl Process {
 
     pub(crate) fn fetch_from(&self, taken: &Taken, port: u16, method: &str, body: RequestBody) -> Stream {
         let (feed, stream) = self.stream();
-        let order = Order {
-            plan: port.to_string().into_bytes(),
-            method: method.to_owned(),
+        let order = Order { method: method.to_owned(), body, ..Self::order(&port.to_string()) };
+        taken.edge.fetch(order, feed, &stream);
+        stream
+    }
+
+    /// A GET of what `plan` describes.
+    pub(crate) fn order(plan: &str) -> Order {
+        Order {
+            plan: plan.as_bytes().to_vec(),
+            method: "GET".to_owned(),
             target: "/".to_owned(),
             fields: Arc::new(Fields::default()),
-            body,
+            body: RequestBody::None,
             timeouts: Timeouts {
                 queue: Some(AMPLE),
                 resolve: Some(AMPLE),
@@ -125,9 +132,7 @@ impl Process {
             },
             overrides: None,
             is_clients: false,
-        };
-        taken.edge.fetch(order, feed, &stream);
-        stream
+        }
     }
 
     /// The two ends of a stream of the worker's own.
