@@ -518,9 +518,18 @@ class Hub:
         after: str | None,
         guest: tuple[str | None, str | None],
         lease: Lease | None,
-        near: Transport,
+        lines: Lines,
+        near: Transport | None,
     ) -> Admission:
-        """As `admit`, in a worker process: the parent is asked, by what describes hub and terms to it."""
+        """As `admit`, in a worker process: the parent is asked, by what describes hub and terms to it.
+
+        That is for the request of `near`, or for none.
+        """
+
+    def subscribe_afar(
+        self, plan: bytes, topic: str, after: str | None, framing: Framing, lines: Lines
+    ) -> Source:
+        """As `subscribe`, in a worker process."""
 
     def plan(self, terms: config.Subscriptions) -> Plan:
         """What worker processes subscribe by."""
@@ -532,10 +541,17 @@ class Hub:
         """Publish the events of `stream` to `topic`, and finish it when that ends."""
 
     def feed_afar(
-        self, number: int, topic: str, stream: FrameStream, error_event: str, near: Transport
+        self,
+        number: int,
+        topic: str,
+        stream: FrameStream,
+        error_event: str,
+        lines: Lines,
+        near: Transport | None,
     ) -> Source:
         """As `feed`, in a worker process: the parent does it, which calls the hub `number`.
 
+        What it has fetched itself for the request of `near` does not come here.
         The source has no bytes: it ends when the topic is the stream's, or fails.
         """
 
@@ -1011,10 +1027,16 @@ class Workers:
         """Let go of everything; nothing is told any more. Idempotent."""
 
 @final
+class Lines:
+    """What a worker process has with its parent besides requests."""
+
+    def __new__(cls) -> Self: ...
+
+@final
 class WorkerSite:
     """The application's side in a worker process, in the place of a `Site`."""
 
-    def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int) -> Self:
+    def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int, lines: Lines) -> Self:
         """Take over `descriptor`, a Unix socket that listens; only the process `parent` may connect."""
 
     def drain(self) -> None:

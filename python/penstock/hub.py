@@ -265,13 +265,15 @@ class Hub(Shared):
             PenstockError: when it is awaited or iterated: the topic's name is none (BAD_TOPIC), there is no such topic
                 (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
                 hub is closed (HUB_CLOSED).
-            ConfigurationError: this is a worker process.
         """
-        if self._parent is not None:
-            raise self._not_here("Hub.subscribe", "Hub.stream or Hub.native")
         terms = replace(self._terms(subscriptions), heartbeat=None)
         framing = _native.Framing.events(self._events + _SAID, False)
-        response = Response(self.native_hub.subscribe(topic, after, terms, framing))
+        if self._parent is None:
+            source = self.native_hub.subscribe(topic, after, terms, framing)
+        else:
+            plan = self._plans.describe(self._parent.number(self), terms)
+            source = self.native_hub.subscribe_afar(plan, topic, after, framing, self._parent.lines)
+        response = Response(source)
         response.method, response.url = "GET", topic
         return response
 
@@ -297,7 +299,7 @@ class Hub(Shared):
             ArgumentError: the topic's name is none (BAD_TOPIC), or `error_event` no type (BAD_EVENT).
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
             ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
-            ConfigurationError: the hub follows a Kafka, or this is a worker process.
+            ConfigurationError: the hub follows a Kafka.
         """
         await self._feed(topic, response, error_event, None)
 
@@ -307,10 +309,8 @@ class Hub(Shared):
         """See `feed`. In a worker, `response` has been fetched by the parent for the request of `near`."""
         self.native_hub.check(topic, "", error_event, None, None, None)
         if self._parent is not None:
-            if near is None:
-                raise self._not_here("Hub.feed", "Gateway.relay with a topic")
-            number = self._parent.number(self)
-            answer = self.native_hub.feed_afar(number, topic, response, error_event, near)
+            number, lines = self._parent.number(self), self._parent.lines
+            answer = self.native_hub.feed_afar(number, topic, response, error_event, lines, near)
             async with FrameStream(answer) as begun:
                 await begun.bytes()
             return
@@ -371,7 +371,6 @@ class Hub(Shared):
         Raises:
             PenstockError: what went wrong behind the head. The client has been cut off.
             CancelledError: the client left.
-            ConfigurationError: this is a worker process, and the request has not come by way of its parent.
         """
         from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
         from .web.native import changes  # noqa: PLC0415
@@ -404,11 +403,9 @@ class Hub(Shared):
         """
         if self._parent is None:
             admission = self.native_hub.admit(topic, after, terms, guest, lease)
-        elif near is None:
-            raise self._not_here("Hub.stream of a request that has not come by way of its parent", "Hub.native")
         else:
-            plan = self._plans.describe(self._parent.number(self), terms)
-            admission = self.native_hub.admit_afar(plan, topic, after, guest, lease, near)
+            plan, lines = self._plans.describe(self._parent.number(self), terms), self._parent.lines
+            admission = self.native_hub.admit_afar(plan, topic, after, guest, lease, lines, near)
         try:
             while (decided := admission.step()) is not None:
                 await decided
@@ -477,12 +474,6 @@ class Hub(Shared):
             name=name or prefix,
             decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
-
-    @staticmethod
-    def _not_here(what: str, instead: str) -> PenstockError:
-        """What refuses in a worker what its parent, whose the topics are, does not do for it."""
-        message = f"{what} is not there in a worker process, whose topics are its parent's: use {instead}"
-        return make_error("BAD_CONFIGURATION", message)
 
     @shared
     def stats(self) -> HubStats:

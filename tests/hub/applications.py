@@ -27,6 +27,8 @@ class Served:
     def __init__(self, engine: penstock.Engine, transport: str) -> None:
         self.engine = engine
         self.hub = Hub(engine=engine, history=History(memory="2MiB"))
+        self.owner = self.hub
+        """Whose the topics are, which is another one if the application is a worker's."""
         self.transport = transport
         self.clients: list[RawClient] = []
         self.runners: list[web.AppRunner] = []
@@ -44,9 +46,9 @@ class Served:
             self.hub = Hub(engine=self.engine, history=History(memory="2MiB"))
         # Whatever has a worker wait for its parent would wait for this loop.
         number = await asyncio.to_thread(worker.declared.number, self.hub)
-        parents = self._family.declarations._hub(number)
+        self.owner = self._family.declarations._hub(number)
         for name in ("stats", "topic_stats", "topics"):
-            setattr(self.hub, name, getattr(parents, name))
+            setattr(self.hub, name, getattr(self.owner, name))
 
     def gateway(self, origin: str, **options: Any) -> Gateway:
         if self._family is None:
@@ -64,7 +66,9 @@ class Served:
         self.runners.append(runner)
         if self._family is not None:
             declared = self._family.declarations
-            worker, edge = Worker(runner, self.engine), EdgeEnd(self.engine, declared.plan, declared.feed)
+            lines = self._family.workers[0].declared.lines
+            worker = Worker(runner, self.engine, lines=lines)
+            edge = EdgeEnd(self.engine, declared.plan, declared.feed)
             self._edges.append((edge, worker))
             await edge.workers.add(1, 0, worker.path)
             return edge.port

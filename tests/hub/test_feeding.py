@@ -164,6 +164,7 @@ async def test_one_that_leaves_before_the_head_leaves_its_turn_to_the_next(serve
 
 async def test_one_stream_feeds_a_topic_and_no_other(served: Served) -> None:
     model, other = Model(), Model()
+    await served.serve(web.Application())
     async with ScriptedOrigin(model, other) as origin, served.engine.get(origin.url) as response:
         await served.hub.feed("news", response)
         async with served.engine.get(origin.url) as second:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock import _shared
+from penstock import _native, _shared
 from penstock._shared import Shared
 from penstock.web.decisions import Answer, Decisions
 from penstock.web.handover import OnComplete
@@ -53,6 +53,8 @@ class Declared:
         self._kept: list[weakref.ref[Shared]] | None = []
         self._ends: dict[RouteKey, OnComplete] = {}
         self._has_cache: bool | None = None
+        self.lines: Final = _native.Lines()
+        """What reaches the parent for no request."""
         link.handle("authorise", self._authorise)
         link.handle("ended", self._ended)
 

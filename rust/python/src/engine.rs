@@ -208,10 +208,10 @@ impl Engine {
         Ok(Source::new(stream, port))
     }
 
-    /// The two ends of a body that is not cut.
-    pub(crate) fn channel(&self, py: Python<'_>) -> PyResult<(Feed, Stream)> {
+    /// The two ends of a body that is cut by `framing`.
+    pub(crate) fn channel(&self, py: Python<'_>, framing: &Cut) -> PyResult<(Feed, Stream)> {
         self.check(py)?;
-        Ok(channel(&self.pool, self.flow, &Cut::Raw, &self.meter))
+        Ok(channel(&self.pool, self.flow, framing, &self.meter))
     }
 
     /// Starts `start`, which feeds a stream cut by `framing`, on the engine thread of the client of `near` if that is given and
@@ -360,7 +360,7 @@ impl Engine {
         plan: Option<Planned>,
         is_clients: bool,
     ) -> PyResult<(Source, Upload)> {
-        let (feed, stream) = self.channel(py)?;
+        let (feed, stream) = self.channel(py, &Cut::Raw)?;
         let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
         let body = RequestBody::Stream { stream, length };
         let source = self.start(

@@ -5,12 +5,13 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_engine::Code;
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
+use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{
     self, Counted, Event, HubStats, Id, LogCounted, LogStats, Published, Reading, TopicStats,
 };
 use penstock_engine::workers::{self, Subscribing};
+use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::PyVisit;
@@ -28,7 +29,7 @@ use crate::port::Slot;
 use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
-use crate::workers::Plan;
+use crate::workers::{Lines, Plan};
 
 /// Topics, their history and their subscribers. Any thread may use it.
 #[pyclass(frozen, module = "penstock._native")]
@@ -286,9 +287,9 @@ impl Hub {
         Ok(Admission::new(asking, lease, Slot::new(engine.port(py)?)))
     }
 
-    /// As `admit`, in a worker process: the parent is asked, and serves the client, whose request is that of `near`. `plan` describes
-    /// hub and terms.
-    #[pyo3(signature = (plan, topic, after, guest, lease, near))]
+    /// As `admit`, in a worker process: the parent is asked, over `lines` or for the request of `near`, and serves its client. `plan`
+    /// describes hub and terms.
+    #[pyo3(signature = (plan, topic, after, guest, lease, lines, near))]
     #[expect(clippy::too_many_arguments, reason = "as `admit`, and where")]
     fn admit_afar(
         &self,
@@ -298,22 +299,40 @@ impl Hub {
         after: Option<String>,
         guest: (Option<String>, Option<String>),
         lease: Option<&Bound<'_, Lease>>,
-        near: &Bound<'_, Transport>,
+        lines: &Bound<'_, Lines>,
+        near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Admission> {
         let engine = self.engine.get();
         let (tenant, address) = guest;
         let lease = lease.map(|lease| lease.get().shared());
         let subscribing = Subscribing { plan, topic, after, tenant, address, lease };
-        let (feed, stream) = engine.channel(py)?;
-        match near.get().edge() {
+        let (feed, stream) = engine.channel(py, &Cut::Raw)?;
+        match lines.get().edge(near) {
             Some(edge) => edge.subscribe(subscribing, feed, &stream),
-            None => feed.fail(Code::ClientGone.error("the client left before it was let in")),
+            None => feed.fail(client_gone()),
         }
         let asking = async move {
             poll_fn(|context| stream.poll_head(context).map(|head| head.map(drop))).await?;
             Ok(Decision::Afar(stream))
         };
         Ok(Admission::new(asking, None, Slot::new(engine.port(py)?)))
+    }
+
+    /// As `subscribe`, in a worker process: the parent is asked over `lines`. `plan` describes hub and terms.
+    fn subscribe_afar(
+        &self,
+        py: Python<'_>,
+        plan: Vec<u8>,
+        topic: String,
+        after: Option<String>,
+        framing: &Bound<'_, Framing>,
+        lines: &Bound<'_, Lines>,
+    ) -> PyResult<Source> {
+        let engine = self.engine.get();
+        let subscribing = Subscribing { plan, topic, after, tenant: None, address: None, lease: None };
+        let (feed, stream) = engine.channel(py, &framing.get().0)?;
+        lines.get().aside().subscribe(subscribing, feed, &stream);
+        Ok(Source::new(stream, engine.port(py)?))
     }
 
     /// What worker processes subscribe by: this hub, and `terms`.
@@ -360,8 +379,11 @@ impl Hub {
         Ok(())
     }
 
-    /// As `feed`, in a worker process: the parent, which calls the hub `number`, has fetched `stream` for the request of `near`, and
-    /// publishes what it brings. What is returned has no bytes: it ends when the topic is the stream's, or fails.
+    /// As `feed`, in a worker process: the parent, which calls the hub `number`, publishes what `stream` brings. What it has fetched
+    /// itself, for the request of `near`, does not come here. What is returned has no bytes: it ends when the topic is the
+    /// stream's, or fails.
+    #[pyo3(signature = (number, topic, stream, error_event, lines, near))]
+    #[expect(clippy::too_many_arguments, reason = "as `feed`, and where")]
     fn feed_afar(
         &self,
         py: Python<'_>,
@@ -369,14 +391,16 @@ impl Hub {
         topic: String,
         stream: &Bound<'_, FrameStream>,
         error_event: String,
-        near: &Bound<'_, Transport>,
+        lines: &Bound<'_, Lines>,
+        near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Source> {
         let engine = self.engine.get();
-        let source = workers::Source { stream: stream.get().hand_over(py)?, hub: number, topic, error_event };
-        let (feed, answer) = engine.channel(py)?;
-        match near.get().edge() {
-            Some(edge) => edge.feed(source, feed),
-            None => feed.fail(Code::ClientGone.error("the client left before the topic was fed")),
+        let stream = stream.get().hand_over(py)?;
+        let near = near.filter(|_| stream.distant().is_some());
+        let (feed, answer) = engine.channel(py, &Cut::Raw)?;
+        match lines.get().edge(near) {
+            Some(edge) => edge.feed(workers::Source { stream, hub: number, topic, error_event }, feed),
+            None => feed.fail(client_gone()),
         }
         Ok(Source::new(answer, engine.port(py)?))
     }
@@ -405,6 +429,10 @@ impl Hub {
         let loader = lock(&self.loader).take();
         drop(loader);
     }
+}
+
+fn client_gone() -> Error {
+    Code::ClientGone.error("the client left before its request was sent on")
 }
 
 /// None, which is for ever, where there are more than can be counted.

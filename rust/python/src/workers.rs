@@ -8,7 +8,7 @@ use penstock_engine::Code;
 use penstock_engine::hub::{Hub, Terms};
 use penstock_engine::runtime::Threads;
 use penstock_engine::workers::{
-    self, Begun, Feeding, Notice, Orphan, Planned, Relay, Restart, Topics, Worker,
+    self, Begun, Edge, Feeding, Notice, Orphan, Planned, Relay, Restart, Topics, Worker,
 };
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
@@ -28,6 +28,7 @@ use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
 use crate::request::Endpoint;
 use crate::stream::{Source, timing_row};
+use crate::transport::Transport;
 
 /// What a worker's relays or subscriptions go by.
 #[pyclass(frozen, module = "penstock._native")]
@@ -317,6 +318,30 @@ impl Workers {
     }
 }
 
+/// What a worker process has with its parent besides requests.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Lines(Arc<workers::Lines>);
+
+impl Lines {
+    /// The parent, for what belongs to no request.
+    pub(crate) fn aside(&self) -> Arc<Edge> {
+        self.0.edge()
+    }
+
+    /// The parent, for the request of `near` if there is one; none where that is over.
+    pub(crate) fn edge(&self, near: Option<&Bound<'_, Transport>>) -> Option<Arc<Edge>> {
+        near.map_or_else(|| Some(self.aside()), |near| near.get().edge())
+    }
+}
+
+#[pymethods]
+impl Lines {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
+    }
+}
+
 /// The application's side in a worker process: in the place of a `Site`.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct WorkerSite {
@@ -330,17 +355,18 @@ pub(crate) struct WorkerSite {
 impl WorkerSite {
     /// Takes over `descriptor`, a Unix socket that listens, to which the process `parent` alone may connect.
     #[new]
-    #[pyo3(signature = (engine, lane, descriptor, parent))]
+    #[pyo3(signature = (engine, lane, descriptor, parent, lines))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         lane: &Bound<'_, Lane>,
         descriptor: i32,
         parent: i32,
+        lines: &Bound<'_, Lines>,
     ) -> PyResult<Self> {
         let descriptor = own_descriptor(descriptor)?;
         let (supplies, threads): (_, Arc<Threads>) = engine.get().lend(py)?;
-        let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent));
+        let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent, Arc::clone(&lines.get().0)));
         worker.serve(descriptor, &threads).into_python(py)?;
         Ok(Self { worker, engine: engine.clone().unbind(), idle: Mutex::new(None) })
     }

@@ -7,10 +7,10 @@ use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::codec::malformed;
-use super::edge::{Edge, Errand, Errands, Order, Source, Subscribing};
+use super::edge::{Edge, Errand, Errands, Numbers, Order, Source, Subscribing};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
 use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
@@ -28,15 +28,21 @@ use crate::sync::{Arc, Mutex, lock};
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
     enum First {
         Home,
+        Line(Box<Exchange>, Errands),
         Exchange(Box<Exchange>, Errands, Active),
     }
     let first = wire.read(
         |message| match message {
             Message::Home => Ok(Some(First::Home)),
+            Message::Line(number) => {
+                let errands = worker.lines.answer(number).ok_or_else(malformed)?;
+                let exchange = Exchange::new(worker, &wire, link().0, &errands);
+                Ok(Some(First::Line(Box::new(exchange), errands)))
+            }
             Message::Request { head, has_body, chunked, remote, local } => {
                 let (near, far) = link();
                 let (edge, errands) = Edge::new();
-                let exchange = Exchange::new(worker, &wire, near, Arc::clone(&edge));
+                let exchange = Exchange::new(worker, &wire, near, &errands);
                 let request = Request {
                     head: head.to_vec(),
                     body: has_body.then(|| exchange.begin_flow(0)),
@@ -62,6 +68,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
     );
     match first.await {
         Ok(First::Home) => home(worker, &wire).await,
+        Ok(First::Line(exchange, errands)) => exchange.run_aside(errands).await,
         Ok(First::Exchange(exchange, errands, _active)) => exchange.run(errands).await,
         Err(_) => {
             // What there is to say has been: the reason for a refusal.
@@ -78,9 +85,11 @@ struct Exchange {
     worker: Arc<Worker>,
     wire: Plain<Wire>,
     near: Near,
-    edge: Arc<Edge>,
+    numbers: Numbers,
     /// Where what comes of each flow is put.
     arrivals: Mutex<HashMap<u32, Arrivals>>,
+    /// What takes it in.
+    taking: Mutex<Vec<JoinHandle<()>>>,
     /// Of flows that go to the edge.
     credits: Mutex<HashMap<u32, Plain<Credit>>>,
     /// Bytes written that have not left.
@@ -93,13 +102,14 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(worker: &Arc<Worker>, wire: &Plain<Wire>, near: Near, edge: Arc<Edge>) -> Self {
+    fn new(worker: &Arc<Worker>, wire: &Plain<Wire>, near: Near, errands: &Errands) -> Self {
         Self {
             worker: Arc::clone(worker),
             wire: Plain::clone(wire),
             near,
-            edge,
+            numbers: errands.numbers.clone(),
             arrivals: Mutex::default(),
+            taking: Mutex::default(),
             credits: Mutex::default(),
             unsent: Mutex::default(),
             part: Mutex::default(),
@@ -118,7 +128,8 @@ impl Exchange {
     fn take_in(&self, flow: u32, feed: Feed, begun: bool) {
         let (arrivals, arriving) = mpsc::unbounded_channel();
         lock(&self.arrivals).insert(flow, arrivals);
-        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, begun));
+        let taking = tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, begun));
+        lock(&self.taking).push(taking);
     }
 
     fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
@@ -132,13 +143,7 @@ impl Exchange {
         let result = {
             let read = self.wire.read(|message| self.hear(message), || {});
             let send = async {
-                while let Some((flow, errand, feed)) = errands.recv().await {
-                    match errand {
-                        Errand::Fetch(order) => self.fetch(flow, order, feed),
-                        Errand::Subscribe(subscribing) => self.subscribe(flow, subscribing, feed),
-                        Errand::Feed(source) => self.feed(flow, source, feed),
-                    }
-                }
+                self.send(&mut errands).await;
                 std::future::pending().await
             };
             let obey = async {
@@ -163,6 +168,45 @@ impl Exchange {
         }
         self.wire.end();
         let _ = self.wire.write().await;
+    }
+
+    /// Where there is no client, and it is over when all that was sent for has come.
+    async fn run_aside(self: Box<Self>, mut errands: Errands) {
+        let result = {
+            let read = self.wire.read(|message| self.hear(message), || {});
+            let work = async {
+                self.send(&mut errands).await;
+                let taking = std::mem::take(&mut *lock(&self.taking));
+                for taking in taking {
+                    // An error means that the engine is being closed.
+                    let _ = taking.await;
+                }
+                let mut sending = std::mem::take(&mut *lock(&self.sending));
+                while sending.join_next().await.is_some() {}
+            };
+            tokio::select! {
+                biased;
+                lost = read => lost,
+                () = work => Ok(()),
+                never = self.wire.write_on() => never,
+            }
+        };
+        if let Err(error) = result {
+            return self.fail_flows(&error);
+        }
+        self.wire.end();
+        let _ = self.wire.write().await;
+    }
+
+    /// Sends what the edge is to do, until there is no more.
+    async fn send(&self, errands: &mut Errands) {
+        while let Some((flow, errand, feed)) = errands.next().await {
+            match errand {
+                Errand::Fetch(order) => self.fetch(flow, order, feed),
+                Errand::Subscribe(subscribing) => self.subscribe(flow, subscribing, feed),
+                Errand::Feed(source) => self.feed(flow, source, feed),
+            }
+        }
     }
 
     /// Nothing more comes of any flow.
@@ -253,7 +297,7 @@ impl Exchange {
 
     fn subscribe(&self, flow: u32, subscribing: Subscribing, feed: Feed) {
         let Subscribing { plan, topic, after, tenant, address, lease } = subscribing;
-        let lease = lease.map(|lease| self.worker.pass_on(&lease));
+        let lease = lease.map(|lease| self.worker.lines.pass_on(&lease));
         self.take_in(flow, feed, false);
         let subscribe = Subscribe { flow, plan, topic, after, tenant, address, lease };
         self.wire.send(&Message::Subscribe(Box::new(subscribe)));
@@ -261,16 +305,16 @@ impl Exchange {
 
     fn feed(&self, flow: u32, source: Source, feed: Feed) {
         let Source { stream, hub, topic, error_event } = source;
-        let Some(source) = stream.distant() else {
-            let detail =
-                "a topic is fed in a worker process only by what its parent has fetched for the same request";
-            return feed.fail(Code::BadConfiguration.error(detail));
-        };
+        let distant = stream.distant();
+        let source = distant.unwrap_or_else(|| self.numbers.next());
         self.take_in(flow, feed, false);
-        let feed = FeedTopic { flow, source, hub, topic, error_event };
+        let feed = FeedTopic { flow, source, is_own: distant.is_none(), hub, topic, error_event };
         self.wire.send(&Message::Feed(Box::new(feed)));
-        // Behind that, since the end of it here gives up what is there.
-        drop(stream);
+        match distant {
+            // Behind that, since the end of it here gives up what is there.
+            Some(_) => drop(stream),
+            None => self.give_out(source, stream, &self.sending),
+        }
     }
 
     fn attach(&self, attachment: Attachment) {
@@ -278,7 +322,7 @@ impl Exchange {
         let distant = stream.distant().filter(|_| inspector.is_none());
         let rest = rest.map(|completion| (completion.ticket(), account, completion));
         let told = rest.as_ref().map(|(ticket, account, _)| (*ticket, account.clone()));
-        let flow = distant.unwrap_or_else(|| self.edge.number());
+        let flow = distant.unwrap_or_else(|| self.numbers.next());
         let attached = Attached {
             flow,
             is_own: distant.is_none(),

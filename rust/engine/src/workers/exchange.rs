@@ -74,7 +74,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
         shared.counts.exchange(tried.len() > 1);
-        let exchange = Exchange::new(&shared, member, wire, own, thread, body.clone());
+        let exchange = Exchange::new(&shared, member, wire, Some(own), thread, body.clone());
         let end = exchange.run().await;
         if matches!(end, End::Torn) {
             shared.counts.cut_off();
@@ -99,6 +99,15 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         };
         return answer(&shared, &own, &error, head_only);
     }
+}
+
+/// Does what a worker has called for by `number`, which belongs to no request.
+pub(super) async fn assist(shared: Arc<Shared>, member: Arc<Member>, number: u64, thread: usize) {
+    let Some(socket) = member.connect().await else { return };
+    let wire = Plain::new(Wire::new(socket));
+    wire.send(&Message::Line(number));
+    // However it ends: nobody is to be told.
+    let _ = Exchange::new(&shared, &member, wire, None, thread, None).run().await;
 }
 
 /// Whether a request may be repeated where nobody knows whether it was carried out (RFC 9110, section 9.2.1).
@@ -153,12 +162,12 @@ impl Exchange {
         shared: &Arc<Shared>,
         member: &Arc<Member>,
         wire: Plain<Wire>,
-        far: Far,
+        far: Option<Far>,
         thread: usize,
         body: Option<Plain<Stream>>,
     ) -> Self {
         let state = State {
-            far: Some(far),
+            far,
             arrivals: HashMap::new(),
             credits: HashMap::new(),
             bodies: HashMap::new(),
@@ -212,7 +221,11 @@ impl Exchange {
 
     /// The connection has ended, which is how a worker ends a request that it has left.
     fn gone(&self, error: Error) -> End {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        for (_, arrivals) in state.arrivals.drain() {
+            // Whoever read it has gone, or has all of it, where this fails.
+            let _ = arrivals.send(Arrival::Fail(error.clone()));
+        }
         match (state.left, state.begun) {
             (true, _) => End::Over,
             (false, true) => End::Torn,
@@ -364,14 +377,18 @@ impl Exchange {
         state.tasks.spawn(subscribe(shared, member, wire, order, fetched, credit));
     }
 
-    /// Has a topic fed by what has been fetched, which does not need the worker any more.
+    /// Has a topic fed. What has been fetched for that does not need the worker any more.
     fn feed(&self, state: &mut State, order: FeedTopic) -> Result<()> {
-        let FeedTopic { flow, source, hub, topic, error_event } = order;
-        let Some(Fetched::Response(stream, _)) = lock(&self.fetched).remove(&source) else {
-            return Err(malformed());
+        let FeedTopic { flow, source, is_own, hub, topic, error_event } = order;
+        let stream = if is_own {
+            self.begin_flow(state, source)
+        } else {
+            let Some(Fetched::Response(stream, _)) = lock(&self.fetched).remove(&source) else {
+                return Err(malformed());
+            };
+            state.credits.remove(&source);
+            stream.hand_over()?
         };
-        state.credits.remove(&source);
-        let stream = stream.hand_over()?;
         let (begun, answer) = oneshot::channel();
         let feeding = Feeding { hub, topic, error_event, stream, begun };
         self.shared.notices.put(Notice::Feed(Box::new(feeding)));

@@ -79,8 +79,10 @@ pub(super) struct Subscribe {
 pub(super) struct FeedTopic {
     /// Has no bytes: it ends when the topic is fed, or fails as that does.
     pub(super) flow: u32,
-    /// What has been fetched.
+    /// What its events come from.
     pub(super) source: u32,
+    /// The worker sends that; else it is what the edge has fetched for it.
+    pub(super) is_own: bool,
     /// What the worker calls the hub.
     pub(super) hub: u64,
     pub(super) topic: String,
@@ -120,6 +122,8 @@ pub(super) enum Message<'a> {
         remote: Option<SocketAddr>,
         local: Option<SocketAddr>,
     },
+    /// The first on a connection for what belongs to no request, which the worker has called for by this number.
+    Line(u64),
     /// A part of a flow.
     Data(u32, &'a [u8]),
     /// A flow has ended well; how long it took, and what followed it.
@@ -150,6 +154,8 @@ pub(super) enum Message<'a> {
     Over(u64, Outcome, Option<Duration>),
     /// Whoever was to hear of that has.
     Heard(u64),
+    /// One connection more is wanted, for what belongs to no request.
+    Call(u64),
     /// For how long from now on what the worker has called by a number may go on; none: for ever.
     Renew(u64, Option<Duration>),
     /// Bytes for the client.
@@ -186,7 +192,7 @@ kinds! {
     HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
     CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
-    SUBSCRIBE = 28, FEED = 29, RENEW = 30,
+    SUBSCRIBE = 28, FEED = 29, RENEW = 30, CALL = 31, LINE = 32,
 }
 
 /// Bytes in front of a message: its length without them, and its kind.
@@ -233,6 +239,8 @@ impl Message<'_> {
             Self::Subscribe(..) => SUBSCRIBE,
             Self::Feed(..) => FEED,
             Self::Renew(..) => RENEW,
+            Self::Call(..) => CALL,
+            Self::Line(..) => LINE,
             Self::Attach(..) => ATTACH,
             Self::Refused(..) => REFUSED,
         }
@@ -271,7 +279,7 @@ impl Message<'_> {
             Self::Sent(bytes) => put.u64(*bytes),
             Self::Outcome(outcome) => put_outcome(put, outcome),
             Self::Over(ticket, outcome, body) => put_outcome(put.u64(*ticket), outcome).limit(*body),
-            Self::Heard(ticket) => put.u64(*ticket),
+            Self::Heard(number) | Self::Call(number) | Self::Line(number) => put.u64(*number),
             Self::Write(bytes) => put.rest(bytes),
             Self::Option(level, name, value) => put.i32(*level).i32(*name).i32(*value),
             Self::Fetch(fetch) => put_fetch(put, fetch),
@@ -321,6 +329,8 @@ impl Message<'_> {
             SUBSCRIBE => Message::Subscribe(Box::new(take_subscribe(&mut take)?)),
             FEED => Message::Feed(Box::new(take_feed(&mut take)?)),
             RENEW => Message::Renew(take.u64()?, take.limit()?),
+            CALL => Message::Call(take.u64()?),
+            LINE => Message::Line(take.u64()?),
             ATTACH => Message::Attach(take_attached(&mut take)?),
             REFUSED => Message::Refused(take.error()?),
             BODY => Message::Body(take.u32()?, take.rest()),
@@ -472,14 +482,15 @@ fn take_subscribe(take: &mut Take<'_>) -> Result<Subscribe> {
 }
 
 fn put_feed<'a, 'b>(put: &'a mut Put<'b>, feed: &FeedTopic) -> &'a mut Put<'b> {
-    let FeedTopic { flow, source, hub, topic, error_event } = feed;
-    put.u32(*flow).u32(*source).u64(*hub).bytes(topic.as_bytes()).bytes(error_event.as_bytes())
+    let FeedTopic { flow, source, is_own, hub, topic, error_event } = feed;
+    put.u32(*flow).u32(*source).flag(*is_own).u64(*hub).bytes(topic.as_bytes()).bytes(error_event.as_bytes())
 }
 
 fn take_feed(take: &mut Take<'_>) -> Result<FeedTopic> {
     Ok(FeedTopic {
         flow: take.u32()?,
         source: take.u32()?,
+        is_own: take.flag()?,
         hub: take.u64()?,
         topic: take.text()?.to_owned(),
         error_event: take.text()?.to_owned(),

@@ -22,6 +22,7 @@ mod edge;
 mod exchange;
 mod fetching;
 mod flow;
+mod lines;
 mod message;
 mod notice;
 mod plan;
@@ -32,6 +33,7 @@ mod workers;
 
 pub use counts::{Counted, Restart, WorkersStats};
 pub use edge::{Edge, Order, Source, Subscribing};
+pub use lines::Lines;
 pub use notice::{Begun, Feeding, Notice, Orphan};
 pub use plan::{Plan, Planned, Relay, Topics};
 pub use worker::Worker;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener as Raw;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc as Plain, Weak};
+use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use tokio::sync::watch;
 
 use super::answering;
 use super::flow::{Arrival, Arrivals};
+use super::lines::Lines;
 use super::message::Message;
 use super::wire::Wire;
 use crate::app::{Completion, Outcome, Queue};
 use crate::edge::Supplies;
 use crate::error::{Code, Result};
-use crate::hub::Lease;
 use crate::runtime::Threads;
 use crate::stream::{Ending, Stream};
 use crate::sync::{Arc, Mutex, lock};
@@ -54,14 +54,12 @@ pub struct Worker {
     active: AtomicUsize,
     idle: Mutex<Option<Waker>>,
     awaited: Mutex<HashMap<u64, Awaited>>,
-    /// Where the edge hears what is of no exchange.
-    home: Mutex<Weak<Wire>>,
-    next_lease: AtomicU64,
+    pub(super) lines: Arc<Lines>,
 }
 
 impl Worker {
-    /// A worker of the process `parent`, whose requests go to `queue`.
-    pub fn new(supplies: Supplies, queue: Queue, parent: i32) -> Self {
+    /// A worker of the process `parent`, whose requests go to `queue`. `lines` are for what belongs to none.
+    pub fn new(supplies: Supplies, queue: Queue, parent: i32, lines: Arc<Lines>) -> Self {
         Self {
             supplies,
             queue,
@@ -70,8 +68,7 @@ impl Worker {
             active: AtomicUsize::new(0),
             idle: Mutex::new(None),
             awaited: Mutex::new(HashMap::new()),
-            home: Mutex::new(Weak::new()),
-            next_lease: AtomicU64::new(0),
+            lines,
         }
     }
 
@@ -106,6 +103,7 @@ impl Worker {
             }
             opens
         });
+        self.lines.close();
     }
 
     /// Ends everything.
@@ -140,28 +138,6 @@ impl Worker {
     pub(super) fn await_end(&self, ticket: u64, awaited: Awaited) {
         let previous = lock(&self.awaited).insert(ticket, awaited);
         drop(previous);
-    }
-
-    /// Has the edge told what is said of `lease` from now on: its number there, and for how long it is now. On an engine thread.
-    pub(super) fn pass_on(self: &Arc<Self>, lease: &Lease) -> (u64, Option<Duration>) {
-        // Relaxed: a number that nobody else has.
-        let number = self.next_lease.fetch_add(1, Ordering::Relaxed);
-        let (left, mut renewals) = lease.renewals();
-        let worker = Arc::clone(self);
-        tokio::spawn(async move {
-            while let Some(left) = renewals.next().await {
-                worker.say(&Message::Renew(number, left));
-            }
-        });
-        (number, left)
-    }
-
-    /// Without the edge nobody is left to hear it.
-    fn say(&self, message: &Message<'_>) {
-        let home = lock(&self.home).upgrade();
-        if let Some(home) = home {
-            home.send(message);
-        }
     }
 
     fn over(&self, ticket: u64, outcome: Outcome, body: Option<Duration>) {
@@ -230,7 +206,7 @@ async fn accept(listener: Raw, worker: &Arc<Worker>, threads: &Threads) {
 
 /// Gives the signs that the edge asks for, and hears how things have ended there.
 pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
-    *lock(&worker.home) = Plain::downgrade(wire);
+    worker.lines.open(wire);
     let heard = Plain::downgrade(wire);
     worker.queue.tell_heard(move |ticket| {
         if let Some(wire) = heard.upgrade() {

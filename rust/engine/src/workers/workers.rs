@@ -125,6 +125,19 @@ impl Member {
         }
     }
 
+    /// A connection more; none where it is gone.
+    pub(super) async fn connect(&self) -> Option<UnixStream> {
+        loop {
+            match UnixStream::connect(&self.path).await {
+                Ok(socket) => return Some(socket),
+                Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return None,
+                // As many as may wait there already do, or this process has too many descriptors.
+                Err(_) if lock(&self.home).is_gone => return None,
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
     /// Something may go on for `time`, and for as long as the worker says by `number`.
     pub(super) fn lend(self: &Arc<Self>, number: u64, time: Option<Duration>) -> Leased {
         let lease = Lease::new(time);
@@ -454,6 +467,11 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
                 Message::Pong => drop(lock(&member.home).sign.give()),
                 Message::Heard(ticket) => member.heard(ticket),
                 Message::Renew(number, time) => member.renew(number, time),
+                Message::Call(number) => {
+                    let thread = shared.threads.pick();
+                    let (called, member) = (Arc::clone(&shared), Arc::clone(&member));
+                    shared.threads.spawn(thread, move || exchange::assist(called, member, number, thread));
+                }
                 _ => return Err(malformed()),
             }
             Ok(None::<()>)

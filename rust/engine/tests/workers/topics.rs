@@ -1,10 +1,11 @@
 //! Topics of the edge, to which a worker lets clients in.
 
+use std::future::poll_fn;
 use std::time::Duration;
 
 use penstock_engine::hub::{Event, Lease};
 use penstock_engine::origin::RequestBody;
-use penstock_engine::stream::Stream;
+use penstock_engine::stream::{Ending, Stream};
 use penstock_engine::workers::{Feeding, Notice, Source, Subscribing};
 use penstock_engine::{Code, Result};
 
@@ -45,17 +46,20 @@ async fn rest(client: &mut Client) -> String {
     }
 }
 
-fn subscribe(process: &Process, taken: &Taken, topic: &str, lease: Option<&Lease>) -> Stream {
-    let (feed, stream) = process.stream();
-    let subscribing = Subscribing {
+fn subscribing(topic: &str, lease: Option<&Lease>) -> Subscribing {
+    Subscribing {
         plan: b"topics".to_vec(),
         topic: topic.to_owned(),
         after: None,
         tenant: Some("tenant".to_owned()),
         address: None,
         lease: lease.cloned(),
-    };
-    taken.edge.subscribe(subscribing, feed, &stream);
+    }
+}
+
+fn subscribe(process: &Process, taken: &Taken, topic: &str, lease: Option<&Lease>) -> Stream {
+    let (feed, stream) = process.stream();
+    taken.edge.subscribe(subscribing(topic, lease), feed, &stream);
     stream
 }
 
@@ -169,7 +173,7 @@ fn events_can_be_read_by_the_worker() {
         for data in ["one", "two"] {
             expected += &publish(rig, data);
         }
-        let first = std::future::poll_fn(|context| stream.poll_next(context)).await.unwrap().unwrap();
+        let first = poll_fn(|context| stream.poll_next(context)).await.unwrap().unwrap();
         let mut got = first.to_vec();
         drop(first);
         // Where nobody lets it go on it ends as one that is whole.
@@ -238,7 +242,7 @@ fn a_topic_is_fed_by_what_was_fetched() {
                 error_event: "error".to_owned(),
             };
             taken.edge.feed(source, feed);
-            let Feeding { hub, topic, error_event, stream: fed, begun: told } = feeding(rig).await;
+            let Feeding { hub, topic, error_event, stream: source, begun: told } = feeding(rig).await;
             assert_eq!((hub, topic.as_str(), error_event.as_str()), (3, "news", "error"));
             let expected: std::result::Result<Vec<u8>, Code> =
                 answer.as_ref().map(|()| Vec::new()).map_err(|error: &penstock_engine::Error| error.code());
@@ -248,27 +252,83 @@ fn a_topic_is_fed_by_what_was_fetched() {
             taken.exchange.answer(OK);
             assert_eq!(client.read(OK.len()).await, OK.as_bytes());
             // The request is over, and what feeds goes on.
-            assert_eq!(read(&fed).await.unwrap(), b"whole");
-            drop((stream, begun, fed));
+            assert_eq!(read(&source).await.unwrap(), b"whole");
+            drop((stream, begun, source));
         }
         process.end().await;
     });
 }
 
 #[test]
-fn what_the_worker_has_itself_feeds_no_topic_of_the_edge() {
+fn what_the_worker_has_itself_feeds_a_topic_while_it_is_there() {
+    for is_killed in [false, true] {
+        on_each(&async |rig: &Rig| {
+            let process = rig.worker(1, 0).await;
+            let ((own, stream), (feed, begun)) = (process.stream(), process.stream());
+            let (topic, error_event) = ("news".to_owned(), "error".to_owned());
+            process.lines.edge().feed(Source { stream, hub: 3, topic, error_event }, feed);
+            let Feeding { stream: source, begun: told, .. } = feeding(rig).await;
+            told.send(Ok(())).unwrap();
+            assert_eq!(read(&begun).await.unwrap(), b"");
+            let next = || poll_fn(|context| source.poll_next(context));
+            own.push(process.slice(b"one")).await.unwrap();
+            assert_eq!(&next().await.unwrap().unwrap()[..], b"one");
+            drop(begun);
+            if is_killed {
+                process.kill();
+                assert_eq!(next().await.unwrap().unwrap_err().code(), Code::WorkerGone);
+                drop(own);
+            } else {
+                own.finish(Ending::default());
+                assert!(next().await.is_none());
+                process.end().await;
+            }
+        });
+    }
+}
+
+#[test]
+fn a_topic_is_listened_to_without_a_request() {
     on_each(&async |rig: &Rig| {
         let process = rig.worker(1, 0).await;
-        let mut client = rig.connect().await;
-        client.get("/").await;
-        let taken = process.request().await;
-        let ((_own, stream), (feed, begun)) = (process.stream(), process.stream());
-        let (topic, error_event) = ("news".to_owned(), "error".to_owned());
-        taken.edge.feed(Source { stream, hub: 3, topic, error_event }, feed);
-        assert_eq!(read(&begun).await, Err(Code::BadConfiguration));
-        taken.exchange.answer(OK);
-        assert_eq!(client.read(OK.len()).await, OK.as_bytes());
-        drop(begun);
+        for leaves in [true, false] {
+            let (feed, stream) = process.stream();
+            process.lines.edge().subscribe(subscribing("news", None), feed, &stream);
+            assert_eq!(status(&stream).await.unwrap(), 200);
+            let expected = publish(rig, "one");
+            let first = poll_fn(|context| stream.poll_next(context)).await.unwrap().unwrap();
+            assert_eq!(&first[..], expected.as_bytes());
+            drop(first);
+            if !leaves {
+                process.kill();
+                until(|| rig.hub.stats().subscribers == 0).await;
+                assert!(read(&stream).await.is_err());
+                return;
+            }
+            drop(stream);
+            until(|| rig.hub.stats().subscribers == 0).await;
+        }
+    });
+}
+
+#[test]
+fn what_is_called_for_early_waits_and_what_is_late_is_refused() {
+    on_each(&async |rig: &Rig| {
+        let process = Process::start(&rig.path(1), 64);
+        let (feed, stream) = process.stream();
+        process.lines.edge().subscribe(subscribing("news", None), feed, &stream);
+        rig.add(1, 0).await.unwrap();
+        assert_eq!(status(&stream).await.unwrap(), 200);
+        process.worker.drain();
+        let (feed, late) = process.stream();
+        process.lines.edge().subscribe(subscribing("news", None), feed, &late);
+        assert_eq!(status(&late).await.unwrap_err().code(), Code::EngineClosed);
+        // What is there goes on.
+        let expected = publish(rig, "one");
+        let first = poll_fn(|context| stream.poll_next(context)).await.unwrap().unwrap();
+        assert_eq!(&first[..], expected.as_bytes());
+        drop((first, stream, late));
+        until(|| rig.hub.stats().subscribers == 0).await;
         process.end().await;
     });
 }

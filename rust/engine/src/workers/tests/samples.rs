@@ -164,13 +164,16 @@ fn subscribe() -> impl Strategy<Value = Subscribe> {
 }
 
 fn feed() -> impl Strategy<Value = FeedTopic> {
-    any::<(u32, u32, u64, String, String)>().prop_map(|(flow, source, hub, topic, error_event)| FeedTopic {
-        flow,
-        source,
-        hub,
-        topic,
-        error_event,
-    })
+    any::<(u32, u32, bool, u64, String, String)>().prop_map(
+        |(flow, source, is_own, hub, topic, error_event)| FeedTopic {
+            flow,
+            source,
+            is_own,
+            hub,
+            topic,
+            error_event,
+        },
+    )
 }
 
 fn attached() -> impl Strategy<Value = Attached> {
@@ -220,6 +223,8 @@ fn whole() -> impl Strategy<Value = Message<'static>> {
         (any::<u64>(), outcome(), limit())
             .prop_map(|(ticket, outcome, body)| Message::Over(ticket, outcome, body)),
         any::<u64>().prop_map(Message::Heard),
+        any::<u64>().prop_map(Message::Call),
+        any::<u64>().prop_map(Message::Line),
         any::<(i32, i32, i32)>().prop_map(|(level, name, value)| Message::Option(level, name, value)),
         fetch().prop_map(|fetch| Message::Fetch(Box::new(fetch))),
         subscribe().prop_map(|subscribe| Message::Subscribe(Box::new(subscribe))),
