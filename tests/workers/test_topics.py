@@ -20,11 +20,12 @@ from penstock.testing import ScriptedOrigin
 from .serving import Serving, workers
 
 APP = """
-import asyncio, os
+import asyncio, os, sys
 from dataclasses import asdict
 from pathlib import Path
 from aiohttp import web
-from penstock import Hub
+import penstock
+from penstock import Hub, default_engine
 from penstock.config import Subscriptions
 from penstock.web import Gateway
 
@@ -69,10 +70,38 @@ async def finish(request):
 async def stats(request):
     return web.json_response(asdict(hub.stats()))
 
+async def watch(app):
+    # From before the parent has reached this worker.
+    async def listen():
+        while True:
+            try:
+                async with hub.subscribe("watched") as events:
+                    Path(f"listens-{os.getpid()}").touch()
+                    async for frame in events:
+                        Path(f"heard-{bytes(frame.data).decode()}-{os.getpid()}").touch()
+                        frame.release()
+            except penstock.PenstockError as error:
+                print("listening has ended:", error.name, file=sys.stderr, flush=True)
+                return
+    task = asyncio.create_task(listen())
+    yield
+    await asyncio.wait({task}, timeout=0.01)
+    task.cancel()
+
+async def own(request):
+    # What this worker has fetched itself.
+    response = await default_engine().get("http://127.0.0.1:9")
+    await hub.feed(request.match_info["topic"], response)
+    try:
+        await hub.feed(request.match_info["topic"], await default_engine().get("http://127.0.0.1:9"))
+    except penstock.StateError as error:
+        return web.Response(text=f"{os.getpid()} {error.name}")
+
 app = web.Application()
+app.cleanup_ctx.append(watch)
 app.on_response_prepare.append(who)
 app.on_response_prepare.append(compress)
-for handler in (events, guarded, passed, answer, publish, finish):
+for handler in (events, guarded, passed, answer, own, publish, finish):
     app.router.add_route("*", f"/{handler.__name__}/{{topic}}", handler)
 app.router.add_get("/stats", stats)
 """
@@ -94,15 +123,20 @@ async def rest(reader: Reader) -> list[Event]:
 
 
 async def subscribers(serving: Serving) -> int:
+    """Those of clients: each worker is one itself."""
     stats: dict[str, Any] = json.loads(await serving.ask("/stats"))
     count: int = stats["subscribers"]
-    return count
+    return count - 2
+
+
+async def come_to(serving: Serving, count: int) -> None:
+    async with asyncio.timeout(30):
+        while await subscribers(serving) != count:
+            pass
 
 
 async def nobody_listens(serving: Serving) -> None:
-    async with asyncio.timeout(30):
-        while await subscribers(serving):
-            pass
+    await come_to(serving, 0)
 
 
 def kill(*pids: int) -> None:
@@ -157,9 +191,7 @@ async def test_limits_count_the_subscribers_of_all_workers(directory: Path) -> N
             assert json.loads(reply.body)["name"] == "TOO_MANY_REQUESTS"
         await subscribed(serving, "/events/news?tenant=b")
         first.client.abort()
-        async with asyncio.timeout(30):
-            while await subscribers(serving) == 2:
-                pass
+        await come_to(serving, 1)
         await subscribed(serving, "/events/news?tenant=a")
 
 
@@ -221,7 +253,7 @@ async def test_a_client_that_leaves_is_counted_out(directory: Path) -> None:
     async with workers(directory, app=APP) as serving:
         for path in ("/events/news", "/passed/news"):
             reader = await subscribed(serving, path)
-            assert await subscribers(serving) == 1
+            await come_to(serving, 1)
             reader.client.abort()
             await nobody_listens(serving)
 
@@ -300,3 +332,36 @@ async def test_a_topic_goes_on_without_the_one_who_asked_first(directory: Path) 
         reader = await subscribed(serving, "/answer/film")
         assert await reader.data(1) == ["a"]
         model.end()
+
+
+async def test_workers_listen_for_no_request(directory: Path) -> None:
+    async with workers(directory, app=APP) as serving:
+        await until(lambda: serving.pids("listens") == serving.alive(), "both listen")
+        await serving.ask("/publish/watched?data=one")
+        await until(lambda: serving.pids("heard-one") == serving.alive(), "both have heard it")
+        killed = min(serving.alive())
+        kill(killed)
+        await until(lambda: len(serving.pids("listens")) == 3, "another one listens")
+        await serving.ask("/publish/watched?data=two")
+        await until(lambda: serving.pids("heard-two") == serving.alive(), "it has heard it")
+        await nobody_listens(serving)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_what_a_worker_has_itself_feeds_a_topic_as_long_as_it_lives(
+    directory: Path, is_killed: bool
+) -> None:
+    models = [Model(), Model()]
+    async with ScriptedOrigin(*models) as origin, workers(directory, app=app(origin)) as serving:
+        pid, refused = (await serving.ask("/own/film")).split()
+        assert refused == "BUSY"
+        reader = await subscribed(serving, "/events/film")
+        models[0].send("data: a\n\n")
+        assert await reader.data(1) == ["a"]
+        if is_killed:
+            kill(int(pid))
+        else:
+            models[0].end()
+        *told, end = await rest(reader)
+        assert [json.loads(event.data)["error"]["name"] for event in told] == ["WORKER_GONE"] * is_killed
+        assert end.type == "penstock-end"
