@@ -14,6 +14,7 @@ from .exceptions import PenstockError
 __all__ = [
     "BUILD_PROFILE",
     "Admission",
+    "Answer",
     "Awaitable",
     "Cache",
     "Caching",
@@ -37,6 +38,7 @@ __all__ = [
     "Lane",
     "Lease",
     "Limiter",
+    "Lines",
     "LoopPort",
     "Permit",
     "Plan",
@@ -999,7 +1001,8 @@ class Workers:
     ) -> Self:
         """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
 
-        `feed` has a topic fed by a source: what the hub is called, the topic, and the type of the event that tells of a failure.
+        `feed` has a topic fed by a source: what the hub is called, the topic, and the type of the event that tells of
+        a failure.
 
         `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the
         error, whether any of the head was sent, and the timings.

@@ -1,4 +1,4 @@
-"""Applications that let clients subscribe, on the engine's sockets, on stock transports, and in a worker behind an edge."""
+"""Applications that let clients subscribe, on the engine's sockets, on stock transports, and behind an edge."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Topics of `penstock serve --workers`, answered with and fed by handlers: what flows needs the worker no more that let it in."""
+"""Topics of `penstock serve --workers`, which handlers answer with, feed and listen to."""
 
 import asyncio
 import json

@@ -59,8 +59,8 @@ class Declarations:
         self._ends = Ends(hooks, ends)
         self._numbers = itertools.count(1)
         self._entries: dict[int, _Entry] = {}
-        # What is kept, and what the routes are made of, of what is served and what will be: it stays whatever becomes of the
-        # workers.
+        # What is kept, and what the routes are made of, of what is served and of what will be: it stays whatever becomes
+        # of the workers.
         self._served: frozenset[int] = frozenset()
         self._coming: frozenset[int] = frozenset()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -67,8 +67,8 @@ class Declared:
 
     def describe(self, app: web.Application) -> Registration:
         """Describe `app` for the parent (`registration.describe`), which may call it from now on."""
-        kept, self._kept = self._kept or [], None
-        there = [shared for made in kept if (shared := made()) is not None]
+        there = [shared for made in self._kept or () if (shared := made()) is not None]
+        self._kept = None
         description = registration.describe(app, there, self)
         self._ends = registration.callables(app)
         return description
@@ -83,6 +83,8 @@ class Declared:
         known = self._numbers.get(shared)
         if known is not None:
             return known
+        for earlier in self._before(shared):
+            self.number(earlier)
         # Outside the lock: what it is made of may have to be declared as well.
         declaration = {name: described(value, self) for name, value in shared._declaration().items()}  # noqa: SLF001
         with self._lock:
@@ -93,6 +95,11 @@ class Declared:
                 self._made[known] = shared
                 weakref.finalize(shared, self._release, known).atexit = False
             return known
+
+    def _before(self, shared: Shared) -> list[Shared]:
+        """What is kept and was made before `shared`, which is kept as well."""
+        kept = [one for made in self._kept or () if (one := made()) is not None]
+        return kept[: kept.index(shared)] if shared in kept else []
 
     def call(self, shared: Shared, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Have a method done in the parent, and wait for it; from any thread."""

@@ -1,4 +1,4 @@
-"""What the parent is told of what a worker asks it for: of a relay, where from and how; of a subscription, which hub and how.
+"""What the parent is told of what a worker asks it for: of a relay where from and how, of subscriptions to what and how.
 
 A description is bytes that are the same for all of a kind, so that the parent makes a plan of it once.
 """
