@@ -14,6 +14,7 @@ from .exceptions import PenstockError
 __all__ = [
     "BUILD_PROFILE",
     "Admission",
+    "Answer",
     "Awaitable",
     "Cache",
     "Caching",
@@ -38,6 +39,7 @@ __all__ = [
     "Lane",
     "Lease",
     "Limiter",
+    "Lines",
     "LoopPort",
     "Permit",
     "Plan",
@@ -508,16 +510,53 @@ class Hub:
         after: str | None,
         terms: config.Subscriptions,
         guest: tuple[str | None, str | None],
+        lease: Lease | None,
     ) -> Admission:
-        """Ask whether a client may subscribe. `guest`: tenant and address."""
+        """Ask whether a client may subscribe, until `lease` has run out. `guest`: tenant and address."""
 
-    def read(
-        self, admission: Admission, lease: Lease | None, framing: Framing, near: Transport | None
+    def admit_afar(
+        self,
+        plan: bytes,
+        topic: str,
+        after: str | None,
+        guest: tuple[str | None, str | None],
+        lease: Lease | None,
+        lines: Lines,
+        near: Transport | None,
+    ) -> Admission:
+        """As `admit`, in a worker process: the parent is asked, by what describes hub and terms to it.
+
+        That is for the request of `near`, or for none.
+        """
+
+    def subscribe_afar(
+        self, plan: bytes, topic: str, after: str | None, framing: Framing, lines: Lines
     ) -> Source:
-        """The events of one who has been let in, until `lease` has run out if there is one."""
+        """As `subscribe`, in a worker process."""
+
+    def plan(self, terms: config.Subscriptions) -> Plan:
+        """What worker processes subscribe by."""
+
+    def read(self, admission: Admission, framing: Framing, near: Transport | None) -> Source:
+        """The events of one who has been let in."""
 
     def feed(self, topic: str, stream: FrameStream, framing: Framing, error_event: str) -> None:
         """Publish the events of `stream` to `topic`, and finish it when that ends."""
+
+    def feed_afar(
+        self,
+        number: int,
+        topic: str,
+        stream: FrameStream,
+        error_event: str,
+        lines: Lines,
+        near: Transport | None,
+    ) -> Source:
+        """As `feed`, in a worker process: the parent does it, which calls the hub `number`.
+
+        What it has fetched itself for the request of `near` does not come here.
+        The source has no bytes: it ends when the topic is the stream's, or fails.
+        """
 
     def take_over(self, stream: FrameStream, framing: Framing) -> Source:
         """What is left of `stream`, cut by `framing`, on the running loop. It is not its owner's any more."""
@@ -791,10 +830,7 @@ class Transport:
     ) -> None: ...
     def _go_on(self, told: Callable[[], object]) -> bool: ...
     def _attach_topic(
-        self,
-        admission: Admission,
-        lease: Lease | None,
-        on_end: Callable[[int, PenstockError | None, bool], object],
+        self, admission: Admission, on_end: Callable[[int, PenstockError | None, bool], object]
     ) -> None: ...
     def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...
@@ -951,7 +987,7 @@ class Engine:
 
 @final
 class Plan:
-    """What a relay of a worker process goes by."""
+    """What a worker process' relays or subscriptions go by."""
 
     def __new__(
         cls,
@@ -960,7 +996,16 @@ class Plan:
         policy: EventPolicy | None,
         events: Framing,
         inspected: tuple[Inspection, Counts] | None,
-    ) -> Self: ...
+    ) -> Self:
+        """Of relays; of subscriptions it is made by `Hub.plan`."""
+
+@final
+class Answer:
+    """What a worker process waits for that has a topic fed."""
+
+    def done(self) -> None: ...
+    def failed(self, name: str, detail: str, origin: str | None) -> None:
+        """Say the error, by the name of its code."""
 
 @final
 class Workers:
@@ -971,12 +1016,16 @@ class Workers:
         engine: Engine,
         lane: Lane,
         make_plan: Callable[[bytes], Plan],
+        feed: Callable[[int, str, str, Source, Answer], object],
         orphan: Callable[
             [bytes, int, PenstockError | None, bool, _TimingRow | None, _ReportRow | None], object
         ],
         silent: Callable[[int, float], object],
     ) -> Self:
         """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
+
+        `feed` has a topic fed by a source: what the hub is called, the topic, and the type of the event that tells of
+        a failure.
 
         `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the
         error, whether any of the head was sent, the timings, and what was seen.
@@ -1004,10 +1053,16 @@ class Workers:
         """Let go of everything; nothing is told any more. Idempotent."""
 
 @final
+class Lines:
+    """What a worker process has with its parent besides requests."""
+
+    def __new__(cls) -> Self: ...
+
+@final
 class WorkerSite:
     """The application's side in a worker process, in the place of a `Site`."""
 
-    def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int) -> Self:
+    def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int, lines: Lines) -> Self:
         """Take over `descriptor`, a Unix socket that listens; only the process `parent` may connect."""
 
     def drain(self) -> None:

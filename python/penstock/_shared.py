@@ -11,6 +11,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
+    from . import _native
     from .engine import Engine
 
 __all__ = ["Parent", "Shared", "join", "parent", "shared"]
@@ -29,8 +30,12 @@ class Parent(Protocol):
     def has_cache(self) -> bool:
         """Whether its engine has a cache."""
 
+    @property
+    def lines(self) -> "_native.Lines":
+        """What reaches it for no request."""
+
     def keep(self, shared: "Shared") -> None:
-        """Have what `shared` is there stay as long as this code is served, whichever worker lives."""
+        """Take note of what was made that is to outlive the workers, used by a route or not."""
 
     def number(self, shared: "Shared") -> int:
         """What `shared` is called there; it is declared first if it has not been."""

@@ -17,6 +17,7 @@ from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
 from .log import Event, Log, LogStats, Reader, Source
 from .stream import FrameStream, Response
+from .workers.plans import TopicsPlans
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -139,9 +140,12 @@ class Hub(Shared):
         self._delivers_alone = isinstance(log, RedisLog) and log.away == "deliver"
         # Topics that only others can begin begin with no subscriber.
         self._opens = not isinstance(log, KafkaLog)
+        self._plans: Final = TopicsPlans()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._entering: asyncio.Task[Self] | None = None
         self.native_hub = _native.Hub(self._engine.native, history, log is not None)
+        if self._parent is not None:
+            self._parent.keep(self)
         if log is not None and self._parent is None:
             self._reader = Reader(self.native_hub, *_open(log, history), longest_wait=log.longest_wait)
 
@@ -261,12 +265,15 @@ class Hub(Shared):
             PenstockError: when it is awaited or iterated: the topic's name is none (BAD_TOPIC), there is no such topic
                 (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
                 hub is closed (HUB_CLOSED).
-            ConfigurationError: this is a worker process.
         """
-        self._check_here("subscribe")
         terms = replace(self._terms(subscriptions), heartbeat=None)
         framing = _native.Framing.events(self._events + _SAID, False)
-        response = Response(self.native_hub.subscribe(topic, after, terms, framing))
+        if self._parent is None:
+            source = self.native_hub.subscribe(topic, after, terms, framing)
+        else:
+            plan = self._plans.describe(self._parent.number(self), terms)
+            source = self.native_hub.subscribe_afar(plan, topic, after, framing, self._parent.lines)
+        response = Response(source)
         response.method, response.url = "GET", topic
         return response
 
@@ -292,10 +299,21 @@ class Hub(Shared):
             ArgumentError: the topic's name is none (BAD_TOPIC), or `error_event` no type (BAD_EVENT).
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
             ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
-            ConfigurationError: the hub follows a Kafka, or this is a worker process.
+            ConfigurationError: the hub follows a Kafka.
         """
-        self._check_here("feed")
+        await self._feed(topic, response, error_event, None)
+
+    async def _feed(
+        self, topic: str, response: FrameStream, error_event: str, near: _native.Transport | None
+    ) -> None:
+        """See `feed`. In a worker, `response` has been fetched by the parent for the request of `near`."""
         self.native_hub.check(topic, "", error_event, None, None, None)
+        if self._parent is not None:
+            number, lines = self._parent.number(self), self._parent.lines
+            answer = self.native_hub.feed_afar(number, topic, response, error_event, lines, near)
+            async with FrameStream(answer) as begun:
+                await begun.bytes()
+            return
         # Longer events would have no room in the history.
         framing = _native.Framing.events(self._events, False)
         if self._reader is None:
@@ -306,6 +324,7 @@ class Hub(Shared):
         response._set_framing(framing)  # noqa: SLF001 (of the same package)
         await self._on_loop(self._reader.feed(topic, response, framing, error_event))
 
+    @shared
     async def _has(self, topic: str) -> bool:
         """Whether there is anything of a topic, wherever it is kept."""
         if self._reader is None:
@@ -315,7 +334,7 @@ class Hub(Shared):
     @property
     def _is_shared(self) -> bool:
         """Whether topics can be there of which this process knows nothing."""
-        return self._reader is not None
+        return self._said["log"] is not None
 
     def _terms(self, subscriptions: Subscriptions | None) -> Subscriptions:
         terms = subscriptions or Subscriptions()
@@ -352,9 +371,7 @@ class Hub(Shared):
         Raises:
             PenstockError: what went wrong behind the head. The client has been cut off.
             CancelledError: the client left.
-            ConfigurationError: this is a worker process.
         """
-        self._check_here("stream")
         from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
         from .web.native import changes  # noqa: PLC0415
         from .web.subscription import respond  # noqa: PLC0415
@@ -372,10 +389,23 @@ class Hub(Shared):
         )
 
     async def _admit(
-        self, topic: str, after: str | None, terms: Subscriptions, guest: tuple[str | None, str | None]
+        self,
+        topic: str,
+        after: str | None,
+        terms: Subscriptions,
+        guest: tuple[str | None, str | None],
+        lease: _native.Lease | None,
+        near: _native.Transport | None,
     ) -> _native.Admission:
-        """Let a client subscribe: `guest` is its tenant and its address. `_read`, or the engine, serves it then."""
-        admission = self.native_hub.admit(topic, after, terms, guest)
+        """Let a client subscribe, whose request is that of `near`: `guest` is its tenant and its address.
+
+        `_read`, or the engine, serves it then, until `lease` has run out.
+        """
+        if self._parent is None:
+            admission = self.native_hub.admit(topic, after, terms, guest, lease)
+        else:
+            plan, lines = self._plans.describe(self._parent.number(self), terms), self._parent.lines
+            admission = self.native_hub.admit_afar(plan, topic, after, guest, lease, lines, near)
         try:
             while (decided := admission.step()) is not None:
                 await decided
@@ -384,12 +414,10 @@ class Hub(Shared):
             raise
         return admission
 
-    def _read(
-        self, admission: _native.Admission, lease: _native.Lease | None, near: _native.Transport | None
-    ) -> FrameStream:
+    def _read(self, admission: _native.Admission, near: _native.Transport | None) -> FrameStream:
         """The events of who has been let in, comments as well."""
         framing = _native.Framing.events(self._events + _SAID, True)
-        return FrameStream(self.native_hub.read(admission, lease, framing, near))
+        return FrameStream(self.native_hub.read(admission, framing, near))
 
     def native(
         self,
@@ -446,18 +474,6 @@ class Hub(Shared):
             name=name or prefix,
             decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
-
-    def _check_here(self, what: str) -> None:
-        """Refuse in a worker what needs the topics themselves, which are the parent's.
-
-        Raises:
-            ConfigurationError: this is a worker process.
-        """
-        if self._parent is not None:
-            raise make_error(
-                "BAD_CONFIGURATION",
-                f"Hub.{what} is not there in a worker process, whose topics are its parent's: use Hub.native",
-            )
 
     @shared
     def stats(self) -> HubStats:

@@ -1,6 +1,8 @@
-"""Applications that let clients subscribe, on the engine's sockets and on stock transports."""
+"""Applications that let clients subscribe, on the engine's sockets, on stock transports, and behind an edge."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -10,7 +12,9 @@ from edge.serving import in_time
 from gateway.client import Head, RawClient
 from penstock import Hub
 from penstock.config import History
-from penstock.web import Site
+from penstock.web import Gateway, Site
+from workers.ends import EdgeEnd, Worker
+from workers.family import Family
 
 from .subscribers import Event, parse
 
@@ -20,12 +24,37 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Served:
     """An application, and clients of it."""
 
-    def __init__(self, engine: penstock.Engine, stock: bool) -> None:
+    def __init__(self, engine: penstock.Engine, transport: str) -> None:
         self.engine = engine
         self.hub = Hub(engine=engine, history=History(memory="2MiB"))
-        self.stock = stock
+        self.owner = self.hub
+        """Whose the topics are, which is another one if the application is a worker's."""
+        self.transport = transport
         self.clients: list[RawClient] = []
         self.runners: list[web.AppRunner] = []
+        self._family: Family | None = None
+        self._edges: list[tuple[EdgeEnd, Worker]] = []
+
+    async def start(self) -> None:
+        """Have the application be a worker's, if it is to be."""
+        if self.transport != "workers":
+            return
+        self._family = Family(self.engine)
+        worker = await self._family.worker()
+        self._family.ready(worker)
+        with worker.inside():
+            self.hub = Hub(engine=self.engine, history=History(memory="2MiB"))
+        # Whatever has a worker wait for its parent would wait for this loop.
+        number = await asyncio.to_thread(worker.declared.number, self.hub)
+        self.owner = self._family.declarations._hub(number)
+        for name in ("stats", "topic_stats", "topics"):
+            setattr(self.hub, name, getattr(self.owner, name))
+
+    def gateway(self, origin: str, **options: Any) -> Gateway:
+        if self._family is None:
+            return Gateway(origin, engine=self.engine, **options)
+        with self._family.workers[0].inside():
+            return Gateway(origin, engine=self.engine, **options)
 
     async def serve(self, what: Handler | web.Application) -> int:
         app = what
@@ -35,8 +64,16 @@ class Served:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await runner.setup()
         self.runners.append(runner)
+        if self._family is not None:
+            declared = self._family.declarations
+            lines = self._family.workers[0].declared.lines
+            worker = Worker(runner, self.engine, lines=lines)
+            edge = EdgeEnd(self.engine, declared.plan, declared.feed)
+            self._edges.append((edge, worker))
+            await edge.workers.add(1, 0, worker.path)
+            return edge.port
         where = (runner, "127.0.0.1", 0)
-        site = web.TCPSite(*where) if self.stock else Site(*where, engine=self.engine)
+        site = web.TCPSite(*where) if self.transport == "stock" else Site(*where, engine=self.engine)
         await site.start()
         return int(runner.addresses[0][1])
 
@@ -50,9 +87,13 @@ class Served:
         for client in self.clients:
             client.abort()
         await until(lambda: self.hub.stats().subscribers == 0, "all have left")
+        for edge, worker in self._edges:
+            await edge.close(worker)
         for runner in self.runners:
             await runner.cleanup()
         self.hub.close()
+        if self._family is not None:
+            await self._family.close()
 
 
 class Reader:

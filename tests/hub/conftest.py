@@ -73,11 +73,12 @@ async def kafka_nodes(edge: Edges, kafka: Kafka) -> AsyncIterator[KafkaNodes]:
     await nodes.close()
 
 
-@pytest.fixture(params=["one thread", "three threads", "stock"])
+@pytest.fixture(params=["one thread", "three threads", "stock", "workers"])
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     threads = 3 if request.param == "three threads" else 1
     async with penstock.Engine(memory="16MiB", threads=threads) as engine:
-        served = Served(engine, request.param == "stock")
+        served = Served(engine, request.param)
+        await served.start()
         yield served
         await served.close()
         del served

@@ -11,7 +11,6 @@ from conftest import until
 from edge.serving import in_time
 from gateway.client import RawClient, answer
 from penstock.testing import Peer, ScriptedOrigin
-from penstock.web import Gateway
 
 from .applications import Handler, Served
 
@@ -41,7 +40,7 @@ class Model:
 
 
 def resumable(served: Served, origin: ScriptedOrigin) -> Handler:
-    gateway = Gateway(origin.url, engine=served.engine)
+    gateway = served.gateway(origin.url)
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return await gateway.relay(request, topic=request.match_info["topic"], hub=served.hub)
@@ -165,6 +164,7 @@ async def test_one_that_leaves_before_the_head_leaves_its_turn_to_the_next(serve
 
 async def test_one_stream_feeds_a_topic_and_no_other(served: Served) -> None:
     model, other = Model(), Model()
+    await served.serve(web.Application())
     async with ScriptedOrigin(model, other) as origin, served.engine.get(origin.url) as response:
         await served.hub.feed("news", response)
         async with served.engine.get(origin.url) as second:
@@ -180,7 +180,7 @@ async def test_one_stream_feeds_a_topic_and_no_other(served: Served) -> None:
 
 
 async def test_a_topic_goes_with_a_hub_and_without_a_callback(served: Served) -> None:
-    gateway = Gateway("http://127.0.0.1:1", engine=served.engine)
+    gateway = served.gateway("http://127.0.0.1:1")
 
     async def handler(request: web.Request) -> web.StreamResponse:
         with pytest.raises(penstock.ConfigurationError, match="hub"):

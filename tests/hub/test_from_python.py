@@ -152,6 +152,7 @@ async def test_one_who_leaves_is_counted_out(served: Served) -> None:
 
 async def test_python_listens_too(served: Served) -> None:
     hub = served.hub
+    await served.serve(web.Application())
     async with hub.subscribe("news", subscriptions=Subscriptions(retry=1)) as events:
         assert (events.status, events.headers.get("Penstock-Resume")) == (200, None)
         first = await hub.publish("news", "a", event="kind")
@@ -173,5 +174,6 @@ async def test_python_listens_too(served: Served) -> None:
     with pytest.raises(penstock.ArgumentError, match="UNKNOWN_TOPIC"):
         await hub.subscribe("none", subscriptions=Subscriptions(open=False))
     async with hub.subscribe("closing") as events:
-        hub.close()
+        # A worker ends nothing of what all have.
+        served.owner.close()
         assert [frame async for frame in events] == []

@@ -38,7 +38,8 @@ class Workshop:
         self.supervisor = Supervisor(settings, sockets, self.orders, front)
         self.declarations = front.declarations = Declarations(engine, self.supervisor, ends=1 << 20)
         self.requests = _native.Workers(
-            *(engine.native, lane, self.declarations.plan, self.declarations.orphan, self.supervisor.silent)
+            *(engine.native, lane, self.declarations.plan, self.declarations.feed),
+            *(self.declarations.orphan, self.supervisor.silent),
         )
 
     def orders(self, **each: int) -> Orders:

@@ -41,7 +41,11 @@ class Worker:
     """The application's end."""
 
     def __init__(
-        self, runner: web.BaseRunner, engine: penstock.Engine, listener: socket.socket | None = None
+        self,
+        runner: web.BaseRunner,
+        engine: penstock.Engine,
+        listener: socket.socket | None = None,
+        lines: _native.Lines | None = None,
     ) -> None:
         assert runner.server is not None
         self.directory = tempfile.TemporaryDirectory()
@@ -52,7 +56,8 @@ class Worker:
             listener.listen(128)
         self.faults: list[tuple[Any, ...]] = []
         self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
-        self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid())
+        lines = lines or _native.Lines()
+        self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid(), lines)
         take_over_sendfile(asyncio.get_running_loop())
         self._shutdown = runner.server.shutdown
         # As a worker's does; and so the collector sees that the lane belongs to the server.
@@ -72,7 +77,10 @@ class EdgeEnd:
     """The end that has the sockets."""
 
     def __init__(
-        self, engine: penstock.Engine, make_plan: Callable[[bytes], _native.Plan] | None = None
+        self,
+        engine: penstock.Engine,
+        make_plan: Callable[[bytes], _native.Plan] | None = None,
+        feed: Callable[..., object] | None = None,
     ) -> None:
         self.orphans: list[tuple[Any, ...]] = []
         self.silences: list[tuple[int, float]] = []
@@ -83,6 +91,7 @@ class EdgeEnd:
             engine.native,
             self.lane,
             make_plan or (lambda description: pickle.loads(description)),
+            feed or (lambda *_: None),
             lambda *orphan: self.orphans.append(orphan),
             lambda *silence: self.silences.append(silence),
         )

@@ -22,7 +22,7 @@ class Relaying:
         self.family = family
         self.worker = worker
         self.own = own
-        self.edge = ends.EdgeEnd(family.engine, family.declarations.plan)
+        self.edge = ends.EdgeEnd(family.engine, family.declarations.plan, family.declarations.feed)
         self._sites: list[ends.Worker] = []
         self._runners: list[web.AppRunner] = []
         self._clients: list[RawClient] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import penstock
-from penstock import Origins, _native, config
+from penstock import Hub, Origins, _native, config
 from penstock.framing import Events
 from penstock.origins import Place
 from penstock.web import Gateway
@@ -56,6 +56,23 @@ async def test_what_is_inspected_is_counted_by_the_gateway_of_the_parent(family:
     assert list(await asyncio.to_thread(gateway.stats)) == ["/{model}"]
 
 
+async def test_subscriptions_are_described_by_hub_and_terms(family: Family) -> None:
+    worker = await family.worker()
+    with worker.inside():
+        hub = Hub(engine=family.engine)
+        origins = Origins(["http://127.0.0.1:9"])
+    number = await asyncio.to_thread(worker.declared.number, hub)
+    terms, described = config.Subscriptions(join="start", per_tenant=2), plans.TopicsPlans()
+    description = described.describe(number, terms)
+    assert plans.read(description) == plans.Topics(number, terms)
+    assert described.describe(number, config.Subscriptions(join="start", per_tenant=2)) is description
+    assert described.describe(number, config.Subscriptions()) != description
+    assert isinstance(family.declarations.plan(description), _native.Plan)
+    other = await asyncio.to_thread(worker.declared.number, origins)
+    with pytest.raises(penstock.ConfigurationError, match="no hub is declared"):
+        family.declarations.plan(described.describe(other, config.Subscriptions(retry=1)))
+
+
 async def test_a_description_is_made_once(family: Family) -> None:
     worker = await family.worker()
     with worker.inside():
@@ -102,10 +119,11 @@ class Evil:
         messages.dump((WHERE, None, None, "", None, 1, (99, config.Inspection())))[messages.LENGTH :],
         messages.dump((WHERE, None, None, "", None, 1, (99,)))[messages.LENGTH :],
         messages.dump((WHERE, None, None, "", None, 1, 99))[messages.LENGTH :],
+        messages.dump(plans.Topics(99, config.Subscriptions()))[messages.LENGTH :],
     ],
     ids=[
         *("empty", "no pickle", "code", "unknown origins", "no origin", "no length", "too short"),
-        *("unknown gateway", "half an inspection", "no inspection"),
+        *("unknown gateway", "half an inspection", "no inspection", "unknown hub"),
     ],
 )
 async def test_what_is_no_description_is_refused(

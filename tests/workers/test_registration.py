@@ -8,6 +8,7 @@ import pytest
 from aiohttp import web
 
 import penstock
+from conftest import until
 from edge.origins import Recorder
 from penstock import Hub, Origins, config
 from penstock.testing import ScriptedOrigin
@@ -279,12 +280,50 @@ async def test_hubs_of_workers_are_one(family: Family) -> None:
     assert await asyncio.to_thread(hubs[1].topics) == ["news"]
 
 
-async def test_a_hub_of_a_worker_says_what_it_cannot_do(family: Family) -> None:
+async def test_hubs_are_the_same_in_the_order_in_which_they_were_made(family: Family) -> None:
+    """Whatever is used first, and by a route or not."""
+    made = []
+    for last_first in (False, True):
+        worker = await family.worker()
+        with worker.inside():
+            hubs = [Hub(engine=family.engine) for _ in range(3)]
+        if last_first:
+            await asyncio.to_thread(worker.declared.number, hubs[2])
+        await family.serve(worker, hubs[1].native("/events/"))
+        made.append(hubs)
+    for number in range(3):
+        await made[0][number].publish(f"of {number}", "one")
+        assert await asyncio.to_thread(made[1][number].topics) == [f"of {number}"]
+
+
+async def test_hubs_without_a_route_outlive_the_workers_until_another_code_is_served(family: Family) -> None:
+    old = await family.worker()
+    with old.inside():
+        hub = Hub(engine=family.engine)
+    await family.serve(old)
+    await hub.publish("news", "one")
+    await family.lose(old)
+    new = await family.worker()
+    with new.inside():
+        again = Hub(engine=family.engine)
+    await family.serve(new)
+    assert await asyncio.to_thread(again.topics) == ["news"]
+    other = await family.worker()
+    await family.serve(other)
+    await family.lose(new)
+    assert not [entry for entry in family.declarations._entries.values() if isinstance(entry.made, Hub)]
+
+
+async def test_a_hub_that_a_request_makes_goes_with_it(family: Family) -> None:
     worker = await family.worker()
+    await family.serve(worker)
     with worker.inside():
         hub = Hub(engine=family.engine)
-    with pytest.raises(penstock.ConfigurationError, match=r"Hub\.subscribe is not there in a worker"):
-        hub.subscribe("news")
+    await asyncio.to_thread(worker.declared.number, hub)
+    await hub.publish("news", "one")
+    assert len(family.declarations._entries) == 1
+    del hub
+    await until(lambda: not family.declarations._entries, "the parent has let go of it")
 
 
 async def test_what_cannot_go_to_another_process_is_refused(family: Family) -> None:

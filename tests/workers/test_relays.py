@@ -11,7 +11,7 @@ from conftest import until
 from edge.origins import Recorder, Steps
 from edge.serving import in_time
 from gateway.client import answer
-from penstock import Hub, Origins, config
+from penstock import Origins, config
 from penstock.testing import ScriptedOrigin
 from penstock.web import RelayEnd
 
@@ -128,24 +128,6 @@ async def test_events_are_relayed_by_policy(relaying: Relaying) -> None:
         while piece := await in_time(client.chunk()):
             rest += piece
         assert rest.replace(b":\n\n", b"").endswith(b"data: one\n\n")
-
-
-async def test_a_resumable_relay_says_that_it_is_not_there(relaying: Relaying) -> None:
-    raised: list[Exception] = []
-    with relaying.worker.inside():
-        hub = Hub(engine=relaying.own)
-    gateway = relaying.gateway("http://127.0.0.1:9")
-
-    async def handler(request: web.Request) -> web.StreamResponse:
-        try:
-            return await gateway.relay(request, topic="answer", hub=hub)
-        except penstock.ConfigurationError as error:
-            raised.append(error)
-            return web.Response(status=500)
-
-    await relaying.serve(handler)
-    assert (await (await relaying.connect()).ask()).head.status == 500
-    assert "Hub.feed is not there in a worker process" in str(raised[0])
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])

@@ -1,7 +1,8 @@
 """Relays that are resumable: the first request of a topic has the origin asked, and all are answered by the topic.
 
-Requests of one process wait for the first of them. Where processes share a log they look there whether there is the
-topic; of several that ask their origins all at once, one feeds it, and the others drop what they have been answered.
+Requests of one process wait for the first of them. Where processes share a log, or are workers of one parent, they look
+there whether there is the topic; of several that ask their origins all at once, one feeds it, and the others drop what
+they have been answered.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from penstock.hub import Hub
 from penstock.stream import Response
 
 from .failures import note_failure
+from .handover import engines
 from .problem import problem_response
 from .relayed import is_event_stream
 
@@ -77,12 +79,15 @@ class Feeding:
             await asyncio.shield(other)
         return await self.stream(request)
 
-    async def take(self, upstream: Response, status: int, fields: MultiMapping[str]) -> bool:
+    async def take(
+        self, request: web.Request, upstream: Response, status: int, fields: MultiMapping[str]
+    ) -> bool:
         """Have the topic fed by the origin's answer, if its status and its fields say that it is one of events."""
         if status != web.HTTPOk.status_code or not is_event_stream(fields):
             return False
         try:
-            await self._hub.feed(self._topic, upstream, error_event=self._error_event)
+            near = engines(request.transport)
+            await self._hub._feed(self._topic, upstream, self._error_event, near)  # noqa: SLF001
         except PenstockError as error:
             if error.name not in _NOT_NEEDED:
                 raise

@@ -226,7 +226,6 @@ class Gateway(Shared):
             if hub is None or on_complete is not None or inspect is not None:
                 message = "a topic goes with a hub, and neither with on_complete nor with inspect"
                 raise make_error("BAD_CONFIGURATION", message)
-            hub._check_here("feed")  # noqa: SLF001 (of the same package)
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(request, partial(relay, request, order._replace(feeding=feeding)))
         return await relay(request, order)

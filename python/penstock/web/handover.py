@@ -220,19 +220,15 @@ def hand_over(
 
 
 def hand_over_topic(
-    admission: _native.Admission,
-    lease: _native.Lease | None,
-    writer: Any,
-    transport: _native.Transport,
-    handover: Handover,
+    admission: _native.Admission, writer: Any, transport: _native.Transport, handover: Handover
 ) -> None:
-    """Let the engine serve who has been let in to a topic, behind the head of `writer`, until `lease` has run out.
+    """Let the engine serve who has been let in to a topic, behind the head of `writer`.
 
     Raises:
         ConnectionResetError: the client left.
     """
     writer.send_headers()
-    transport._attach_topic(admission, lease, handover)  # noqa: SLF001
+    transport._attach_topic(admission, handover)  # noqa: SLF001
     # As in `hand_over`.
     writer._eof = True  # noqa: SLF001
 

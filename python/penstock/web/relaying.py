@@ -154,7 +154,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
         if order.feeding is not None:
             fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-            if await order.feeding.take(upstream, status, fed):
+            if await order.feeding.take(request, upstream, status, fed):
                 return await order.feeding.stream(request)
         if direct is not None and order.changes is None and order.drain is None and not has_signals(request):
             handover = request[HANDED_OVER] = Handover(asked, status)

@@ -124,7 +124,12 @@ async def respond(
     link.task = asyncio.current_task(link.loop)
     try:
         admission = await hub._admit(  # noqa: SLF001 (of the same package)
-            topic, _had(request), subscriptions, (tenant, request.remote)
+            topic,
+            _had(request),
+            subscriptions,
+            (tenant, request.remote),
+            permit.lease,
+            engines(transport),
         )
         decided = admission.head()
         assert decided is not None  # noqa: S101 (it is)
@@ -144,10 +149,10 @@ async def respond(
             if permit.lease is not None:
                 # It keeps the request, for as long as somebody is asked again.
                 handover.when_over(permit.over)
-            hand_over_topic(admission, permit.lease, writer, direct, handover)
+            hand_over_topic(admission, writer, direct, handover)
             request[HANDED_OVER] = handover
         else:
-            async with hub._read(admission, permit.lease, engines(transport)) as events:  # noqa: SLF001
+            async with hub._read(admission, engines(transport)) as events:  # noqa: SLF001
                 await copy_body(events, writer, transport, Payload(admitted))
     except BaseException as error:
         permit.over()

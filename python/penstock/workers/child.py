@@ -89,7 +89,7 @@ async def _serve(
         server = runner.server
         assert server is not None  # noqa: S101 (it is set up)
         lane = make_lane(engine, partial(make_handler, server), Edge(), None)
-        site = _native.WorkerSite(engine.native, lane, orders.listener, orders.parent)
+        site = _native.WorkerSite(engine.native, lane, orders.listener, orders.parent, declared.lines)
         _finish_with(server, lane, site, worker.link)
         take_over_sendfile(loop)
         told = asyncio.Event()

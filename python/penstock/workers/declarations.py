@@ -1,7 +1,7 @@
 """The parent's side of what workers declare: one object for all workers that declare the same.
 
 Objects outlive the workers: a new one that declares what is there already gets that, and so does a new generation. What
-nobody declares any more goes, unless the routes that are being served have it.
+nobody declares any more goes, unless it is a hub of the application that is being served, or the routes of that have it.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.hub import Hub
 from penstock.origins import Origins, Place
+from penstock.stream import FrameStream
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
@@ -60,10 +61,11 @@ class Declarations:
         self._ends = Ends(hooks, ends)
         self._numbers = itertools.count(1)
         self._entries: dict[int, _Entry] = {}
-        # What the routes are made of that are served, and that will be: it stays whatever becomes of the workers.
+        # What is kept, and what the routes are made of, of what is served and of what will be: it stays whatever becomes
+        # of the workers.
         self._served: frozenset[int] = frozenset()
         self._coming: frozenset[int] = frozenset()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def handlers(self, worker: int) -> dict[str, Callable[..., Any]]:
         """What `worker` may call, by name, for its `Link`."""
@@ -112,13 +114,18 @@ class Declarations:
             self._drop_unused(number)
 
     def plan(self, description: bytes) -> _native.Plan:
-        """What a worker's relay is fetched by: for `_native.Workers`, which asks once for each description.
+        """What a worker's relay is fetched by, or its subscription served: for `_native.Workers`.
+
+        That asks once for each description.
 
         Raises:
             PenstockError: the engine cannot do it.
         """
         try:
-            where, unix, caching, route, events, framing, inspected = plans.read(description)
+            plan = plans.read(description)
+            if isinstance(plan, plans.Topics):
+                return self._hub(plan.hub).native_hub.plan(plan.subscriptions)
+            where, unix, caching, route, events, framing, inspected = plan
             origin = self._object(where) if isinstance(where, int) else where
             seen = None if inspected is None else self._seen(inspected, route)
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
@@ -132,6 +139,27 @@ class Declarations:
             framing._native(),  # noqa: SLF001 (of the same package)
             seen,
         )
+
+    def feed(
+        self, hub: int, topic: str, error_event: str, source: _native.Source, answer: _native.Answer
+    ) -> None:
+        """Have a topic fed by what a worker has had fetched: for `_native.Workers`."""
+        feeding = self._feed(hub, topic, error_event, FrameStream(source), answer)
+        self._keep(asyncio.get_running_loop().create_task(feeding))
+
+    async def _feed(
+        self, hub: int, topic: str, error_event: str, stream: FrameStream, answer: _native.Answer
+    ) -> None:
+        try:
+            await self._hub(hub).feed(topic, stream, error_event=error_event)
+        except PenstockError as error:
+            await stream.aclose()
+            answer.failed(error.name, error.detail, error.origin)
+        except LookupError as error:
+            await stream.aclose()
+            answer.failed("BAD_CONFIGURATION", str(error), None)
+        else:
+            answer.done()
 
     def orphan(
         self,
@@ -154,8 +182,8 @@ class Declarations:
         await self._ends.aclose()
         for number in list(self._entries):
             self._dismiss(number)
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     def _declare(self, worker: int, kind: str, declaration: dict[str, Any]) -> int:
         for number, entry in self._entries.items():
@@ -185,9 +213,11 @@ class Declarations:
 
     def _dismiss(self, number: int) -> None:
         leaving = self._entries.pop(number).made._dismissed()  # noqa: SLF001 (of the same package)
-        task = asyncio.get_running_loop().create_task(leaving)
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        self._keep(asyncio.get_running_loop().create_task(leaving))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _call(self, number: int, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         entry = self._entry(number)
@@ -212,6 +242,13 @@ class Declarations:
 
     def _object(self, number: int) -> Shared:
         return self._entry(number).made
+
+    def _hub(self, number: int) -> Hub:
+        made = self._object(number)
+        if not isinstance(made, Hub):
+            message = f"no hub is declared that is called {number}"
+            raise LookupError(message)  # noqa: TRY004 (what a worker calls it is wrong)
+        return made
 
     def _entry(self, number: int) -> _Entry:
         entry = self._entries.get(number)
@@ -241,7 +278,7 @@ class Declarations:
         self._ends.add(Ended(route, end))
 
     def _meant(self, registration: Registration) -> Iterable[int]:
-        """What routes are made of, and what that is made of."""
+        """What is kept, what routes are made of, and what that is made of."""
         values = [value for route in registration.routes for value in route.fields.values()]
         values.extend(registration.kept)
         while values:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from penstock import _shared
+from penstock import _native, _shared
 from penstock._shared import Shared
 from penstock.web.decisions import Answer, Decisions
 from penstock.web.handover import OnComplete
@@ -49,9 +49,12 @@ class Declared:
         self._lock = threading.Lock()
         self._numbers: weakref.WeakKeyDictionary[Shared, int] = weakref.WeakKeyDictionary()
         self._made: weakref.WeakValueDictionary[int, Shared] = weakref.WeakValueDictionary()
+        # What was made before the application was described, in that order, so that it is the same in every worker.
+        self._kept: list[weakref.ref[Shared]] | None = []
         self._ends: dict[RouteKey, OnComplete] = {}
         self._has_cache: bool | None = None
-        self._kept: list[weakref.ref[Shared]] = []
+        self.lines: Final = _native.Lines()
+        """What reaches the parent for no request."""
         link.handle("authorise", self._authorise)
         link.handle("ended", self._ended)
 
@@ -64,21 +67,24 @@ class Declared:
 
     def describe(self, app: web.Application) -> Registration:
         """Describe `app` for the parent (`registration.describe`), which may call it from now on."""
-        kept = [shared for kept in self._kept if (shared := kept()) is not None]
-        self._kept.clear()
-        description = registration.describe(app, self, kept)
+        there = [shared for made in self._kept or () if (shared := made()) is not None]
+        self._kept = None
+        description = registration.describe(app, there, self)
         self._ends = registration.callables(app)
         return description
 
     def keep(self, shared: Shared) -> None:
-        """Have the parent keep what `shared` is there as long as it serves this code."""
-        self._kept.append(weakref.ref(shared))
+        """Take note of what was made that is to outlive the workers. What is made by the request is not."""
+        if self._kept is not None:
+            self._kept.append(weakref.ref(shared))
 
     def number(self, shared: Shared) -> int:
         """What `shared` is called in the parent."""
         known = self._numbers.get(shared)
         if known is not None:
             return known
+        for earlier in self._before(shared):
+            self.number(earlier)
         # Outside the lock: what it is made of may have to be declared as well.
         declaration = {name: described(value, self) for name, value in shared._declaration().items()}  # noqa: SLF001
         with self._lock:
@@ -89,6 +95,11 @@ class Declared:
                 self._made[known] = shared
                 weakref.finalize(shared, self._release, known).atexit = False
             return known
+
+    def _before(self, shared: Shared) -> list[Shared]:
+        """What is kept and was made before `shared`, which is kept as well."""
+        kept = [one for made in self._kept or () if (one := made()) is not None]
+        return kept[: kept.index(shared)] if shared in kept else []
 
     def call(self, shared: Shared, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Have a method done in the parent, and wait for it; from any thread."""

@@ -1,20 +1,20 @@
-"""What the parent is told of a relay that a worker asks it for: where from, and how.
+"""What the parent is told of what a worker asks it for: of a relay where from and how, of subscriptions to what and how.
 
-A description is bytes that are the same for all relays of a kind, so that the parent makes a plan of it once.
+A description is bytes that are the same for all of a kind, so that the parent makes a plan of it once.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock._shared import Parent, Shared
-from penstock.config import Caching, EventRelay, Inspection
+from penstock.config import Caching, EventRelay, Inspection, Subscriptions
 from penstock.framing import Events
 from penstock.origins import Origins, Place
 
 from . import messages
 
-__all__ = ["Inspected", "Plans", "read"]
+__all__ = ["Inspected", "Plans", "Topics", "TopicsPlans", "read"]
 
-# More kinds of relays than that are described anew each time.
+# More kinds than that are described anew each time.
 _MOST: Final = 1024
 
 Inspected = tuple[int, Inspection]
@@ -62,17 +62,48 @@ class Plans:
         return known
 
 
+class Topics(NamedTuple):
+    """Whose topics are subscribed to, and how subscribers are served."""
+
+    hub: int
+    """What the parent calls it."""
+    subscriptions: Subscriptions
+
+
+messages.allow(Topics)
+
+
+class TopicsPlans:
+    """The descriptions of subscriptions to a hub's topics, in a worker."""
+
+    def __init__(self) -> None:
+        self._known: dict[Subscriptions, bytes] = {}
+
+    def describe(self, hub: int, subscriptions: Subscriptions) -> bytes:
+        """What `read` reads. `hub` is what the parent calls it."""
+        known = self._known.get(subscriptions)
+        if known is None:
+            if len(self._known) >= _MOST:
+                self._known.clear()
+            plan = Topics(hub, subscriptions)
+            known = self._known[subscriptions] = messages.dump(plan)[messages.LENGTH :]
+        return known
+
+
 def read(
     description: bytes,
-) -> tuple[Place | int, str | None, Caching | None, str, EventRelay | None, Events, Inspected | None]:
-    """What `Plans.describe` has described.
+) -> Topics | tuple[Place | int, str | None, Caching | None, str, EventRelay | None, Events, Inspected | None]:
+    """What `Plans.describe` or `TopicsPlans.describe` has described.
 
-    Where from and by which Unix socket, how it is stored and where that is counted, how events are relayed and cut, and
-    what is inspected for which gateway.
+    Of a relay: where from and by which Unix socket, how it is stored and where that is counted, how events are relayed
+    and cut, and what is inspected for which gateway.
 
     Raises:
         UnreadableError: it is no description.
         ConfigurationError: it describes what cannot be.
     """
-    where, unix, caching, route, events, max_event, inspected = messages.load(description)
+    plan = messages.load(description)
+    if isinstance(plan, Topics):
+        return plan
+    where, unix, caching, route, events, max_event, inspected = plan
     return where, unix, caching, route, events, Events(max_frame=max_event, blocks=True), inspected

@@ -60,33 +60,35 @@ class RouteDescription:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """All native routes of an application, and what it keeps besides. Workers that run the same code have equal ones."""
+    """What of an application outlives its workers. Those that run the same code have equal ones."""
 
     routes: tuple[RouteDescription, ...]
+    """All native routes."""
     kept: tuple[Reference, ...]
-    """What has a state that stays as long as the code does, also while no worker has it."""
+    """What is there without a route as well."""
 
 
 ROUTES: Final[dict[str, type[NativeRoute | TopicsRoute]]] = {"relay": NativeRoute, "topics": TopicsRoute}
 
 
-def describe(app: web.Application, home: _shared.Parent, kept: Iterable[_shared.Shared] = ()) -> Registration:
+def describe(app: web.Application, kept: Iterable[_shared.Shared], home: _shared.Parent) -> Registration:
     """Describe the native routes of `app` and of its sub-applications, and declare to `home` what they are made of.
 
-    And all that is `kept`, whether a route has it or not.
+    Before that, `kept` is declared, which is there without a route as well.
 
     Raises:
         PenstockError: the parent cannot make it.
         TypeError: it has something that may not go over a link.
         ConnectionError: the parent is gone.
     """
+    references = tuple(Reference(home.number(shared)) for shared in kept)
     found = []
     for resource in native_resources(app):
         route = resource.route
         kind = "relay" if isinstance(route, NativeRoute) else "topics"
         parts = {field.name: described(getattr(route, field.name), home) for field in fields(route)}
         found.append(RouteDescription(kind, resource.prefix, parts))
-    return Registration(tuple(found), tuple(Reference(home.number(shared)) for shared in kept))
+    return Registration(tuple(found), references)
 
 
 def callables(app: web.Application) -> dict[RouteKey, OnComplete]:

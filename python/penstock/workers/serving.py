@@ -84,8 +84,9 @@ async def serve(
     with Directory() as directory:
         supervisor = Supervisor(settings, directory, orders, front)
         front.declarations = Declarations(engine, supervisor, ends=parse_size(edge.app_ends))
+        declared = front.declarations
         requests = _native.Workers(
-            engine.native, lane, front.declarations.plan, front.declarations.orphan, supervisor.silent
+            engine.native, lane, declared.plan, declared.feed, declared.orphan, supervisor.silent
         )
         loop = asyncio.get_running_loop()
         async with stop_signal(supervisor.kill) as stop:

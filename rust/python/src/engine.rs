@@ -209,6 +209,12 @@ impl Engine {
         Ok(Source::new(stream, port))
     }
 
+    /// The two ends of a body that is cut by `framing`.
+    pub(crate) fn channel(&self, py: Python<'_>, framing: &Cut) -> PyResult<(Feed, Stream)> {
+        self.check(py)?;
+        Ok(channel(&self.pool, self.flow, framing, &self.meter))
+    }
+
     /// Starts `start`, which feeds a stream cut by `framing`, on the engine thread of the client of `near` if that is given and
     /// one of this engine's.
     pub(crate) fn feed_stream<F>(
@@ -355,8 +361,7 @@ impl Engine {
         plan: Option<Planned<'_>>,
         is_clients: bool,
     ) -> PyResult<(Source, Upload)> {
-        self.check(py)?;
-        let (feed, stream) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
+        let (feed, stream) = self.channel(py, &Cut::Raw)?;
         let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
         let body = RequestBody::Stream { stream, length };
         let source = self.start(

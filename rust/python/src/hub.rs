@@ -1,14 +1,17 @@
 //! `Hub` and `Topics`: how Python publishes, and how it has the engine serve who subscribes.
 
 use std::borrow::Cow;
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_engine::Code;
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
+use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{
     self, Counted, Event, HubStats, Id, LogCounted, LogStats, Published, Reading, TopicStats,
 };
+use penstock_engine::workers::{self, Subscribing};
+use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::PyVisit;
@@ -16,7 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::access::Gate;
-use crate::admission::Admission;
+use crate::admission::{Admission, Decision, Guest};
 use crate::edge::{Change, edit};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
@@ -26,6 +29,7 @@ use crate::port::Slot;
 use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
+use crate::workers::{Lines, Plan};
 
 /// Topics, their history and their subscribers. Any thread may use it.
 #[pyclass(frozen, module = "penstock._native")]
@@ -262,7 +266,8 @@ impl Hub {
         self.engine.get().feed_stream(py, framing.get(), None, |feed| hub::read(hub, reading, feed))
     }
 
-    /// Asks whether a client may subscribe. `guest`: tenant and address.
+    /// Asks whether a client may subscribe. `guest`: tenant and address. It is served until `lease` has run out if there is one.
+    #[pyo3(signature = (topic, after, terms, guest, lease))]
     fn admit(
         &self,
         py: Python<'_>,
@@ -270,30 +275,92 @@ impl Hub {
         after: Option<String>,
         terms: SubscriptionSettings,
         guest: (Option<String>, Option<String>),
+        lease: Option<&Bound<'_, Lease>>,
     ) -> PyResult<Admission> {
         let engine = self.engine.get();
         engine.check(py)?;
         let (tenant, address) = guest;
         let reading = Reading { topic, after, terms: terms.into(), tenant, address };
         let asking = hub::admit(Arc::clone(&self.shared), reading);
-        Ok(Admission::new(asking, Slot::new(engine.port(py)?)))
+        let asking = async move { asking.await.map(Decision::Here) };
+        let lease = lease.map(|lease| lease.get().shared());
+        Ok(Admission::new(asking, lease, Slot::new(engine.port(py)?)))
     }
 
-    /// The events of one who has been let in, cut by `framing`, until `lease` has run out if there is one; read on the engine
-    /// thread of the client of `near`, if that is given.
-    #[pyo3(signature = (admission, lease, framing, near))]
+    /// As `admit`, in a worker process: the parent is asked, over `lines` or for the request of `near`, and serves its client. `plan`
+    /// describes hub and terms.
+    #[pyo3(signature = (plan, topic, after, guest, lease, lines, near))]
+    #[expect(clippy::too_many_arguments, reason = "as `admit`, and where")]
+    fn admit_afar(
+        &self,
+        py: Python<'_>,
+        plan: Vec<u8>,
+        topic: String,
+        after: Option<String>,
+        guest: (Option<String>, Option<String>),
+        lease: Option<&Bound<'_, Lease>>,
+        lines: &Bound<'_, Lines>,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Admission> {
+        let engine = self.engine.get();
+        let (tenant, address) = guest;
+        let lease = lease.map(|lease| lease.get().shared());
+        let subscribing = Subscribing { plan, topic, after, tenant, address, lease };
+        let (feed, stream) = engine.channel(py, &Cut::Raw)?;
+        match lines.get().edge(near) {
+            Some(edge) => edge.subscribe(subscribing, feed, &stream),
+            None => feed.fail(client_gone()),
+        }
+        let asking = async move {
+            poll_fn(|context| stream.poll_head(context).map(|head| head.map(drop))).await?;
+            Ok(Decision::Afar(stream))
+        };
+        Ok(Admission::new(asking, None, Slot::new(engine.port(py)?)))
+    }
+
+    /// As `subscribe`, in a worker process: the parent is asked over `lines`. `plan` describes hub and terms.
+    fn subscribe_afar(
+        &self,
+        py: Python<'_>,
+        plan: Vec<u8>,
+        topic: String,
+        after: Option<String>,
+        framing: &Bound<'_, Framing>,
+        lines: &Bound<'_, Lines>,
+    ) -> PyResult<Source> {
+        let engine = self.engine.get();
+        let subscribing = Subscribing { plan, topic, after, tenant: None, address: None, lease: None };
+        let (feed, stream) = engine.channel(py, &framing.get().0)?;
+        lines.get().aside().subscribe(subscribing, feed, &stream);
+        Ok(Source::new(stream, engine.port(py)?))
+    }
+
+    /// What worker processes subscribe by: this hub, and `terms`.
+    fn plan(&self, terms: SubscriptionSettings) -> Plan {
+        Plan::of_topics(Arc::clone(&self.shared), terms.into())
+    }
+
+    /// The events of one who has been let in, cut by `framing`; read on the engine thread of the client of `near`, if that is given.
+    #[pyo3(signature = (admission, framing, near))]
     fn read(
         &self,
         py: Python<'_>,
         admission: &Bound<'_, Admission>,
-        lease: Option<&Bound<'_, Lease>>,
         framing: &Bound<'_, Framing>,
         near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Source> {
-        let admitted = admission.get().take(py)?;
-        let (hub, lease) = (Arc::clone(&self.shared), lease.map(|lease| lease.get().shared()));
-        let read = move |feed| hub::pass_on(hub, admitted, lease, feed);
-        self.engine.get().feed_stream(py, framing.get(), near, read)
+        let engine = self.engine.get();
+        match admission.get().take(py)? {
+            Guest::Here(admitted, lease) => {
+                let hub = Arc::clone(&self.shared);
+                let read = move |feed| hub::pass_on(hub, admitted, lease, feed);
+                engine.feed_stream(py, framing.get(), near, read)
+            }
+            Guest::Afar(stream) => {
+                stream.set_framing(&framing.get().0).into_python(py)?;
+                Ok(Source::new(stream, engine.port(py)?))
+            }
+        }
     }
 
     /// Publishes the events of `stream` to `topic`, and finishes it when that ends. `framing` is that of events.
@@ -310,6 +377,32 @@ impl Hub {
         let stream = stream.get().hand_over(py)?;
         self.engine.get().feed_topic(claim, stream, error_event);
         Ok(())
+    }
+
+    /// As `feed`, in a worker process: the parent, which calls the hub `number`, publishes what `stream` brings. What it has fetched
+    /// itself, for the request of `near`, does not come here. What is returned has no bytes: it ends when the topic is the
+    /// stream's, or fails.
+    #[pyo3(signature = (number, topic, stream, error_event, lines, near))]
+    #[expect(clippy::too_many_arguments, reason = "as `feed`, and where")]
+    fn feed_afar(
+        &self,
+        py: Python<'_>,
+        number: u64,
+        topic: String,
+        stream: &Bound<'_, FrameStream>,
+        error_event: String,
+        lines: &Bound<'_, Lines>,
+        near: Option<&Bound<'_, Transport>>,
+    ) -> PyResult<Source> {
+        let engine = self.engine.get();
+        let stream = stream.get().hand_over(py)?;
+        let near = near.filter(|_| stream.distant().is_some());
+        let (feed, answer) = engine.channel(py, &Cut::Raw)?;
+        match lines.get().edge(near) {
+            Some(edge) => edge.feed(workers::Source { stream, hub: number, topic, error_event }, feed),
+            None => feed.fail(client_gone()),
+        }
+        Ok(Source::new(answer, engine.port(py)?))
     }
 
     /// What is left of `stream`, cut by `framing`, for whoever publishes it elsewhere, on the running loop. It is not its owner's
@@ -338,6 +431,15 @@ impl Hub {
     }
 }
 
+fn client_gone() -> Error {
+    Code::ClientGone.error("the client left before its request was sent on")
+}
+
+/// None, which is for ever, where there are more than can be counted.
+fn duration(seconds: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
 /// How long a subscription may go on.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Lease(hub::Lease);
@@ -353,12 +455,12 @@ impl Lease {
     /// For so many seconds from now on.
     #[new]
     fn new(seconds: f64) -> Self {
-        Self(hub::Lease::new(Some(Duration::from_secs_f64(seconds))))
+        Self(hub::Lease::new(duration(seconds)))
     }
 
     /// For so many seconds from now on, in place of what was said before. 0 ends it behind a whole event.
     fn renew(&self, seconds: Option<f64>) {
-        self.0.renew(seconds.map(Duration::from_secs_f64));
+        self.0.renew(seconds.and_then(duration));
     }
 }
 

@@ -83,7 +83,7 @@ mod _native {
     #[pymodule_export]
     use super::upstream::Upstream;
     #[pymodule_export]
-    use super::workers::{Plan, WorkerSite, Workers};
+    use super::workers::{Answer, Lines, Plan, WorkerSite, Workers};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

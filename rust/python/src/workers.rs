@@ -5,8 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use penstock_engine::Code;
+use penstock_engine::hub::{Hub, Terms};
 use penstock_engine::runtime::Threads;
-use penstock_engine::workers::{self, Notice, Orphan, Planned, Restart, Worker};
+use penstock_engine::workers::{
+    self, Begun, Edge, Feeding, Notice, Orphan, Planned, Relay, Restart, Topics, Worker,
+};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
@@ -25,14 +28,22 @@ use crate::lane::Lane;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
 use crate::request::Endpoint;
-use crate::stream::timing_row;
+use crate::stream::{Source, timing_row};
+use crate::transport::Transport;
 
-/// What a relay of a worker's goes by.
+/// What a worker's relays or subscriptions go by.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Plan(Arc<workers::Plan>);
+pub(crate) struct Plan(workers::Plan);
+
+impl Plan {
+    pub(crate) fn of_topics(hub: Arc<Hub>, terms: Terms) -> Self {
+        Self(workers::Plan::Topics(Arc::new(Topics { hub, terms })))
+    }
+}
 
 #[pymethods]
 impl Plan {
+    /// Of relays; of subscriptions it is made by `Hub.plan`.
     #[new]
     #[pyo3(signature = (endpoint, caching, policy, events, inspected))]
     #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
@@ -44,7 +55,7 @@ impl Plan {
         inspected: Option<Inspected<'_>>,
     ) -> Self {
         let endpoint = endpoint.get();
-        Self(Arc::new(workers::Plan {
+        Self(workers::Plan::Relay(Arc::new(Relay {
             endpoint: endpoint.endpoint.clone(),
             authority: endpoint.authority.clone(),
             upstream: endpoint.upstream.clone(),
@@ -52,12 +63,44 @@ impl Plan {
             policy: crate::events::policy(policy),
             events: events.get().0.clone(),
             inspection: inspected.as_ref().map(parts),
-        }))
+        })))
+    }
+}
+
+/// What a worker process waits for: the topic is fed, or is not. It hears of the drop of this as well.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Answer(Mutex<Option<Begun>>);
+
+impl Answer {
+    fn say(&self, result: penstock_engine::Result<()>) {
+        if let Some(begun) = lock(&self.0).take() {
+            // Who wanted it may have gone.
+            let _ = begun.send(result);
+        }
+    }
+}
+
+#[pymethods]
+impl Answer {
+    fn done(&self) {
+        self.say(Ok(()));
+    }
+
+    /// By the name of a code.
+    #[pyo3(signature = (name, detail, origin))]
+    fn failed(&self, name: &str, detail: String, origin: Option<String>) {
+        let code = Code::all().iter().find(|row| row.name == name).map_or(Code::Internal, |row| row.code);
+        let error = code.error(detail);
+        self.say(Err(match origin {
+            Some(origin) => error.at(&origin.into()),
+            None => error,
+        }));
     }
 }
 
 struct Callbacks {
     make_plan: Py<PyAny>,
+    feed: Py<PyAny>,
     orphan: Py<PyAny>,
     silent: Py<PyAny>,
 }
@@ -87,6 +130,7 @@ impl Inner {
                 self.plan(py, &description, planned);
                 Ok(())
             }
+            Notice::Feed(feeding) => self.feed(py, *feeding),
             Notice::Orphan(orphan) => self.orphan(py, *orphan),
             Notice::Silent(number, owed) => {
                 self.call(py, |callbacks| &callbacks.silent, (number, owed.as_secs_f64())).map(drop)
@@ -131,14 +175,21 @@ impl Inner {
     fn plan(&self, py: Python<'_>, description: &[u8], planned: Planned) {
         let made = self
             .call(py, |callbacks| &callbacks.make_plan, (PyBytes::new(py, description),))
-            .and_then(|plan| Ok(Arc::clone(&plan.cast::<Plan>()?.get().0)));
+            .and_then(|plan| Ok(plan.cast::<Plan>()?.get().0.clone()));
         let plan = made.map_err(|error| {
-            let detail = format!("the relay of a worker process cannot be carried out: {error}");
+            let detail = format!("what a worker process asks for cannot be carried out: {error}");
             self.report(py, error);
             Code::BadConfiguration.error(detail)
         });
         // Who wanted it may have gone.
         let _ = planned.send(plan);
+    }
+
+    fn feed(&self, py: Python<'_>, feeding: Feeding) -> PyResult<()> {
+        let Feeding { hub, topic, error_event, stream, begun } = feeding;
+        let source = Source::new(stream, self.port.clone_ref(py));
+        let answer = Answer(Mutex::new(Some(begun)));
+        self.call(py, |callbacks| &callbacks.feed, (hub, topic, error_event, source, answer)).map(drop)
     }
 
     fn orphan(&self, py: Python<'_>, orphan: Orphan) -> PyResult<()> {
@@ -177,12 +228,13 @@ pub(crate) struct Workers {
 impl Workers {
     /// They answer what `lane` has no application for.
     #[new]
-    #[pyo3(signature = (engine, lane, make_plan, orphan, silent))]
+    #[pyo3(signature = (engine, lane, make_plan, feed, orphan, silent))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         lane: &Bound<'_, Lane>,
         make_plan: Py<PyAny>,
+        feed: Py<PyAny>,
         orphan: Py<PyAny>,
         silent: Py<PyAny>,
     ) -> PyResult<Self> {
@@ -193,7 +245,7 @@ impl Workers {
         let inner = Arc::new(Inner {
             port: port.clone_ref(py),
             workers,
-            callbacks: Mutex::new(Some(Callbacks { make_plan, orphan, silent })),
+            callbacks: Mutex::new(Some(Callbacks { make_plan, feed, orphan, silent })),
             joining: Mutex::new(HashMap::new()),
         });
         let slot = Slot::receiving(port, Arc::new(Listening(Arc::downgrade(&inner))));
@@ -260,13 +312,38 @@ impl Workers {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         if let Ok(callbacks) = self.inner.callbacks.try_lock() {
-            if let Some(Callbacks { make_plan, orphan, silent }) = &*callbacks {
+            if let Some(Callbacks { make_plan, feed, orphan, silent }) = &*callbacks {
                 visit.call(make_plan)?;
+                visit.call(feed)?;
                 visit.call(orphan)?;
                 visit.call(silent)?;
             }
         }
         Ok(())
+    }
+}
+
+/// What a worker process has with its parent besides requests.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Lines(Arc<workers::Lines>);
+
+impl Lines {
+    /// The parent, for what belongs to no request.
+    pub(crate) fn aside(&self) -> Arc<Edge> {
+        self.0.edge()
+    }
+
+    /// The parent, for the request of `near` if there is one; none where that is over.
+    pub(crate) fn edge(&self, near: Option<&Bound<'_, Transport>>) -> Option<Arc<Edge>> {
+        near.map_or_else(|| Some(self.aside()), |near| near.get().edge())
+    }
+}
+
+#[pymethods]
+impl Lines {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::default())
     }
 }
 
@@ -283,17 +360,18 @@ pub(crate) struct WorkerSite {
 impl WorkerSite {
     /// Takes over `descriptor`, a Unix socket that listens, to which the process `parent` alone may connect.
     #[new]
-    #[pyo3(signature = (engine, lane, descriptor, parent))]
+    #[pyo3(signature = (engine, lane, descriptor, parent, lines))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         lane: &Bound<'_, Lane>,
         descriptor: i32,
         parent: i32,
+        lines: &Bound<'_, Lines>,
     ) -> PyResult<Self> {
         let descriptor = own_descriptor(descriptor)?;
         let (supplies, threads): (_, Arc<Threads>) = engine.get().lend(py)?;
-        let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent));
+        let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent, Arc::clone(&lines.get().0)));
         worker.serve(descriptor, &threads).into_python(py)?;
         Ok(Self { worker, engine: engine.clone().unbind(), idle: Mutex::new(None) })
     }

@@ -17,12 +17,19 @@ pub struct Lease(Arc<watch::Sender<Option<Instant>>>);
 impl Lease {
     /// For `time` from now on; `None`: for ever.
     pub fn new(time: Option<Duration>) -> Self {
-        Self(Arc::new(watch::Sender::new(time.map(|time| Instant::now() + time))))
+        Self(Arc::new(watch::Sender::new(end(time))))
     }
 
     /// For `time` from now on, in place of what was said before.
     pub fn renew(&self, time: Option<Duration>) {
-        self.0.send_replace(time.map(|time| Instant::now() + time));
+        self.0.send_replace(end(time));
+    }
+
+    /// How long it may still go on, and then what is said of that, for as long as somebody may say it.
+    pub(crate) fn renewals(&self) -> (Option<Duration>, Renewals) {
+        let mut until = self.0.subscribe();
+        let left = left(*until.borrow_and_update());
+        (left, Renewals(until))
     }
 
     /// Ready when it has run out.
@@ -43,6 +50,27 @@ impl Lease {
                 () = out => return,
             }
         }
+    }
+}
+
+/// When what goes on for `time` from now on ends. What is beyond the clock is for ever.
+fn end(time: Option<Duration>) -> Option<Instant> {
+    time.and_then(|time| Instant::now().checked_add(time))
+}
+
+fn left(end: Option<Instant>) -> Option<Duration> {
+    end.map(|end| end.saturating_duration_since(Instant::now()))
+}
+
+/// What is said of a lease, which it does not keep.
+#[derive(Debug)]
+pub(crate) struct Renewals(watch::Receiver<Option<Instant>>);
+
+impl Renewals {
+    /// For how long it may go on from now on; none when nobody is left to say so.
+    pub(crate) async fn next(&mut self) -> Option<Option<Duration>> {
+        self.0.changed().await.ok()?;
+        Some(left(*self.0.borrow_and_update()))
     }
 }
 

@@ -203,7 +203,7 @@ fn an_application_of_which_no_worker_gives_a_sign_is_not_ready() {
         let turning = Arc::new(Loop { queue: Queue::new(1, None, 0), hangs: AtomicBool::new(false) });
         turning.queue.listen(&Waker::from(Arc::clone(&turning)));
         let parent = i32::try_from(std::process::id()).unwrap();
-        let worker = Arc::new(Worker::new(rig.supplies(), turning.queue.clone(), parent));
+        let worker = Arc::new(Worker::new(rig.supplies(), turning.queue.clone(), parent, Arc::default()));
         worker.serve(listener.into(), &rig.threads).unwrap();
         workers.add(number, 1, path);
         (turning, worker)

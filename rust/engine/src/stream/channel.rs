@@ -466,7 +466,7 @@ impl Stream {
     /// The number of what it is fed from, where that is in another process and all of it still is: nobody has asked for any
     /// of it here.
     #[cfg(not(loom))]
-    pub(crate) fn distant(&self) -> Option<u32> {
+    pub fn distant(&self) -> Option<u32> {
         let number = self.channel.distant.get().copied();
         number.filter(|_| !lock(&self.channel.queue).wanted)
     }

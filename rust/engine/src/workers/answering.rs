@@ -7,12 +7,12 @@ use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::codec::malformed;
-use super::edge::{Edge, Inspection, Order, Orders};
+use super::edge::{Edge, Errand, Errands, Inspection, Numbers, Order, Source, Subscribing};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
-use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
+use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
 use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
@@ -28,15 +28,21 @@ use crate::sync::{Arc, Mutex, lock};
 pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize) {
     enum First {
         Home,
-        Exchange(Box<Exchange>, Orders, Active),
+        Line(Box<Exchange>, Errands),
+        Exchange(Box<Exchange>, Errands, Active),
     }
     let first = wire.read(
         |message| match message {
             Message::Home => Ok(Some(First::Home)),
+            Message::Line(number) => {
+                let errands = worker.lines.answer(number).ok_or_else(malformed)?;
+                let exchange = Exchange::new(worker, &wire, link().0, &errands);
+                Ok(Some(First::Line(Box::new(exchange), errands)))
+            }
             Message::Request { head, has_body, chunked, remote, local } => {
                 let (near, far) = link();
-                let (edge, orders) = Edge::new();
-                let exchange = Exchange::new(worker, &wire, near, Arc::clone(&edge));
+                let (edge, errands) = Edge::new();
+                let exchange = Exchange::new(worker, &wire, near, &errands);
                 let request = Request {
                     head: head.to_vec(),
                     body: has_body.then(|| exchange.begin_flow(0)),
@@ -49,7 +55,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                 // Before it can be taken: nobody who has one may find that there is none.
                 let active = worker.begin();
                 match worker.queue.offer(request) {
-                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), orders, active))),
+                    Ok(_) => Ok(Some(First::Exchange(Box::new(exchange), errands, active))),
                     Err(error) => {
                         wire.send(&Message::Refused(error.clone()));
                         Err(error)
@@ -62,7 +68,8 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
     );
     match first.await {
         Ok(First::Home) => home(worker, &wire).await,
-        Ok(First::Exchange(exchange, orders, _active)) => exchange.run(orders).await,
+        Ok(First::Line(exchange, errands)) => exchange.run_aside(errands).await,
+        Ok(First::Exchange(exchange, errands, _active)) => exchange.run(errands).await,
         Err(_) => {
             // What there is to say has been: the reason for a refusal.
             wire.end();
@@ -78,9 +85,11 @@ struct Exchange {
     worker: Arc<Worker>,
     wire: Plain<Wire>,
     near: Near,
-    edge: Arc<Edge>,
+    numbers: Numbers,
     /// Where what comes of each flow is put.
     arrivals: Mutex<HashMap<u32, Arrivals>>,
+    /// What takes it in.
+    taking: Mutex<Vec<JoinHandle<()>>>,
     /// Of flows that go to the edge.
     credits: Mutex<HashMap<u32, Plain<Credit>>>,
     /// Bytes written that have not left.
@@ -95,13 +104,14 @@ struct Exchange {
 }
 
 impl Exchange {
-    fn new(worker: &Arc<Worker>, wire: &Plain<Wire>, near: Near, edge: Arc<Edge>) -> Self {
+    fn new(worker: &Arc<Worker>, wire: &Plain<Wire>, near: Near, errands: &Errands) -> Self {
         Self {
             worker: Arc::clone(worker),
             wire: Plain::clone(wire),
             near,
-            edge,
+            numbers: errands.numbers.clone(),
             arrivals: Mutex::default(),
+            taking: Mutex::default(),
             credits: Mutex::default(),
             unsent: Mutex::default(),
             part: Mutex::default(),
@@ -121,7 +131,8 @@ impl Exchange {
     fn take_in(&self, flow: u32, feed: Feed, begun: bool) {
         let (arrivals, arriving) = mpsc::unbounded_channel();
         lock(&self.arrivals).insert(flow, arrivals);
-        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, begun));
+        let taking = tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, begun));
+        lock(&self.taking).push(taking);
     }
 
     fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
@@ -130,14 +141,12 @@ impl Exchange {
         lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit, None));
     }
 
-    async fn run(self: Box<Self>, mut orders: Orders) {
+    async fn run(self: Box<Self>, mut errands: Errands) {
         let mut obedience = Obedience::default();
         let result = {
             let read = self.wire.read(|message| self.hear(message), || {});
-            let fetch = async {
-                while let Some((flow, order, feed)) = orders.recv().await {
-                    self.fetch(flow, order, feed);
-                }
+            let send = async {
+                self.send(&mut errands).await;
                 std::future::pending().await
             };
             let obey = async {
@@ -150,7 +159,7 @@ impl Exchange {
                 // All in one task: what is heard is obeyed, and what is said is written, in one turn.
                 biased;
                 lost = read => lost,
-                never = fetch => never,
+                never = send => never,
                 () = obey => Ok(()),
                 never = self.wire.write_on() => never,
             }
@@ -166,6 +175,45 @@ impl Exchange {
         }
         self.wire.end();
         let _ = self.wire.write().await;
+    }
+
+    /// Where there is no client, and it is over when all that was sent for has come.
+    async fn run_aside(self: Box<Self>, mut errands: Errands) {
+        let result = {
+            let read = self.wire.read(|message| self.hear(message), || {});
+            let work = async {
+                self.send(&mut errands).await;
+                let taking = std::mem::take(&mut *lock(&self.taking));
+                for taking in taking {
+                    // An error means that the engine is being closed.
+                    let _ = taking.await;
+                }
+                let mut sending = std::mem::take(&mut *lock(&self.sending));
+                while sending.join_next().await.is_some() {}
+            };
+            tokio::select! {
+                biased;
+                lost = read => lost,
+                () = work => Ok(()),
+                never = self.wire.write_on() => never,
+            }
+        };
+        if let Err(error) = result {
+            return self.fail_flows(&error);
+        }
+        self.wire.end();
+        let _ = self.wire.write().await;
+    }
+
+    /// Sends what the edge is to do, until there is no more.
+    async fn send(&self, errands: &mut Errands) {
+        while let Some((flow, errand, feed)) = errands.next().await {
+            match errand {
+                Errand::Fetch(order) => self.fetch(flow, order, feed),
+                Errand::Subscribe(subscribing) => self.subscribe(flow, subscribing, feed),
+                Errand::Feed(source) => self.feed(flow, source, feed),
+            }
+        }
     }
 
     /// Nothing more comes of any flow.
@@ -259,12 +307,34 @@ impl Exchange {
         self.wire.send(&Message::Fetch(Box::new(fetch)));
     }
 
+    fn subscribe(&self, flow: u32, subscribing: Subscribing, feed: Feed) {
+        let Subscribing { plan, topic, after, tenant, address, lease } = subscribing;
+        let lease = lease.map(|lease| self.worker.lines.pass_on(&lease));
+        self.take_in(flow, feed, false);
+        let subscribe = Subscribe { flow, plan, topic, after, tenant, address, lease };
+        self.wire.send(&Message::Subscribe(Box::new(subscribe)));
+    }
+
+    fn feed(&self, flow: u32, source: Source, feed: Feed) {
+        let Source { stream, hub, topic, error_event } = source;
+        let distant = stream.distant();
+        let source = distant.unwrap_or_else(|| self.numbers.next());
+        self.take_in(flow, feed, false);
+        let feed = FeedTopic { flow, source, is_own: distant.is_none(), hub, topic, error_event };
+        self.wire.send(&Message::Feed(Box::new(feed)));
+        match distant {
+            // Behind that, since the end of it here gives up what is there.
+            Some(_) => drop(stream),
+            None => self.give_out(source, stream, &self.sending),
+        }
+    }
+
     fn attach(&self, attachment: Attachment) {
         let Attachment { stream, rest, policy, inspector, account } = attachment;
         let distant = stream.distant();
         let rest = rest.map(|completion| (completion.ticket(), account, completion));
         let told = rest.as_ref().map(|(ticket, account, _)| (*ticket, account.clone()));
-        let flow = distant.unwrap_or_else(|| self.edge.number());
+        let flow = distant.unwrap_or_else(|| self.numbers.next());
         let attached = Attached {
             flow,
             is_own: distant.is_none(),
@@ -365,7 +435,7 @@ impl Obedience {
                 Command::Close => exchange.wire.send(&Message::Close),
                 Command::File(file) => exchange.attach_file(file),
                 command @ Command::Subscribe(_) => {
-                    let error = Code::Internal.error("a worker process has no topics of its own");
+                    let error = Code::Internal.error("the topics of a worker process are not its own");
                     command.forsake(Some(error), false);
                     exchange.wire.send(&Message::Abort);
                     return Poll::Ready(Over::Aborted);

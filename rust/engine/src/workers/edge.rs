@@ -1,4 +1,4 @@
-//! The edge, as a request in a worker process reaches it: what fetches for it where the client is.
+//! The edge, as a request in a worker process reaches it: what fetches for it where the client is, and has the topics.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::message::FIRST;
 use crate::error::Code;
+use crate::hub::Lease;
 use crate::inspect::Report;
 use crate::origin::{RequestBody, Timeouts};
 use crate::store::Overrides;
@@ -95,34 +96,131 @@ impl Expected {
     }
 }
 
-pub(super) type Orders = mpsc::UnboundedReceiver<(u32, Order, Feed)>;
+/// Who wants to be let in to a topic.
+#[derive(Debug)]
+pub struct Subscribing {
+    /// Describes hub and terms, to whoever makes a [`super::Plan`] of that.
+    pub plan: Vec<u8>,
+    /// The name of the topic.
+    pub topic: String,
+    /// What was had before.
+    pub after: Option<String>,
+    /// For whom it is, where that is limited.
+    pub tenant: Option<String>,
+    /// Where it comes from, where that is limited.
+    pub address: Option<String>,
+    /// How long it may go on, where somebody says so meanwhile.
+    pub lease: Option<Lease>,
+}
 
-/// The edge, for one request.
+/// What is to feed a topic.
+#[derive(Debug)]
+pub struct Source {
+    /// Where it is fetched by the same edge, and nothing has come here but the head, it does not come here.
+    pub stream: Stream,
+    /// What the hub is called there.
+    pub hub: u64,
+    /// The name of the topic.
+    pub topic: String,
+    /// The type of the event that tells of a failure.
+    pub error_event: String,
+}
+
+/// What the edge is to do.
+#[derive(Debug)]
+pub(super) enum Errand {
+    Fetch(Order),
+    Subscribe(Subscribing),
+    Feed(Source),
+}
+
+/// The numbers of flows. Cloning shares them.
+#[derive(Debug, Clone)]
+pub(super) struct Numbers(Arc<AtomicU32>);
+
+impl Numbers {
+    /// One that nobody else has.
+    pub(super) fn next(&self) -> u32 {
+        // Relaxed: a number that nobody else has.
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// What the edge is to do, each with the flow that comes of it, and who takes that.
+#[derive(Debug)]
+pub(super) struct Errands {
+    received: mpsc::UnboundedReceiver<(u32, Errand, Feed)>,
+    pub(super) numbers: Numbers,
+}
+
+impl Errands {
+    /// The next; none when there will be no more.
+    pub(super) async fn next(&mut self) -> Option<(u32, Errand, Feed)> {
+        self.received.recv().await
+    }
+}
+
+/// The edge, for one request, or for what belongs to none.
 #[derive(Debug)]
 pub struct Edge {
-    orders: mpsc::UnboundedSender<(u32, Order, Feed)>,
-    next: AtomicU32,
+    errands: mpsc::UnboundedSender<(u32, Errand, Feed)>,
+    numbers: Numbers,
+    /// There is a response to which flows may be attached.
+    answers: bool,
 }
 
 impl Edge {
-    pub(super) fn new() -> (Arc<Self>, Orders) {
-        let (orders, received) = mpsc::unbounded_channel();
-        (Arc::new(Self { orders, next: AtomicU32::new(FIRST) }), received)
+    /// For a request.
+    pub(super) fn new() -> (Arc<Self>, Errands) {
+        Self::make(true)
     }
 
-    /// The number of a flow that nobody else has.
-    pub(super) fn number(&self) -> u32 {
-        // Relaxed: a number that nobody else has.
-        self.next.fetch_add(1, Ordering::Relaxed)
+    /// For what belongs to none.
+    pub(super) fn aside() -> (Arc<Self>, Errands) {
+        Self::make(false)
+    }
+
+    fn make(answers: bool) -> (Arc<Self>, Errands) {
+        let (errands, received) = mpsc::unbounded_channel();
+        let numbers = Numbers(Arc::new(AtomicU32::new(FIRST)));
+        (Arc::new(Self { errands, numbers: numbers.clone(), answers }), Errands { received, numbers })
     }
 
     /// Has the edge fetch what `order` says, and feed `feed` with it as far as somebody reads `stream`, which is its other
     /// end. Attached to the response of the same request, it is sent by the edge without coming here.
     pub fn fetch(&self, order: Order, feed: Feed, stream: &Stream) {
-        let flow = self.number();
-        stream.set_distant(flow);
-        if let Err(mpsc::error::SendError((_, _, feed))) = self.orders.send((flow, order, feed)) {
-            feed.fail(Code::ClientGone.error("the client left before the request was sent on"));
+        self.place(stream, self.send(Errand::Fetch(order), feed));
+    }
+
+    /// Has the edge ask whether somebody is let in to a topic, and feed `feed` with a head, and then with events as far as
+    /// somebody reads `stream`, which is its other end. Attached to the response of the same request, it is served by the edge as
+    /// on a native route.
+    pub fn subscribe(&self, subscribing: Subscribing, feed: Feed, stream: &Stream) {
+        self.place(stream, self.send(Errand::Subscribe(subscribing), feed));
+    }
+
+    /// Has the edge publish the events of `source` to a topic. What it has fetched itself it publishes also when this process is
+    /// gone. `feed` ends when the topic is the source's, or fails.
+    pub fn feed(&self, source: Source, feed: Feed) {
+        self.send(Errand::Feed(source), feed);
+    }
+
+    /// The flow that will come of it.
+    fn send(&self, errand: Errand, feed: Feed) -> u32 {
+        let flow = self.numbers.next();
+        if let Err(mpsc::error::SendError((_, _, feed))) = self.errands.send((flow, errand, feed)) {
+            feed.fail(if self.answers {
+                Code::ClientGone.error("the client left before the request was sent on")
+            } else {
+                Code::EngineClosed.error("the worker process is being stopped")
+            });
+        }
+        flow
+    }
+
+    fn place(&self, stream: &Stream, flow: u32) {
+        if self.answers {
+            stream.set_distant(flow);
         }
     }
 }

@@ -15,18 +15,23 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::admitting::{Guest, subscribe};
 use super::codec::malformed;
-use super::fetching::{Asked, Fetched, Fetching, Watch, fetch};
+use super::fetching::{Asked, Fetched, Fetching, Response, Watch, fetch};
 use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, join, take_in};
-use super::message::{Attached, Fetch, FetchBody, Message, PIECE, TUNNEL, UNSENT};
+use super::message::{
+    Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Rest, Subscribe, TUNNEL, UNSENT,
+};
+use super::notice::{Feeding, Notice};
 use super::wire::Wire;
 use super::workers::{Member, Shared};
-use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request};
+use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request, Subscription};
 use crate::edge::refused;
 use crate::error::{Code, Error, Result};
 use crate::origin::RequestBody;
 use crate::stream::{Ending, Stream};
 use crate::sync::{Arc, Mutex, lock};
+use crate::wire::Fields;
 
 /// Workers that a request is offered to, one after another. Arbitrary: what ends three processes ends a fourth.
 const TRIES: usize = 3;
@@ -73,7 +78,7 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let (remote, local) = (ends.remote, ends.local);
         wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
         shared.counts.exchange(tried.len() > 1);
-        let exchange = Exchange::new(&shared, member, wire, own, thread, body.clone());
+        let exchange = Exchange::new(&shared, member, wire, Some(own), thread, body.clone());
         let end = exchange.run().await;
         if matches!(end, End::Torn) {
             shared.counts.cut_off();
@@ -98,6 +103,15 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         };
         return answer(&shared, &own, &error, head_only);
     }
+}
+
+/// Does what a worker has called for by `number`, which belongs to no request.
+pub(super) async fn assist(shared: Arc<Shared>, member: Arc<Member>, number: u64, thread: usize) {
+    let Some(socket) = member.connect().await else { return };
+    let wire = Plain::new(Wire::new(socket));
+    wire.send(&Message::Line(number));
+    // However it ends: nobody is to be told.
+    let _ = Exchange::new(&shared, &member, wire, None, thread, None).run().await;
 }
 
 /// Whether a request may be repeated where nobody knows whether it was carried out (RFC 9110, section 9.2.1).
@@ -154,12 +168,12 @@ impl Exchange {
         shared: &Arc<Shared>,
         member: &Arc<Member>,
         wire: Plain<Wire>,
-        far: Far,
+        far: Option<Far>,
         thread: usize,
         body: Option<Plain<Stream>>,
     ) -> Self {
         let state = State {
-            far: Some(far),
+            far,
             arrivals: HashMap::new(),
             credits: HashMap::new(),
             bodies: HashMap::new(),
@@ -218,7 +232,11 @@ impl Exchange {
 
     /// The connection has ended, which is how a worker ends a request that it has left.
     fn gone(&self, error: Error) -> End {
-        let state = lock(&self.state);
+        let mut state = lock(&self.state);
+        for (_, arrivals) in state.arrivals.drain() {
+            // Whoever read it has gone, or has all of it, where this fails.
+            let _ = arrivals.send(Arrival::Fail(error.clone()));
+        }
         match (state.left, state.begun) {
             (true, _) => End::Over,
             (false, true) => End::Torn,
@@ -276,7 +294,7 @@ impl Exchange {
                 }
                 // What was fetched ends with its reader.
                 let fetched = lock(&self.fetched).remove(&flow);
-                if let Some(Fetched { stream, .. }) = fetched {
+                if let Some(Fetched::Response(Response { stream, .. })) = fetched {
                     stream.close();
                 }
             }
@@ -284,6 +302,8 @@ impl Exchange {
                 state.bodies.entry(flow).or_default().extend_from_slice(bytes);
             }
             Message::Fetch(order) => self.fetch(state, *order)?,
+            Message::Subscribe(order) => self.subscribe(state, *order),
+            Message::Feed(order) => self.feed(state, *order)?,
             Message::Refused(error) => return Ok(Some(error)),
             Message::Leave => {
                 state.left = true;
@@ -367,23 +387,64 @@ impl Exchange {
         Ok(joined)
     }
 
+    fn subscribe(&self, state: &mut State, order: Subscribe) {
+        let credit = Credit::none();
+        state.credits.insert(order.flow, Plain::clone(&credit));
+        let (shared, member) = (Arc::clone(&self.shared), Arc::clone(&self.member));
+        let (wire, fetched) = (Plain::clone(&self.wire), Plain::clone(&self.fetched));
+        state.tasks.spawn(subscribe(shared, member, wire, order, fetched, credit));
+    }
+
+    /// Has a topic fed. What has been fetched for that does not need the worker any more.
+    fn feed(&self, state: &mut State, order: FeedTopic) -> Result<()> {
+        let FeedTopic { flow, source, is_own, hub, topic, error_event } = order;
+        let stream = if is_own {
+            self.begin_flow(state, source)
+        } else {
+            state.credits.remove(&source);
+            match self.take_fetched(source) {
+                Some(Fetched::Response(Response { stream, .. })) => stream.hand_over()?,
+                // Behind the client's leaving it is being read on, or forgotten.
+                None if state.far.as_ref().is_some_and(Far::is_lost) => return Ok(()),
+                _ => return Err(malformed()),
+            }
+        };
+        let (begun, answer) = oneshot::channel();
+        let feeding = Feeding { hub, topic, error_event, stream, begun };
+        self.shared.notices.put(Notice::Feed(Box::new(feeding)));
+        let wire = Plain::clone(&self.wire);
+        state.tasks.spawn(async move {
+            let nobody = |_| Err(Code::EngineClosed.error("the edge is being closed"));
+            wire.send(&match answer.await.unwrap_or_else(nobody) {
+                Ok(()) => Message::End(flow, Duration::ZERO, Fields::default()),
+                Err(error) => Message::Fail(flow, error),
+            });
+        });
+        Ok(())
+    }
+
     fn attach(&self, state: &mut State, attached: Attached) -> Result<()> {
         let Attached { flow, is_own, is_events, has_policy, rest } = attached;
         let (stream, policy, known, watch) = if is_own {
             (self.begin_flow(state, flow), None, None, None)
         } else {
-            let Some(Fetched { stream, plan, watch }) = self.take_fetched(flow) else {
-                // Behind the client's leaving it is being read on, or forgotten.
-                let is_lost = state.far.as_ref().is_some_and(Far::is_lost);
-                drop(rest.map(|rest| self.completion(rest, None, None)));
-                return if is_lost { Ok(()) } else { Err(malformed()) };
-            };
             state.credits.remove(&flow);
-            let handed = stream.hand_over()?;
-            if is_events {
-                handed.set_framing(&plan.events)?;
+            match self.take_fetched(flow) {
+                None => {
+                    // Behind the client's leaving it is being read on, or forgotten.
+                    let is_lost = state.far.as_ref().is_some_and(Far::is_lost);
+                    drop(rest.map(|rest| self.completion(rest, None, None)));
+                    return if is_lost { Ok(()) } else { Err(malformed()) };
+                }
+                Some(Fetched::Guest(guest)) => return self.seat(state, guest, rest),
+                Some(Fetched::Response(Response { stream, relay, watch })) => {
+                    let handed = stream.hand_over()?;
+                    if is_events {
+                        handed.set_framing(&relay.events)?;
+                    }
+                    (handed, relay.policy.clone().filter(|_| has_policy), Some(stream), watch)
+                }
             }
-            (handed, plan.policy.clone().filter(|_| has_policy), Some(stream), watch)
         };
         let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
         let rest = if let Some(rest) = rest {
@@ -398,17 +459,19 @@ impl Exchange {
         Ok(())
     }
 
-    /// Something fetched whose head has come.
+    /// What was asked for and whose head has come.
     fn take_fetched(&self, flow: u32) -> Option<Fetched> {
         let mut fetched = lock(&self.fetched);
-        fetched.get(&flow)?.stream.head()?;
+        if let Fetched::Response(response) = fetched.get(&flow)? {
+            response.stream.head()?;
+        }
         fetched.remove(&flow)
     }
 
     /// What tells the worker of the end of the rest of a response, and what was seen of that.
     fn completion(
         &self,
-        (ticket, account): (u64, Option<Vec<u8>>),
+        (ticket, account): Rest,
         known: Option<Plain<Stream>>,
         watch: Option<Watch>,
     ) -> Completion {
@@ -417,6 +480,20 @@ impl Exchange {
             let report = watch.and_then(Watch::end);
             member.over(ticket, account, outcome, known.as_deref(), report);
         })
+    }
+
+    /// Has one who was let in to a topic served to the end of the response.
+    fn seat(&self, state: &State, guest: Guest, rest: Option<Rest>) -> Result<()> {
+        let (Some(far), Some((ticket, account))) = (&state.far, rest) else { return Err(malformed()) };
+        let Guest { admitted, leased, .. } = guest;
+        let lease = leased.as_ref().map(|leased| leased.lease.clone());
+        let member = Arc::clone(&self.member);
+        let rest = Completion::told_by(move |outcome| {
+            drop(leased);
+            member.over(ticket, account, outcome, None, None);
+        });
+        far.subscribe(Subscription { admitted, lease, rest });
+        Ok(())
     }
 
     /// What the client's connection has to say. Ready when the client has left.
@@ -443,7 +520,9 @@ impl Exchange {
             }
             let fetched = std::mem::take(&mut *lock(&self.fetched));
             for fetched in fetched.into_values().filter(|_| has_left) {
-                fetched.client_left(&self.shared.supplies.meter);
+                if let Fetched::Response(response) = fetched {
+                    response.client_left(&self.shared.supplies.meter);
+                }
             }
             return Poll::Ready(());
         }

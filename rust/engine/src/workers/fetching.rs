@@ -6,9 +6,10 @@ use std::sync::Arc as Plain;
 use std::task::Poll;
 use std::time::Instant;
 
+use super::admitting::Guest;
 use super::flow::{Credit, give_out};
 use super::message::{Fetch, Message};
-use super::plan::Plan;
+use super::plan::Relay;
 use super::wire::Wire;
 use super::workers::{Member, Shared};
 use crate::error::Result;
@@ -22,22 +23,31 @@ use crate::stream::{Meter, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
-/// Something that is being fetched.
+/// Something that a worker has asked for, until somebody takes it.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) enum Fetched {
+    /// A response, whose head may be still to come.
+    Response(Response),
+    /// One who has been let in to a topic.
+    Guest(Guest),
+}
+
+/// A response that is being fetched.
+#[derive(Debug)]
+pub(super) struct Response {
     pub(super) stream: Plain<Stream>,
-    pub(super) plan: Arc<Plan>,
+    pub(super) relay: Arc<Relay>,
     pub(super) watch: Option<Watch>,
 }
 
-impl Fetched {
+impl Response {
     /// The client has left before it was attached: reads it on, if its plan says so of event streams.
     pub(super) fn client_left(self, meter: &Plain<Meter>) {
-        let Self { stream, plan, watch } = self;
-        let Some(policy) = plan.policy.clone().filter(|policy| policy.leave.drains()) else { return };
+        let Self { stream, relay, watch } = self;
+        let Some(policy) = relay.policy.clone().filter(|policy| policy.leave.drains()) else { return };
         let Ok(stream) = stream.hand_over() else { return };
         let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
-        let inspection = inspector.map(|inspector| (inspector, plan.events.clone()));
+        let inspection = inspector.map(|inspector| (inspector, relay.events.clone()));
         let meter = Plain::clone(meter);
         tokio::spawn(async move {
             read_on(stream, Leave::Cancel, Some(policy), inspection, meter).await;
@@ -63,8 +73,8 @@ impl Watch {
         Self { member: Arc::clone(member), ticket, amended, inspector: None, is_over: false }
     }
 
-    fn begin(&mut self, plan: &Plan, pool: &Pool, thread: usize) {
-        self.inspector = plan.inspection.as_ref().map(|(rules, counts)| {
+    fn begin(&mut self, relay: &Relay, pool: &Pool, thread: usize) {
+        self.inspector = relay.inspection.as_ref().map(|(rules, counts)| {
             let (rules, counts) = (Plain::clone(rules), Plain::clone(counts));
             Inspector::new(rules, counts, pool, thread, self.amended, Instant::now())
         });
@@ -172,34 +182,35 @@ async fn begin(
 ) -> Result<(Plain<Stream>, Option<(Inspector, Framing)>)> {
     let Asked { order, body, mut watch } = asked;
     let Fetch { flow, plan, method, target, fields, timeouts, overrides, .. } = order;
-    let plan = shared.plans.get(plan, &shared.notices).await?;
+    let relay = shared.plans.get(plan, &shared.notices).await?.relay()?;
     let supplies = &shared.supplies;
     let (feed, stream) = supplies.stream();
     let stream = Plain::new(stream);
     if let Some(watch) = &mut watch {
-        watch.begin(&plan, &supplies.pool, thread);
+        watch.begin(&relay, &supplies.pool, thread);
     }
     let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
-    let inspection = inspector.map(|inspector| (inspector, plan.events.clone()));
+    let inspection = inspector.map(|inspector| (inspector, relay.events.clone()));
     let request = Box::new(Request {
-        endpoint: plan.endpoint.clone(),
-        upstream: plan.upstream.clone(),
+        endpoint: relay.endpoint.clone(),
+        upstream: relay.upstream.clone(),
         method,
         target,
-        authority: plan.authority.clone(),
+        authority: relay.authority.clone(),
         headers: Arc::new(fields),
         body,
         timeouts,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
-    match &plan.caching {
+    match &relay.caching {
         None => drop(tokio::spawn(origin::fetch(origins, request, feed))),
         Some(caching) => {
             let access = caching.access(origins, overrides.unwrap_or_else(Overrides::default));
             drop(tokio::spawn(store::fetch(access, request, feed)));
         }
     }
-    let previous = lock(fetched).insert(flow, Fetched { stream: Plain::clone(&stream), plan, watch });
+    let previous = lock(fetched)
+        .insert(flow, Fetched::Response(Response { stream: Plain::clone(&stream), relay, watch }));
     drop(previous);
     Ok((stream, inspection))
 }

@@ -65,7 +65,7 @@ impl Credit {
 
     /// Waits until something may be sent, a whole piece, and what is too much counts against the next grant; or until nobody
     /// takes it: then false.
-    async fn some(&self) -> bool {
+    pub(super) async fn some(&self) -> bool {
         loop {
             match *lock(&self.left) {
                 None => return false,

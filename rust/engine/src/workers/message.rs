@@ -63,6 +63,37 @@ pub(super) enum FetchBody {
     Client(Option<u64>),
 }
 
+/// Whom a worker has let in to a topic, whose events are a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Subscribe {
+    pub(super) flow: u32,
+    /// Describes hub and terms, to who can make that of it.
+    pub(super) plan: Vec<u8>,
+    pub(super) topic: String,
+    /// What was had before.
+    pub(super) after: Option<String>,
+    pub(super) tenant: Option<String>,
+    pub(super) address: Option<String>,
+    /// For how long it may go on, and by which number of the worker's that is renewed.
+    pub(super) lease: Option<(u64, Option<Duration>)>,
+}
+
+/// What a worker has a topic fed by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct FeedTopic {
+    /// Has no bytes: it ends when the topic is fed, or fails as that does.
+    pub(super) flow: u32,
+    /// What its events come from.
+    pub(super) source: u32,
+    /// The worker sends that; else it is what the edge has fetched for it.
+    pub(super) is_own: bool,
+    /// What the worker calls the hub.
+    pub(super) hub: u64,
+    pub(super) topic: String,
+    /// The type of the event that tells of a failure.
+    pub(super) error_event: String,
+}
+
 /// What is attached to the response of an exchange.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Attached {
@@ -74,10 +105,12 @@ pub(super) struct Attached {
     pub(super) is_events: bool,
     /// It goes by the policy of its plan.
     pub(super) has_policy: bool,
-    /// It is all that is left of the body: by which the worker knows who hears of its end, and what says to another one
-    /// who would.
-    pub(super) rest: Option<(u64, Option<Vec<u8>>)>,
+    /// It is all that is left of the body.
+    pub(super) rest: Option<Rest>,
 }
+
+/// By which the worker knows who hears of an end, and what says to another one who would.
+pub(super) type Rest = (u64, Option<Vec<u8>>);
 
 /// One message.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,6 +126,8 @@ pub(super) enum Message<'a> {
         remote: Option<SocketAddr>,
         local: Option<SocketAddr>,
     },
+    /// The first on a connection for what belongs to no request, which the worker has called for by this number.
+    Line(u64),
     /// A part of a flow.
     Data(u32, &'a [u8]),
     /// A flow has ended well; how long it took, and what followed it.
@@ -126,6 +161,10 @@ pub(super) enum Message<'a> {
     /// What was seen of a response that was to be inspected and is over, if it was. Stands in front of a [`Message::Over`] of
     /// the same.
     Seen(u64, Option<Report>),
+    /// One connection more is wanted, for what belongs to no request.
+    Call(u64),
+    /// For how long from now on what the worker has called by a number may go on; none: for ever.
+    Renew(u64, Option<Duration>),
     /// Bytes for the client.
     Write(&'a [u8]),
     /// The response has ended.
@@ -142,6 +181,10 @@ pub(super) enum Message<'a> {
     Body(u32, &'a [u8]),
     /// Fetch something.
     Fetch(Box<Fetch>),
+    /// Let somebody in to a topic.
+    Subscribe(Box<Subscribe>),
+    /// Have a topic fed.
+    Feed(Box<FeedTopic>),
     /// Send a flow.
     Attach(Attached),
     /// The worker does not take the request.
@@ -155,7 +198,8 @@ macro_rules! kinds {
 kinds! {
     HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
-    CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27, SEEN = 28,
+    CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
+    SUBSCRIBE = 28, FEED = 29, RENEW = 30, CALL = 31, LINE = 32, SEEN = 33,
 }
 
 /// Bytes in front of a message: its length without them, and its kind.
@@ -200,6 +244,11 @@ impl Message<'_> {
             Self::Option(..) => OPTION,
             Self::Body(..) => BODY,
             Self::Fetch(..) => FETCH,
+            Self::Subscribe(..) => SUBSCRIBE,
+            Self::Feed(..) => FEED,
+            Self::Renew(..) => RENEW,
+            Self::Call(..) => CALL,
+            Self::Line(..) => LINE,
             Self::Attach(..) => ATTACH,
             Self::Refused(..) => REFUSED,
         }
@@ -238,11 +287,14 @@ impl Message<'_> {
             Self::Sent(bytes) => put.u64(*bytes),
             Self::Outcome(outcome) => put_outcome(put, outcome),
             Self::Over(ticket, outcome, body) => put_outcome(put.u64(*ticket), outcome).limit(*body),
-            Self::Heard(ticket) => put.u64(*ticket),
             Self::Seen(ticket, report) => put.u64(*ticket).option(report.as_ref(), put_report),
+            Self::Heard(number) | Self::Call(number) | Self::Line(number) => put.u64(*number),
             Self::Write(bytes) => put.rest(bytes),
             Self::Option(level, name, value) => put.i32(*level).i32(*name).i32(*value),
             Self::Fetch(fetch) => put_fetch(put, fetch),
+            Self::Subscribe(subscribe) => put_subscribe(put, subscribe),
+            Self::Feed(feed) => put_feed(put, feed),
+            Self::Renew(lease, time) => put.u64(*lease).limit(*time),
             Self::Attach(attached) => put_attached(put, attached),
             Self::Refused(error) => put.error(error),
         };
@@ -284,6 +336,11 @@ impl Message<'_> {
             LEAVE => Message::Leave,
             OPTION => Message::Option(take.i32()?, take.i32()?, take.i32()?),
             FETCH => Message::Fetch(Box::new(take_fetch(&mut take)?)),
+            SUBSCRIBE => Message::Subscribe(Box::new(take_subscribe(&mut take)?)),
+            FEED => Message::Feed(Box::new(take_feed(&mut take)?)),
+            RENEW => Message::Renew(take.u64()?, take.limit()?),
+            CALL => Message::Call(take.u64()?),
+            LINE => Message::Line(take.u64()?),
             ATTACH => Message::Attach(take_attached(&mut take)?),
             REFUSED => Message::Refused(take.error()?),
             BODY => Message::Body(take.u32()?, take.rest()),
@@ -454,6 +511,46 @@ fn take_fetch(take: &mut Take<'_>) -> Result<Fetch> {
             Ok(Overrides { key, lifetime, tags, bypass: take.flag()? })
         })?,
         inspection: take.option(|take| Ok((take.u64()?, take.flag()?)))?,
+    })
+}
+
+fn put_subscribe<'a, 'b>(put: &'a mut Put<'b>, subscribe: &Subscribe) -> &'a mut Put<'b> {
+    let Subscribe { flow, plan, topic, after, tenant, address, lease } = subscribe;
+    put.u32(*flow).bytes(plan).bytes(topic.as_bytes());
+    for text in [after, tenant, address] {
+        put.option(text.as_ref(), |put, text| put.bytes(text.as_bytes()));
+    }
+    put.option(*lease, |put, (number, time)| put.u64(number).limit(time))
+}
+
+fn take_subscribe(take: &mut Take<'_>) -> Result<Subscribe> {
+    fn text(take: &mut Take<'_>) -> Result<Option<String>> {
+        Ok(take.option(Take::text)?.map(str::to_owned))
+    }
+    Ok(Subscribe {
+        flow: take.u32()?,
+        plan: take.bytes()?.to_vec(),
+        topic: take.text()?.to_owned(),
+        after: text(take)?,
+        tenant: text(take)?,
+        address: text(take)?,
+        lease: take.option(|take| Ok((take.u64()?, take.limit()?)))?,
+    })
+}
+
+fn put_feed<'a, 'b>(put: &'a mut Put<'b>, feed: &FeedTopic) -> &'a mut Put<'b> {
+    let FeedTopic { flow, source, is_own, hub, topic, error_event } = feed;
+    put.u32(*flow).u32(*source).flag(*is_own).u64(*hub).bytes(topic.as_bytes()).bytes(error_event.as_bytes())
+}
+
+fn take_feed(take: &mut Take<'_>) -> Result<FeedTopic> {
+    Ok(FeedTopic {
+        flow: take.u32()?,
+        source: take.u32()?,
+        is_own: take.flag()?,
+        hub: take.u64()?,
+        topic: take.text()?.to_owned(),
+        error_event: take.text()?.to_owned(),
     })
 }
 

@@ -3,16 +3,18 @@
 //! The parent is the *edge*: it takes each request that goes to the application to a worker, over a Unix socket that nobody
 //! else can reach, and is told there what to answer (`exchange`). A worker offers what comes to its own application's
 //! queue, as if the client were here (`answering`). What a worker relays is fetched by the edge, and attached there
-//! (`fetching`): such a body never comes to the worker, and does not need it any more. The invariant: a process that
-//! ends, hangs or lies costs at most the requests that it was to decide.
+//! (`fetching`): such a body never comes to the worker, and does not need it any more. Topics are the edge's: whom a worker
+//! lets in to one (`admitting`) is attached in the same way. The invariant: a process that ends, hangs or lies costs at most the
+//! requests that it was to decide.
 //!
 //! ```text
 //!   edge                                      worker
 //!   client ─ lane ─ link ─ exchange ── wire ── answering ─ link ─ whoever answers for the application
 //!                            │                    │
-//!                         fetching (plan)       edge (what relays order)
+//!                fetching, admitting (plan)     edge (what relays and subscriptions order)
 //! ```
 
+mod admitting;
 mod answering;
 mod codec;
 mod counts;
@@ -20,6 +22,7 @@ mod edge;
 mod exchange;
 mod fetching;
 mod flow;
+mod lines;
 mod message;
 mod notice;
 mod plan;
@@ -29,9 +32,10 @@ mod worker;
 mod workers;
 
 pub use counts::{Counted, Restart, WorkersStats};
-pub use edge::{Edge, Expected, Inspection, Order};
-pub use notice::{Notice, Orphan};
-pub use plan::{Plan, Planned};
+pub use edge::{Edge, Expected, Inspection, Order, Source, Subscribing};
+pub use lines::Lines;
+pub use notice::{Begun, Feeding, Notice, Orphan};
+pub use plan::{Plan, Planned, Relay, Topics};
 pub use worker::Worker;
 pub use workers::Workers;
 

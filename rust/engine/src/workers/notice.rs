@@ -3,11 +3,13 @@
 use std::task::Waker;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::plan::Planned;
 use crate::app::Outcome;
 use crate::error::Result;
 use crate::inspect::Report;
-use crate::stream::Timings;
+use crate::stream::{Stream, Timings};
 use crate::sync::{Mutex, lock};
 
 /// One thing to be told.
@@ -17,11 +19,31 @@ pub enum Notice {
     Reached(u32, Result<()>),
     /// A plan is wanted of this description.
     Plan(Vec<u8>, Planned),
+    /// A worker has a topic fed.
+    Feed(Box<Feeding>),
     /// What a worker has relayed has ended, and the worker is gone.
     Orphan(Box<Orphan>),
     /// The event loop of the worker of this number has given no sign for so long.
     Silent(u32, Duration),
 }
+
+/// What a worker has a topic fed by.
+#[derive(Debug)]
+pub struct Feeding {
+    /// What workers call the hub.
+    pub hub: u64,
+    /// The name of the topic.
+    pub topic: String,
+    /// The type of the event that tells of a failure.
+    pub error_event: String,
+    /// What its events come from.
+    pub stream: Stream,
+    /// Told when the topic is the stream's, or why it is not.
+    pub begun: Begun,
+}
+
+/// Who has a topic fed answers with how that went.
+pub type Begun = oneshot::Sender<Result<()>>;
 
 /// The end of something whose worker is gone.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What a relay of a worker's goes by, made of its description once for all that have the same.
+//! What a worker's relays and subscriptions go by, made of a description once for all that have the same.
 
 use std::collections::HashMap;
 use std::sync::Arc as Plain;
@@ -6,9 +6,10 @@ use std::sync::Arc as Plain;
 use tokio::sync::oneshot;
 
 use super::notice::{Notice, Notices};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::events::Policy;
 use crate::framing::Framing;
+use crate::hub::{Hub, Terms};
 use crate::inspect::{Counts, Rules};
 use crate::origin::{Endpoint, Upstream};
 use crate::store::Caching;
@@ -18,9 +19,51 @@ use crate::sync::{Arc, Mutex, lock};
 /// settings, not as many as it has requests. Arbitrary.
 const MOST: usize = 4096;
 
+/// What a description says. Cloning shares it.
+#[derive(Debug, Clone)]
+pub enum Plan {
+    /// Of relays.
+    Relay(Arc<Relay>),
+    /// Of subscriptions.
+    Topics(Arc<Topics>),
+}
+
+impl Plan {
+    /// # Errors
+    /// `BAD_CONFIGURATION`: it is of something else.
+    pub(super) fn relay(self) -> Result<Arc<Relay>> {
+        match self {
+            Self::Relay(relay) => Ok(relay),
+            Self::Topics(_) => Err(other()),
+        }
+    }
+
+    /// # Errors
+    /// `BAD_CONFIGURATION`: it is of something else.
+    pub(super) fn topics(self) -> Result<Arc<Topics>> {
+        match self {
+            Self::Topics(topics) => Ok(topics),
+            Self::Relay(_) => Err(other()),
+        }
+    }
+}
+
+fn other() -> Error {
+    Code::BadConfiguration.error("a worker process asks for one thing by the description of another")
+}
+
+/// Whose topics are subscribed to, and how subscribers are served.
+#[derive(Debug)]
+pub struct Topics {
+    /// The hub.
+    pub hub: Arc<Hub>,
+    /// How.
+    pub terms: Terms,
+}
+
 /// What is fetched from, and how.
 #[derive(Debug)]
-pub struct Plan {
+pub struct Relay {
     /// Where requests go, or by what several origins are known together.
     pub endpoint: Endpoint,
     /// What goes into `Host` unless the request has its own.
@@ -38,19 +81,19 @@ pub struct Plan {
 }
 
 /// Who makes a plan answers with it.
-pub type Planned = oneshot::Sender<Result<Arc<Plan>>>;
+pub type Planned = oneshot::Sender<Result<Plan>>;
 
 #[derive(Debug, Default)]
-pub(super) struct Plans(Mutex<HashMap<Vec<u8>, Arc<Plan>>>);
+pub(super) struct Plans(Mutex<HashMap<Vec<u8>, Plan>>);
 
 impl Plans {
     /// What `description` says. One that is new is asked for.
     ///
     /// # Errors
     /// What is wrong with it. `ENGINE_CLOSED`: nobody answers any more.
-    pub(super) async fn get(&self, description: Vec<u8>, notices: &Notices) -> Result<Arc<Plan>> {
+    pub(super) async fn get(&self, description: Vec<u8>, notices: &Notices) -> Result<Plan> {
         if let Some(plan) = lock(&self.0).get(&description) {
-            return Ok(Arc::clone(plan));
+            return Ok(plan.clone());
         }
         let (planned, plan) = oneshot::channel();
         notices.put(Notice::Plan(description.clone(), planned));
@@ -60,7 +103,7 @@ impl Plans {
         if known.len() >= MOST {
             known.clear();
         }
-        known.insert(description, Arc::clone(&plan));
+        known.insert(description, plan.clone());
         Ok(plan)
     }
 }

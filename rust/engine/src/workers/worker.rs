@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::answering;
 use super::flow::{Arrival, Arrivals};
+use super::lines::Lines;
 use super::message::Message;
 use super::wire::Wire;
 use crate::app::{Completion, Outcome, Queue};
@@ -57,11 +58,12 @@ pub struct Worker {
     /// Who hears what the edge has seen of what was fetched.
     expected: Mutex<HashMap<u64, oneshot::Sender<Report>>>,
     next: AtomicU64,
+    pub(super) lines: Arc<Lines>,
 }
 
 impl Worker {
-    /// A worker of the process `parent`, whose requests go to `queue`.
-    pub fn new(supplies: Supplies, queue: Queue, parent: i32) -> Self {
+    /// A worker of the process `parent`, whose requests go to `queue`. `lines` are for what belongs to none.
+    pub fn new(supplies: Supplies, queue: Queue, parent: i32, lines: Arc<Lines>) -> Self {
         Self {
             supplies,
             queue,
@@ -72,6 +74,7 @@ impl Worker {
             awaited: Mutex::new(HashMap::new()),
             expected: Mutex::new(HashMap::new()),
             next: AtomicU64::new(0),
+            lines,
         }
     }
 
@@ -98,6 +101,7 @@ impl Worker {
             }
             opens
         });
+        self.lines.close();
     }
 
     /// Ends everything.
@@ -232,6 +236,7 @@ fn take(socket: RawStream, worker: &Arc<Worker>, threads: &Threads) {
 
 /// Gives the signs that the edge asks for, and hears how things have ended there.
 pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
+    worker.lines.open(wire);
     let heard = Plain::downgrade(wire);
     worker.queue.tell_heard(move |ticket| {
         if let Some(wire) = heard.upgrade() {

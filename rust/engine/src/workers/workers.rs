@@ -23,6 +23,7 @@ use super::wire::Wire;
 use crate::app::{Far, Outcome, Queue, Sign};
 use crate::edge::Supplies;
 use crate::error::Code;
+use crate::hub::Lease;
 use crate::inspect::Report;
 use crate::runtime::Threads;
 use crate::stream::Stream;
@@ -47,6 +48,8 @@ pub(super) struct Member {
     busy: AtomicUsize,
     retired: AtomicBool,
     home: Mutex<Home>,
+    /// What it says how long it may go on of, by its own numbers.
+    leases: Mutex<HashMap<u64, Lease>>,
     notices: Arc<Notices>,
 }
 
@@ -60,6 +63,21 @@ struct Home {
     sign: Sign,
     /// Ends that it has been told of, and has not said to have heard.
     untold: HashMap<u64, Orphan>,
+}
+
+/// A lease that its worker may renew, until this is dropped. It runs out by itself where the worker is gone.
+#[derive(Debug)]
+pub(super) struct Leased {
+    member: Arc<Member>,
+    number: u64,
+    pub(super) lease: Lease,
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        let lease = lock(&self.member.leases).remove(&self.number);
+        drop(lease);
+    }
 }
 
 /// A request that a worker has.
@@ -113,6 +131,34 @@ impl Member {
     pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
         if let Some(wire) = &lock(&self.home).wire {
             wire.send(&Message::Seen(ticket, report));
+        }
+    }
+
+    /// A connection more; none where it is gone.
+    pub(super) async fn connect(&self) -> Option<UnixStream> {
+        loop {
+            match UnixStream::connect(&self.path).await {
+                Ok(socket) => return Some(socket),
+                Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return None,
+                // As many as may wait there already do, or this process has too many descriptors.
+                Err(_) if lock(&self.home).is_gone => return None,
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Something may go on for `time`, and for as long as the worker says by `number`.
+    pub(super) fn lend(self: &Arc<Self>, number: u64, time: Option<Duration>) -> Leased {
+        let lease = Lease::new(time);
+        let previous = lock(&self.leases).insert(number, lease.clone());
+        drop(previous);
+        Leased { member: Arc::clone(self), number, lease }
+    }
+
+    fn renew(&self, number: u64, time: Option<Duration>) {
+        // What is not there any more is over.
+        if let Some(lease) = lock(&self.leases).get(&number) {
+            lease.renew(time);
         }
     }
 
@@ -281,6 +327,7 @@ impl Workers {
             busy: AtomicUsize::new(0),
             retired: AtomicBool::new(false),
             home: Mutex::default(),
+            leases: Mutex::default(),
             notices: Arc::clone(&self.shared.notices),
         });
         lock(&self.shared.members).push(Arc::clone(&member));
@@ -428,6 +475,12 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
             match message {
                 Message::Pong => drop(lock(&member.home).sign.give()),
                 Message::Heard(ticket) => member.heard(ticket),
+                Message::Renew(number, time) => member.renew(number, time),
+                Message::Call(number) => {
+                    let thread = shared.threads.pick();
+                    let (called, member) = (Arc::clone(&shared), Arc::clone(&member));
+                    shared.threads.spawn(thread, move || exchange::assist(called, member, number, thread));
+                }
                 _ => return Err(malformed()),
             }
             Ok(None::<()>)

@@ -32,7 +32,7 @@ async fn left(response: &'static str) -> (Server, Arc<Notify>) {
 
 const LOST: u8 = 10;
 const OVER: u8 = 16;
-const SEEN: u8 = 28;
+const SEEN: u8 = 33;
 
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf";
 

@@ -14,6 +14,12 @@ fn garbage() -> Vec<Vec<u8>> {
         vec![0xFF; 64],
         message(6, &[7; 9]),
         message(24, &[0xFF; 40]),
+        message(28, &[0xFF; 40]),
+        // A topic that is to be fed by what was never fetched: flow, source, whose, hub, topic, type.
+        message(29, &[&[0; 17][..], &[1, 0, 0, 0, b'a', 1, 0, 0, 0, b'b']].concat()),
+        // A lease that is renewed, or a call, elsewhere than at home.
+        message(30, &[0; 9]),
+        message(31, &[0; 8]),
         // An attachment of what was never fetched.
         message(25, &[9, 0, 0, 0, 0, 0, 0, 0]),
         // A Ping, and what is said at home.

@@ -22,4 +22,5 @@ mod rig;
 #[path = "../origin/server.rs"]
 #[expect(dead_code, reason = "the tests of the origin client use the rest")]
 mod server;
+mod topics;
 mod turns;

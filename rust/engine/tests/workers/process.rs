@@ -14,7 +14,7 @@ use penstock_engine::pool::{Purpose, Slice};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{Feed, Stream, channel};
 use penstock_engine::wire::Fields;
-use penstock_engine::workers::{Edge, Order, Worker};
+use penstock_engine::workers::{Edge, Lines, Order, Worker};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
@@ -25,6 +25,7 @@ use crate::server::Server;
 pub(crate) struct Process {
     pub(crate) queue: Queue,
     pub(crate) worker: Arc<Worker>,
+    pub(crate) lines: Arc<Lines>,
     pub(crate) supplies: Supplies,
     threads: Arc<Threads>,
     taken: Mutex<mpsc::UnboundedReceiver<Taken>>,
@@ -87,12 +88,13 @@ impl Process {
         let supplies = supplies(1);
         let queue = Queue::new(waiting, None, 1 << 20);
         let threads = Arc::new(Threads::start(1).unwrap());
-        let worker = Arc::new(Worker::new(supplies.clone(), queue.clone(), i32::try_from(parent).unwrap()));
+        let (lines, parent) = (Arc::new(Lines::default()), i32::try_from(parent).unwrap());
+        let worker = Arc::new(Worker::new(supplies.clone(), queue.clone(), parent, Arc::clone(&lines)));
         let listener = UnixListener::bind(path).unwrap();
         worker.serve(listener.into(), &threads).unwrap();
         let (_, taken) = mpsc::unbounded_channel();
         let taking = tokio::spawn(std::future::ready(()));
-        Self { queue, worker, supplies, threads, taken: Mutex::new(taken), taking }
+        Self { queue, worker, lines, supplies, threads, taken: Mutex::new(taken), taking }
     }
 
     /// The next request.
@@ -107,12 +109,19 @@ impl Process {
 
     pub(crate) fn fetch_from(&self, taken: &Taken, port: u16, method: &str, body: RequestBody) -> Stream {
         let (feed, stream) = self.stream();
-        let order = Order {
-            plan: port.to_string().into_bytes(),
-            method: method.to_owned(),
+        let order = Order { method: method.to_owned(), body, ..Self::order(&port.to_string()) };
+        taken.edge.fetch(order, feed, &stream);
+        stream
+    }
+
+    /// A GET of what `plan` describes.
+    pub(crate) fn order(plan: &str) -> Order {
+        Order {
+            plan: plan.as_bytes().to_vec(),
+            method: "GET".to_owned(),
             target: "/".to_owned(),
             fields: Arc::new(Fields::default()),
-            body,
+            body: RequestBody::None,
             timeouts: Timeouts {
                 queue: Some(AMPLE),
                 resolve: Some(AMPLE),
@@ -126,9 +135,7 @@ impl Process {
             overrides: None,
             is_clients: false,
             inspection: None,
-        };
-        taken.edge.fetch(order, feed, &stream);
-        stream
+        }
     }
 
     /// The two ends of a stream of the worker's own.

@@ -11,12 +11,13 @@ use penstock_engine::Code;
 use penstock_engine::app::Queue;
 use penstock_engine::edge::{EdgeConfig, Ledger, ListenOptions, Listener, Routes, Site, Supplies};
 use penstock_engine::framing::Framing;
+use penstock_engine::hub::{History, Hub, HubConfig, Join, Limits, Slow, Terms};
 use penstock_engine::origin::{Endpoint, OriginLimits, Origins, Roots, Scheme, Tls};
 use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
-use penstock_engine::workers::{Notice, Orphan, Plan, Workers};
+use penstock_engine::workers::{Notice, Orphan, Plan, Relay, Topics, Workers};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
@@ -40,6 +41,8 @@ pub(crate) struct Rig {
     pub(crate) pool: Pool,
     pub(crate) site: Arc<Site>,
     pub(crate) workers: Arc<Workers>,
+    /// What is described by `topics`.
+    pub(crate) hub: Arc<Hub>,
     pub(crate) address: SocketAddr,
     meter: Arc<Meter>,
     threads: Arc<Threads>,
@@ -114,10 +117,14 @@ impl Rig {
         let address = listener.address().unwrap();
         listener.serve(&site, &threads);
         let (tell, notices) = mpsc::unbounded_channel();
-        let telling = tokio::spawn(look_after(Arc::clone(&workers), tell));
+        let history = History { events: 100, bytes: 1 << 16, age: None };
+        let (memory, finished_age) = (1 << 20, Duration::from_secs(3600));
+        let config = HubConfig { memory, topics: 10, history, finished_age, external: false };
+        let hub = Arc::new(Hub::new(pool.clone(), config));
+        let telling = tokio::spawn(look_after(Arc::clone(&workers), Arc::clone(&hub), tell));
         let directory = TempDir::new().unwrap();
         let notices = Mutex::new(notices);
-        Self { pool, site, workers, address, meter, threads, directory, notices, telling }
+        Self { pool, site, workers, hub, address, meter, threads, directory, notices, telling }
     }
 
     pub(crate) async fn connect(&self) -> Client {
@@ -170,6 +177,8 @@ impl Rig {
     /// Every test ends here, with its clients and workers gone: nothing is held, and nobody is connected.
     async fn check(self) {
         until(|| self.site.counts().connections == 0 && self.site.active() == 0).await;
+        until(|| self.hub.stats().subscribers == 0).await;
+        self.hub.close();
         until(|| self.meter.live() == 0 && self.pool.stats().live_bytes == 0).await;
         self.workers.close();
         self.telling.abort();
@@ -180,7 +189,7 @@ impl Rig {
 }
 
 /// Makes the plans that are wanted, and passes on what else is told.
-async fn look_after(workers: Arc<Workers>, tell: mpsc::UnboundedSender<Notice>) {
+async fn look_after(workers: Arc<Workers>, hub: Arc<Hub>, tell: mpsc::UnboundedSender<Notice>) {
     loop {
         let notices = poll_fn(|context| {
             workers.listen(Some(context.waker().clone()));
@@ -190,7 +199,7 @@ async fn look_after(workers: Arc<Workers>, tell: mpsc::UnboundedSender<Notice>) 
         for notice in notices.await {
             match notice {
                 // Who wanted it may have gone.
-                Notice::Plan(description, planned) => drop(planned.send(plan(&description))),
+                Notice::Plan(description, planned) => drop(planned.send(plan(&hub, &description))),
                 // The test may be over.
                 other => drop(tell.send(other)),
             }
@@ -198,11 +207,23 @@ async fn look_after(workers: Arc<Workers>, tell: mpsc::UnboundedSender<Notice>) 
     }
 }
 
-/// A plan that is described by the port of its origin.
-fn plan(description: &[u8]) -> penstock_engine::Result<Arc<Plan>> {
+/// A plan that is described by the port of its origin; or `topics` of `hub`, of which a tenant may have one.
+fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
+    if description == b"topics" {
+        let terms = Terms {
+            join: Join::Now,
+            slow: Slow::DropOldest,
+            retry: None,
+            open: true,
+            heartbeat: None,
+            age: None,
+            limits: Limits { tenant: Some(1), ..Limits::default() },
+        };
+        return Ok(Plan::Topics(Arc::new(Topics { hub: Arc::clone(hub), terms })));
+    }
     let wrong = || Code::BadConfiguration.error("that is no port");
     let port = std::str::from_utf8(description).ok().and_then(|port| port.parse().ok()).ok_or_else(wrong)?;
-    Ok(Arc::new(Plan {
+    Ok(Plan::Relay(Arc::new(Relay {
         endpoint: Endpoint::new(Scheme::Http, "127.0.0.1", port, None)?,
         authority: "origin.example".to_owned(),
         upstream: None,
@@ -210,7 +231,7 @@ fn plan(description: &[u8]) -> penstock_engine::Result<Arc<Plan>> {
         policy: None,
         events: Framing::Events { max_frame: 1024, blocks: true },
         inspection: None,
-    }))
+    })))
 }
 
 /// Waits for what another thread brings about.

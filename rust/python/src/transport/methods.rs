@@ -12,12 +12,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use super::{HIGH, Transport, closing};
-use crate::admission::Admission;
+use crate::admission::{Admission, Guest};
 use crate::buffer::{Taken, own_descriptor, take_bytes};
 use crate::errors::IntoPython;
 use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
-use crate::hub::Lease;
 use crate::inspect::Inspector;
 use crate::lane::Shared;
 use crate::lock;
@@ -329,20 +328,27 @@ impl Transport {
         self.attach_rest(py, None, stream.get(), policy_of(policy), inspector, on_end, account)
     }
 
-    /// Has the engine serve who has been let in to a topic, as the head has said, until `lease` has run out if there is one.
-    /// `on_end` is as in `_attach_rest`.
-    #[pyo3(signature = (admission, lease, on_end))]
+    /// Has the engine serve who has been let in to a topic, as the head has said. `on_end` is as in `_attach_rest`.
     fn _attach_topic(
         &self,
         py: Python<'_>,
         admission: &Bound<'_, Admission>,
-        lease: Option<&Bound<'_, Lease>>,
         on_end: Py<PyAny>,
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        let (admitted, lease) = (admission.get().take(py)?, lease.map(|lease| lease.get().shared()));
+        let guest = admission.get().take(py)?;
         self.leave_to_engine(py, |far| {
-            far.subscribe(Subscription { admitted, lease, rest: self.core.shared.completion(on_end) });
+            let rest = self.core.shared.completion(on_end);
+            match guest {
+                Guest::Here(admitted, lease) => far.subscribe(Subscription { admitted, lease, rest }),
+                Guest::Afar(stream) => far.attach(Attachment {
+                    stream,
+                    rest: Some(rest),
+                    policy: None,
+                    inspector: None,
+                    account: None,
+                }),
+            }
             Ok(())
         })
     }

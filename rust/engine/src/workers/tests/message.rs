@@ -11,7 +11,7 @@ use super::samples::{Sample, sample};
 use crate::error::Code;
 
 /// The numbers of all kinds: 1 to this.
-const KINDS: u8 = 28;
+const KINDS: u8 = 33;
 
 /// The kind and the rest of what was encoded, whose length is right.
 fn taken_apart(encoded: &[u8]) -> (u8, &[u8]) {

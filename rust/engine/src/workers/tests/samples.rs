@@ -8,7 +8,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::message::{Attached, Fetch, FetchBody, Message};
+use super::super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, Subscribe};
 use crate::app::Outcome;
 use crate::error::{Code, Error};
 use crate::inspect::{Content, Hidden, Report};
@@ -170,6 +170,34 @@ fn report() -> impl Strategy<Value = Report> {
     )
 }
 
+fn subscribe() -> impl Strategy<Value = Subscribe> {
+    let texts = (any::<String>(), any::<[Option<String>; 3]>());
+    (any::<u32>(), bytes(), texts, option::of((any::<u64>(), limit()))).prop_map(
+        |(flow, plan, (topic, [after, tenant, address]), lease)| Subscribe {
+            flow,
+            plan,
+            topic,
+            after,
+            tenant,
+            address,
+            lease,
+        },
+    )
+}
+
+fn feed() -> impl Strategy<Value = FeedTopic> {
+    any::<(u32, u32, bool, u64, String, String)>().prop_map(
+        |(flow, source, is_own, hub, topic, error_event)| FeedTopic {
+            flow,
+            source,
+            is_own,
+            hub,
+            topic,
+            error_event,
+        },
+    )
+}
+
 fn attached() -> impl Strategy<Value = Attached> {
     let rest = option::of((any::<u64>(), option::of(bytes())));
     (any::<u32>(), any::<[bool; 3]>(), rest).prop_map(|(flow, [is_own, is_events, has_policy], rest)| {
@@ -218,8 +246,13 @@ fn whole() -> impl Strategy<Value = Message<'static>> {
             .prop_map(|(ticket, outcome, body)| Message::Over(ticket, outcome, body)),
         any::<u64>().prop_map(Message::Heard),
         (any::<u64>(), option::of(report())).prop_map(|(ticket, report)| Message::Seen(ticket, report)),
+        any::<u64>().prop_map(Message::Call),
+        any::<u64>().prop_map(Message::Line),
         any::<(i32, i32, i32)>().prop_map(|(level, name, value)| Message::Option(level, name, value)),
         fetch().prop_map(|fetch| Message::Fetch(Box::new(fetch))),
+        subscribe().prop_map(|subscribe| Message::Subscribe(Box::new(subscribe))),
+        feed().prop_map(|feed| Message::Feed(Box::new(feed))),
+        (any::<u64>(), limit()).prop_map(|(lease, time)| Message::Renew(lease, time)),
         attached().prop_map(Message::Attach),
         error().prop_map(Message::Refused),
     ]

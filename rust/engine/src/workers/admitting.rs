@@ -1,0 +1,76 @@
+//! Whom a worker has let in to a topic of the edge's hubs.
+//!
+//! Who is let in is kept here until the worker says what becomes of it: attached to the response, it is served as on a native
+//! route, and needs the worker no more; or the worker reads its events. How long it may go on is the worker's to say again and
+//! again, and ends by itself where nobody says it.
+
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use super::fetching::{Fetched, Fetching};
+use super::flow::{Credit, give_out};
+use super::message::{Message, Subscribe};
+use super::plan::Topics;
+use super::wire::Wire;
+use super::workers::{Leased, Member, Shared};
+use crate::error::Result;
+use crate::hub::{Admission, Admitted, Reading, admit, pass_on};
+use crate::stream::{ResponseHead, Timings};
+use crate::sync::{Arc, lock};
+use crate::wire::Fields;
+
+/// One who has been let in.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) admitted: Box<Admitted>,
+    topics: Arc<Topics>,
+    pub(super) leased: Option<Leased>,
+}
+
+/// Asks whether the one that `order` says is let in, tells the head, and sends its events as far as `credit` goes, unless
+/// somebody takes it out of `fetched` first.
+pub(super) async fn subscribe(
+    shared: Arc<Shared>,
+    member: Arc<Member>,
+    wire: Plain<Wire>,
+    order: Subscribe,
+    fetched: Fetching,
+    credit: Plain<Credit>,
+) {
+    let flow = order.flow;
+    let leased = order.lease.map(|(number, time)| member.lend(number, time));
+    let (topics, admission) = match ask(&shared, order).await {
+        Ok(answer) => answer,
+        Err(error) => return wire.send(&Message::Fail(flow, error)),
+    };
+    let head = ResponseHead { head: admission.head(), timings: Timings::default(), reused: true };
+    let admitted = match admission {
+        Admission::Admitted(admitted) => admitted,
+        Admission::Over => {
+            wire.send(&Message::Head(flow, head));
+            return wire.send(&Message::End(flow, Duration::ZERO, Fields::default()));
+        }
+    };
+    lock(&fetched).insert(flow, Fetched::Guest(Guest { admitted, topics, leased }));
+    wire.send(&Message::Head(flow, head));
+    if !credit.some().await {
+        return;
+    }
+    let Some(Fetched::Guest(Guest { admitted, topics, leased })) = lock(&fetched).remove(&flow) else {
+        return;
+    };
+    let (feed, stream) = shared.supplies.stream();
+    let lease = leased.as_ref().map(|leased| leased.lease.clone());
+    tokio::join!(
+        pass_on(Arc::clone(&topics.hub), admitted, lease, feed),
+        give_out(Plain::new(stream), wire, flow, credit, None),
+    );
+}
+
+async fn ask(shared: &Shared, order: Subscribe) -> Result<(Arc<Topics>, Admission)> {
+    let Subscribe { plan, topic, after, tenant, address, .. } = order;
+    let topics = shared.plans.get(plan, &shared.notices).await?.topics()?;
+    let reading = Reading { topic, after, terms: topics.terms, tenant, address };
+    let admission = admit(Arc::clone(&topics.hub), reading).await?;
+    Ok((topics, admission))
+}
