@@ -15,7 +15,9 @@ from .applications import Served
 from .subscribers import parse
 from .test_slow_subscribers import DATA, ENOUGH, SMALL
 
-on_the_engine = pytest.mark.parametrize("served", ["one thread", "three threads"], indirect=True)
+on_the_engine = pytest.mark.parametrize("served", ["one thread", "three threads", "workers"], indirect=True)
+# With workers, what is served is not the application's to stop.
+on_a_site = pytest.mark.parametrize("served", ["one thread", "three threads"], indirect=True)
 
 
 def streaming(served: Served, **subscriptions: object) -> web.Application:
@@ -143,7 +145,7 @@ async def test_one_that_is_slow_goes_on_behind_a_gap(served: Served) -> None:
     assert gaps == hub.stats().counts.gaps > 0
 
 
-@on_the_engine
+@on_a_site
 async def test_a_server_that_stops_ends_subscriptions_behind_whole_events(served: Served) -> None:
     port = await served.serve(streaming(served))
     everyone = [await served.subscribe(port) for _ in range(5)]

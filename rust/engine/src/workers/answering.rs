@@ -1,6 +1,6 @@
 //! One connection in a worker process: a request that the edge has handed on, until the application is done with it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::poll_fn;
 use std::os::fd::AsRawFd;
 use std::sync::Arc as Plain;
@@ -90,6 +90,8 @@ struct Exchange {
     arrivals: Mutex<HashMap<u32, Arrivals>>,
     /// What takes it in.
     taking: Mutex<Vec<JoinHandle<()>>>,
+    /// Flows of which nobody asks how they were fetched: those who have been let in to topics.
+    guests: Mutex<HashSet<u32>>,
     /// Of flows that go to the edge.
     credits: Mutex<HashMap<u32, Plain<Credit>>>,
     /// Bytes written that have not left.
@@ -112,6 +114,7 @@ impl Exchange {
             numbers: errands.numbers.clone(),
             arrivals: Mutex::default(),
             taking: Mutex::default(),
+            guests: Mutex::default(),
             credits: Mutex::default(),
             unsent: Mutex::default(),
             part: Mutex::default(),
@@ -310,6 +313,7 @@ impl Exchange {
     fn subscribe(&self, flow: u32, subscribing: Subscribing, feed: Feed) {
         let Subscribing { plan, topic, after, tenant, address, lease } = subscribing;
         let lease = lease.map(|lease| self.worker.lines.pass_on(&lease));
+        lock(&self.guests).insert(flow);
         self.take_in(flow, feed, false);
         let subscribe = Subscribe { flow, plan, topic, after, tenant, address, lease };
         self.wire.send(&Message::Subscribe(Box::new(subscribe)));
@@ -342,9 +346,17 @@ impl Exchange {
             has_policy: distant.is_some() && policy.is_some(),
             rest: told,
         };
+        let mut guest = None;
         let fetched = if distant.is_some() {
             lock(&self.inspected).remove(&flow);
-            lock(&self.arrivals).remove(&flow).map(|arrivals| (arrivals, stream))
+            let fetched = lock(&self.arrivals).remove(&flow).map(|arrivals| (arrivals, stream));
+            // Thousands may listen for hours: none of them has a stream here.
+            if lock(&self.guests).contains(&flow) {
+                guest = fetched;
+                None
+            } else {
+                fetched
+            }
         } else {
             let stream = match (&policy, &inspector) {
                 (None, None) => stream,
@@ -359,6 +371,8 @@ impl Exchange {
             None => *lock(&self.part) = fetched,
         }
         self.wire.send(&Message::Attach(attached));
+        // Behind that, since the end of it here gives up what is there.
+        drop(guest);
     }
 
     /// A file is read here, and sent as what is attached as a part.

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use penstock_engine::app::Content;
 use penstock_engine::hub::{Event, Lease};
 use penstock_engine::origin::RequestBody;
 use penstock_engine::stream::{Ending, Stream};
@@ -70,7 +71,8 @@ async fn seated(rig: &Rig, process: &Process, lease: Option<&Lease>) -> Client {
     let taken = process.request().await;
     let stream = subscribe(process, &taken, "news", lease);
     assert_eq!(status(&stream).await.unwrap(), 200);
-    taken.exchange.write(CHUNKED);
+    // Not by itself: whoever has the head is seated, whatever becomes of the worker then.
+    taken.exchange.far.write(Content::Bytes(CHUNKED.into()));
     taken.attach(process, 7, stream, None);
     assert_eq!(client.head().await, CHUNKED);
     client
