@@ -6,7 +6,6 @@ import functools
 import pytest
 from aiohttp import web
 
-import penstock
 from conftest import until
 from edge.origins import Recorder, Steps
 from edge.serving import in_time

@@ -12,13 +12,17 @@ from penstock.origins import Origins, Place
 
 from . import messages
 
-__all__ = ["Inspected", "Plans", "Topics", "TopicsPlans", "read"]
+__all__ = ["Inspected", "Plans", "Relay", "Topics", "TopicsPlans", "read"]
 
 # More kinds than that are described anew each time.
 _MOST: Final = 1024
 
 Inspected = tuple[int, Inspection]
 """What the gateway is called in the parent that counts what is seen, and what that is."""
+
+Relay = tuple[Place | int, str | None, Caching | None, str, EventRelay | None, Events, Inspected | None]
+"""Where from and by which Unix socket, how it is stored and where that is counted, how events are relayed and cut, and
+what is inspected for which gateway."""
 
 _Key = tuple[Place | Origins, Caching | None, EventRelay | None, str, Inspection | None]
 
@@ -90,13 +94,8 @@ class TopicsPlans:
         return known
 
 
-def read(
-    description: bytes,
-) -> Topics | tuple[Place | int, str | None, Caching | None, str, EventRelay | None, Events, Inspected | None]:
+def read(description: bytes) -> Topics | Relay:
     """What `Plans.describe` or `TopicsPlans.describe` has described.
-
-    Of a relay: where from and by which Unix socket, how it is stored and where that is counted, how events are relayed
-    and cut, and what is inspected for which gateway.
 
     Raises:
         UnreadableError: it is no description.

@@ -203,8 +203,10 @@ class WorkerProcess:
         """Kill it if it runs, and let go of all that is its own. Idempotent."""
         self.kill()
         await self.wait()
-        for waiting in (*self._kills, *self._watching):
-            waiting.cancel()
+        for kill in self._kills:
+            kill.cancel()
+        for task in self._watching:
+            task.cancel()
         await self.link.aclose()
         await self._calls.aclose()
         self.path.unlink(missing_ok=True)
