@@ -6,22 +6,22 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 
-use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::codec::malformed;
 use super::edge::{Edge, Errand, Errands, Inspection, Numbers, Order, Source, Subscribing};
-use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, take_in};
+use super::flow::{Arrival, Arrivals, give_out};
+use super::flows::Flows;
 use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
 use super::worker::{Active, Awaited, Worker, home};
 use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::events::{Leave, pipe};
 use crate::origin::RequestBody;
 use crate::runtime::from_afar;
 use crate::source::{Intake, read_file};
-use crate::stream::{Ending, Feed, Stream};
+use crate::stream::{Feed, Stream};
 use crate::sync::{Arc, Mutex, lock};
 
 /// Serves what the edge has connected for.
@@ -86,14 +86,11 @@ struct Exchange {
     wire: Plain<Wire>,
     near: Near,
     numbers: Numbers,
-    /// Where what comes of each flow is put.
-    arrivals: Mutex<HashMap<u32, Arrivals>>,
-    /// What takes it in.
+    flows: Mutex<Flows>,
+    /// What takes in what comes of them.
     taking: Mutex<Vec<JoinHandle<()>>>,
     /// Flows of which nobody asks how they were fetched: those who have been let in to topics.
     guests: Mutex<HashSet<u32>>,
-    /// Of flows that go to the edge.
-    credits: Mutex<HashMap<u32, Plain<Credit>>>,
     /// Bytes written that have not left.
     unsent: Mutex<u64>,
     part: Mutex<Parts>,
@@ -112,10 +109,9 @@ impl Exchange {
             wire: Plain::clone(wire),
             near,
             numbers: errands.numbers.clone(),
-            arrivals: Mutex::default(),
+            flows: Mutex::default(),
             taking: Mutex::default(),
             guests: Mutex::default(),
-            credits: Mutex::default(),
             unsent: Mutex::default(),
             part: Mutex::default(),
             inspected: Mutex::default(),
@@ -132,15 +128,12 @@ impl Exchange {
     }
 
     fn take_in(&self, flow: u32, feed: Feed, begun: bool) {
-        let (arrivals, arriving) = mpsc::unbounded_channel();
-        lock(&self.arrivals).insert(flow, arrivals);
-        let taking = tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, begun));
+        let taking = lock(&self.flows).take_in(&self.wire, flow, feed, begun);
         lock(&self.taking).push(taking);
     }
 
     fn give_out(&self, flow: u32, stream: Stream, tasks: &Mutex<JoinSet<()>>) {
-        let credit = Credit::none();
-        lock(&self.credits).insert(flow, Plain::clone(&credit));
+        let credit = lock(&self.flows).give_out(flow);
         lock(tasks).spawn(give_out(Plain::new(stream), Plain::clone(&self.wire), flow, credit, None));
     }
 
@@ -168,7 +161,7 @@ impl Exchange {
             }
         };
         if let Err(error) = result {
-            self.fail_flows(&error);
+            lock(&self.flows).fail(&error);
             // Nobody knows whether the edge has heard of them.
             for (_, ticket) in lock(&self.inspected).drain() {
                 self.worker.seen(ticket, None);
@@ -202,7 +195,7 @@ impl Exchange {
             }
         };
         if let Err(error) = result {
-            return self.fail_flows(&error);
+            return lock(&self.flows).fail(&error);
         }
         self.wire.end();
         let _ = self.wire.write().await;
@@ -219,40 +212,13 @@ impl Exchange {
         }
     }
 
-    /// Nothing more comes of any flow.
-    fn fail_flows(&self, error: &Error) {
-        for (_, arrivals) in lock(&self.arrivals).drain() {
-            // Whoever read it has gone where this fails.
-            let _ = arrivals.send(Arrival::Fail(error.clone()));
-        }
-    }
-
     fn hear(&self, message: Message<'_>) -> Result<Option<()>> {
-        let arrive = |flow: u32, arrival: Arrival| {
-            if let Some(arrivals) = lock(&self.arrivals).get(&flow) {
-                // Whoever read it has gone where this fails, and says so.
-                let _ = arrivals.send(arrival);
-            }
+        let Some(message) = lock(&self.flows).hear(&self.worker.supplies.pool, message)? else {
+            return Ok(None);
         };
         match message {
-            Message::Data(flow, bytes) => arrive(flow, arrived(&self.worker.supplies.pool, bytes)?),
-            Message::End(flow, body, trailers) => {
-                let trailers = trailers.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-                arrive(flow, Arrival::End(Ending { body, trailers }));
-            }
-            Message::Fail(flow, error) => arrive(flow, Arrival::Fail(error)),
-            Message::Interim(flow, head) => arrive(flow, Arrival::Interim(head)),
-            Message::Head(flow, head) => arrive(flow, Arrival::Head(Box::new(head))),
-            Message::Credit(flow, bytes) => {
-                if let Some(credit) = lock(&self.credits).get(&flow) {
-                    credit.grant(bytes);
-                }
-            }
-            Message::Closed(flow) => {
-                if let Some(credit) = lock(&self.credits).remove(&flow) {
-                    credit.close();
-                }
-            }
+            Message::Interim(flow, head) => lock(&self.flows).arrive(flow, Arrival::Interim(head)),
+            Message::Head(flow, head) => lock(&self.flows).arrive(flow, Arrival::Head(Box::new(head))),
             Message::Sent(bytes) => {
                 let mut unsent = lock(&self.unsent);
                 *unsent = unsent.saturating_sub(bytes);
@@ -270,7 +236,7 @@ impl Exchange {
             Message::Lost(error, begun) => {
                 // What had not come when the client was lost does not come any more.
                 if let Some(error) = &error {
-                    self.fail_flows(error);
+                    lock(&self.flows).fail(error);
                 }
                 let loss = error.map_or(Loss::Closed, Loss::Failed);
                 self.near.lose(loss, begun);
@@ -291,7 +257,7 @@ impl Exchange {
             RequestBody::Bytes(mut bytes) => {
                 // No message is as long as a body may be.
                 let last = bytes.split_off(bytes.len() / PIECE * PIECE);
-                self.wire.send_pieces(&bytes, |piece| Message::Body(flow, piece));
+                self.wire.send_pieces(&bytes, Message::Body);
                 FetchBody::Bytes(last)
             }
             RequestBody::Stream { stream, length } => {
@@ -349,7 +315,7 @@ impl Exchange {
         let mut guest = None;
         let fetched = if distant.is_some() {
             lock(&self.inspected).remove(&flow);
-            let fetched = lock(&self.arrivals).remove(&flow).map(|arrivals| (arrivals, stream));
+            let fetched = lock(&self.flows).release(flow).map(|arrivals| (arrivals, stream));
             // Thousands may listen for hours: none of them has a stream here.
             if lock(&self.guests).contains(&flow) {
                 guest = fetched;

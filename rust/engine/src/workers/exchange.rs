@@ -4,21 +4,21 @@
 //! a worker has begun to answer nobody else answers; what it has not is repeated at another worker only where that is
 //! safe; what it has had attached does not need it any more.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::admitting::{Guest, subscribe};
 use super::codec::malformed;
 use super::fetching::{Asked, Fetched, Fetching, Response, Watch, fetch};
-use super::flow::{Arrival, Arrivals, Credit, arrived, give_out, join, take_in};
+use super::flow::{give_out, join};
+use super::flows::Flows;
 use super::message::{
     Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Rest, Subscribe, TUNNEL, UNSENT,
 };
@@ -29,7 +29,7 @@ use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request, Subs
 use crate::edge::refused;
 use crate::error::{Code, Error, Result};
 use crate::origin::RequestBody;
-use crate::stream::{Ending, Stream};
+use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Fields;
 
@@ -142,12 +142,9 @@ struct Exchange {
 struct State {
     /// Until the worker has left.
     far: Option<Far>,
-    /// Where what comes of each flow of the worker's is put.
-    arrivals: HashMap<u32, Arrivals>,
-    /// Of flows that go to the worker.
-    credits: HashMap<u32, Plain<Credit>>,
-    /// What has come of bodies of what is to be fetched.
-    bodies: HashMap<u32, Vec<u8>>,
+    flows: Flows,
+    /// What has come of the body of what is to be fetched next.
+    front: Vec<u8>,
     tasks: JoinSet<()>,
     /// Some of the request's body has gone to the worker.
     touched: bool,
@@ -174,9 +171,8 @@ impl Exchange {
     ) -> Self {
         let state = State {
             far,
-            arrivals: HashMap::new(),
-            credits: HashMap::new(),
-            bodies: HashMap::new(),
+            flows: Flows::default(),
+            front: Vec::new(),
             tasks: JoinSet::new(),
             touched: false,
             written: 0,
@@ -233,10 +229,7 @@ impl Exchange {
     /// The connection has ended, which is how a worker ends a request that it has left.
     fn gone(&self, error: Error) -> End {
         let mut state = lock(&self.state);
-        for (_, arrivals) in state.arrivals.drain() {
-            // Whoever read it has gone, or has all of it, where this fails.
-            let _ = arrivals.send(Arrival::Fail(error.clone()));
-        }
+        state.flows.fail(&error);
         match (state.left, state.begun) {
             (true, _) => End::Over,
             (false, true) => End::Torn,
@@ -245,19 +238,15 @@ impl Exchange {
     }
 
     fn give_out(&self, flow: u32, stream: Plain<Stream>) {
-        let credit = Credit::none();
         let mut state = lock(&self.state);
-        state.credits.insert(flow, Plain::clone(&credit));
+        let credit = state.flows.give_out(flow);
         state.tasks.spawn(give_out(stream, Plain::clone(&self.wire), flow, credit, None));
     }
 
     /// The reader of a flow of the worker's.
     fn begin_flow(&self, state: &mut State, flow: u32) -> Stream {
-        let supplies = &self.shared.supplies;
-        let (feed, stream) = supplies.stream();
-        let (arrivals, arriving) = mpsc::unbounded_channel();
-        state.arrivals.insert(flow, arrivals);
-        tokio::spawn(take_in(feed, arriving, Plain::downgrade(&self.wire), flow, true));
+        let (feed, stream) = self.shared.supplies.stream();
+        drop(state.flows.take_in(&self.wire, flow, feed, true));
         stream
     }
 
@@ -272,34 +261,30 @@ impl Exchange {
     fn hear(&self, message: Message<'_>) -> Result<Option<Error>> {
         let mut state = lock(&self.state);
         let state = &mut *state;
-        match message {
-            Message::Data(flow, bytes) => {
-                let arrival = arrived(&self.shared.supplies.pool, bytes)?;
-                arrive(state, flow, arrival);
-            }
-            Message::End(flow, body, trailers) => {
-                let trailers = trailers.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-                arrive(state, flow, Arrival::End(Ending { body, trailers }));
-            }
-            Message::Fail(flow, error) => arrive(state, flow, Arrival::Fail(error)),
-            Message::Credit(flow, bytes) => {
-                state.touched |= flow == 0;
-                if let Some(credit) = state.credits.get(&flow) {
-                    credit.grant(bytes);
-                }
-            }
+        match &message {
+            Message::Credit(0, _) => state.touched = true,
+            // What was asked for ends with its reader.
             Message::Closed(flow) => {
-                if let Some(credit) = state.credits.remove(&flow) {
-                    credit.close();
-                }
-                // What was fetched ends with its reader.
-                let fetched = lock(&self.fetched).remove(&flow);
+                let fetched = lock(&self.fetched).remove(flow);
                 if let Some(Fetched::Response(Response { stream, .. })) = fetched {
                     stream.close();
                 }
             }
-            Message::Body(flow, bytes) => {
-                state.bodies.entry(flow).or_default().extend_from_slice(bytes);
+            _ => {}
+        }
+        let Some(message) = state.flows.hear(&self.shared.supplies.pool, message)? else {
+            return Ok(None);
+        };
+        match message {
+            Message::Body(bytes) => {
+                let budget = self.shared.supplies.pool.budget();
+                if state.front.len() + bytes.len() > budget {
+                    let detail = format!(
+                        "a worker process sends a request body of more than the {budget} bytes of memory"
+                    );
+                    return Err(Code::ObjectTooLarge.error(detail));
+                }
+                state.front.extend_from_slice(bytes);
             }
             Message::Fetch(order) => self.fetch(state, *order)?,
             Message::Subscribe(order) => self.subscribe(state, *order),
@@ -355,7 +340,7 @@ impl Exchange {
         let body = match std::mem::replace(&mut order.body, FetchBody::None) {
             FetchBody::None => RequestBody::None,
             FetchBody::Bytes(last) => {
-                let mut bytes = state.bodies.remove(&flow).unwrap_or_default();
+                let mut bytes = std::mem::take(&mut state.front);
                 bytes.extend(last);
                 RequestBody::Bytes(bytes)
             }
@@ -365,8 +350,7 @@ impl Exchange {
                 RequestBody::Stream { stream: self.go_on(state, front)?, length }
             }
         };
-        let credit = Credit::none();
-        state.credits.insert(flow, Plain::clone(&credit));
+        let credit = state.flows.give_out(flow);
         let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
         let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
         state.tasks.spawn(fetch(shared, thread, wire, Asked { order, body, watch }, fetched, credit));
@@ -376,7 +360,7 @@ impl Exchange {
     /// The client's body: `front`, which the worker sends back, and behind it what has not gone there and does not any more.
     fn go_on(&self, state: &mut State, front: Stream) -> Result<Stream> {
         let rest = self.body.as_ref().ok_or_else(malformed)?.hand_over()?;
-        if let Some(credit) = state.credits.remove(&0) {
+        if let Some(credit) = state.flows.keep(0) {
             credit.cut();
         }
         let supplies = &self.shared.supplies;
@@ -388,8 +372,7 @@ impl Exchange {
     }
 
     fn subscribe(&self, state: &mut State, order: Subscribe) {
-        let credit = Credit::none();
-        state.credits.insert(order.flow, Plain::clone(&credit));
+        let credit = state.flows.give_out(order.flow);
         let (shared, member) = (Arc::clone(&self.shared), Arc::clone(&self.member));
         let (wire, fetched) = (Plain::clone(&self.wire), Plain::clone(&self.fetched));
         state.tasks.spawn(subscribe(shared, member, wire, order, fetched, credit));
@@ -401,7 +384,7 @@ impl Exchange {
         let stream = if is_own {
             self.begin_flow(state, source)
         } else {
-            state.credits.remove(&source);
+            state.flows.keep(source);
             match self.take_fetched(source) {
                 Some(Fetched::Response(Response { stream, .. })) => stream.hand_over()?,
                 // Behind the client's leaving it is being read on, or forgotten.
@@ -428,7 +411,7 @@ impl Exchange {
         let (stream, policy, known, watch) = if is_own {
             (self.begin_flow(state, flow), None, None, None)
         } else {
-            state.credits.remove(&flow);
+            state.flows.keep(flow);
             match self.take_fetched(flow) {
                 None => {
                     // Behind the client's leaving it is being read on, or forgotten.
@@ -545,12 +528,5 @@ impl Exchange {
             self.give_out(TUNNEL, Plain::new(stream));
         }
         Poll::Pending
-    }
-}
-
-fn arrive(state: &State, flow: u32, arrival: Arrival) {
-    if let Some(arrivals) = state.arrivals.get(&flow) {
-        // Whoever read it has gone where this fails, and says so.
-        let _ = arrivals.send(arrival);
     }
 }

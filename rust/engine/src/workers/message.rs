@@ -177,8 +177,8 @@ pub(super) enum Message<'a> {
     Leave,
     /// An option of the client's socket.
     Option(i32, i32, i32),
-    /// A part of a body that stands in front of the one in a [`Message::Fetch`] of the same flow.
-    Body(u32, &'a [u8]),
+    /// A part of a body that stands in front of the one in the next [`Message::Fetch`].
+    Body(&'a [u8]),
     /// Fetch something.
     Fetch(Box<Fetch>),
     /// Let somebody in to a topic.
@@ -267,7 +267,8 @@ impl Message<'_> {
             Self::Request { head, has_body, chunked, remote, local } => {
                 put.flag(*has_body).flag(*chunked).address(*remote).address(*local).rest(head)
             }
-            Self::Data(flow, bytes) | Self::Body(flow, bytes) => put.u32(*flow).rest(bytes),
+            Self::Data(flow, bytes) => put.u32(*flow).rest(bytes),
+            Self::Write(bytes) | Self::Body(bytes) => put.rest(bytes),
             Self::End(flow, body, trailers) => put.u32(*flow).duration(*body).fields(Pairs::of(trailers)),
             Self::Fail(flow, error) => put.u32(*flow).error(error),
             Self::Credit(flow, bytes) => put.u32(*flow).u32(*bytes),
@@ -289,7 +290,6 @@ impl Message<'_> {
             Self::Over(ticket, outcome, body) => put_outcome(put.u64(*ticket), outcome).limit(*body),
             Self::Seen(ticket, report) => put.u64(*ticket).option(report.as_ref(), put_report),
             Self::Heard(number) | Self::Call(number) | Self::Line(number) => put.u64(*number),
-            Self::Write(bytes) => put.rest(bytes),
             Self::Option(level, name, value) => put.i32(*level).i32(*name).i32(*value),
             Self::Fetch(fetch) => put_fetch(put, fetch),
             Self::Subscribe(subscribe) => put_subscribe(put, subscribe),
@@ -343,7 +343,7 @@ impl Message<'_> {
             LINE => Message::Line(take.u64()?),
             ATTACH => Message::Attach(take_attached(&mut take)?),
             REFUSED => Message::Refused(take.error()?),
-            BODY => Message::Body(take.u32()?, take.rest()),
+            BODY => Message::Body(take.rest()),
             _ => return Err(malformed()),
         };
         take.end()?;

@@ -22,6 +22,7 @@ mod edge;
 mod exchange;
 mod fetching;
 mod flow;
+mod flows;
 mod lines;
 mod message;
 mod notice;

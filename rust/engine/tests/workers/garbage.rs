@@ -114,6 +114,25 @@ fn a_worker_that_writes_more_than_it_may_is_not_heard_further() {
 }
 
 #[test]
+fn a_worker_that_has_more_sent_than_there_is_memory_is_not_heard_further() {
+    on_each(&async |rig: &Rig| {
+        let fake = Fake::start(rig, 1).await;
+        let mut client = rig.connect().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+        let mut said = fake.request().await;
+        let piece = message(27, &[1; 16 << 10]);
+        let most = rig.pool.budget() / piece.len() + 1;
+        for _ in 0..=most {
+            said.try_to_say(&piece).await;
+        }
+        let answer = String::from_utf8(client.rest().await.0).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 5"), "{answer}");
+        assert!(answer.contains("\"OBJECT_TOO_LARGE\""), "{answer}");
+        said.ended().await;
+    });
+}
+
+#[test]
 fn a_request_that_is_safe_is_answered_by_one_that_talks_sense() {
     on_each(&async |rig: &Rig| {
         let fake = Fake::start(rig, 1).await;

@@ -23,7 +23,7 @@ pub(super) enum Sample {
     Whole(Message<'static>),
     Request { head: Vec<u8>, flags: (bool, bool), remote: Option<SocketAddr>, local: Option<SocketAddr> },
     Data(u32, Vec<u8>),
-    Body(u32, Vec<u8>),
+    Body(Vec<u8>),
     Write(Vec<u8>),
 }
 
@@ -45,7 +45,7 @@ impl Sample {
                 local: *local,
             }),
             Self::Data(flow, bytes) => see(&Message::Data(*flow, bytes)),
-            Self::Body(flow, bytes) => see(&Message::Body(*flow, bytes)),
+            Self::Body(bytes) => see(&Message::Body(bytes)),
             Self::Write(bytes) => see(&Message::Write(bytes)),
         }
     }
@@ -264,7 +264,7 @@ pub(super) fn sample() -> impl Strategy<Value = Sample> {
         12 => whole().prop_map(Sample::Whole),
         1 => request(),
         1 => (any::<u32>(), bytes()).prop_map(|(flow, bytes)| Sample::Data(flow, bytes)),
-        1 => (any::<u32>(), bytes()).prop_map(|(flow, bytes)| Sample::Body(flow, bytes)),
+        1 => bytes().prop_map(Sample::Body),
         1 => bytes().prop_map(Sample::Write),
     ]
 }
