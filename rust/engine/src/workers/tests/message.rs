@@ -126,3 +126,14 @@ fn the_scope_of_an_address_arrives() {
     };
     assert_eq!(remote, Some(scoped));
 }
+
+#[test]
+fn what_the_fuzzer_begins_with_are_messages() {
+    let seeds =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/seeds/worker_message")).unwrap();
+    for seed in seeds {
+        let path = seed.unwrap().path();
+        let said = std::fs::read(&path).unwrap();
+        assert!(again(said[0], &said[1..]).is_some(), "{}", path.display());
+    }
+}
