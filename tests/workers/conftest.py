@@ -1,12 +1,14 @@
 """Workers, in processes of their own, and a parent and its workers in one process, which leave nothing behind."""
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import penstock
+from brokers.redis_server import RedisServer
 from conftest import _forget, until
 from penstock import config
 
@@ -54,3 +56,13 @@ async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncItera
         del relaying
         _forget(request)
         await until(lambda: own.stats().pool.live_bytes == 0, "every slab of the worker is back")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[RedisServer]:
+    # pytest's own directories have longer names than sockets may.
+    with tempfile.TemporaryDirectory(prefix="r") as directory:
+        server = RedisServer(Path(directory))
+        await server.start()
+        yield server
+        server.end()

@@ -1,9 +1,6 @@
 """Hubs that workers declare, and that share a log with other processes: the parent has the log."""
 
 import asyncio
-import tempfile
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -13,16 +10,6 @@ from conftest import until
 from penstock import Hub, config
 
 from .family import Family
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[RedisServer]:
-    # pytest's own directories have longer names than sockets may.
-    with tempfile.TemporaryDirectory(prefix="r") as directory:
-        server = RedisServer(Path(directory))
-        await server.start()
-        yield server
-        server.end()
 
 
 def the_parents(family: Family) -> Hub:

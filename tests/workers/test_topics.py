@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from brokers.redis_server import RedisServer
 from conftest import until
 from gateway.client import RawClient
 from hub.applications import Reader
@@ -305,6 +306,30 @@ async def test_a_topic_is_fed_on_when_its_worker_is_gone(directory: Path) -> Non
             assert [event.type for event in await rest(reader)] == ["penstock-end"]
         assert model.requests == 1
         await nobody_listens(serving)
+
+
+async def test_a_topic_of_a_shared_log_is_fed_on_when_its_worker_is_gone(
+    directory: Path, server: RedisServer
+) -> None:
+    model = Model()
+    async with ScriptedOrigin(model) as origin:
+        log = f"hub = Hub(log=penstock.config.RedisLog({server.url!r}))"
+        async with workers(directory, app=app(origin).replace("hub = Hub()", log)) as serving:
+            await until(lambda: len(serving.pids("listens")) == 2, "the parent follows the log")
+            first = await subscribed(serving, "/answer/film")
+            model.send("data: a\n\n")
+            assert await first.data(1) == ["a"]
+            before = serving.alive()
+            kill(*before)
+            model.send("data: b\n\n")
+            assert await first.data(1) == ["b"]
+            second = await subscribed(serving, "/answer/film")
+            assert await second.data(2) == ["a", "b"]
+            assert not serving.alive() & before
+            model.end()
+            for reader in (first, second):
+                assert [event.type for event in await rest(reader)] == ["penstock-end"]
+            assert model.requests == 1
 
 
 async def test_a_topic_is_fed_once_by_whichever_worker_is_asked(directory: Path) -> None:
