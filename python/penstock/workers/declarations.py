@@ -1,7 +1,7 @@
 """The parent's side of what workers declare: one object for all workers that declare the same.
 
 Objects outlive the workers: a new one that declares what is there already gets that, and so does a new generation. What
-nobody declares any more goes, unless it is a hub of the application that is being served, or the routes of that have it.
+nobody declares any more goes, unless the application that is being served keeps it, or the routes of that have it.
 """
 
 import asyncio
