@@ -4,6 +4,9 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +95,14 @@ class RedisServer:
         except redis.ConnectionError:
             return False
         return True
+
+
+@asynccontextmanager
+async def a_redis() -> AsyncIterator[RedisServer]:
+    """A Redis of the block's own, which runs."""
+    # pytest's own directories have longer names than sockets may.
+    with tempfile.TemporaryDirectory(prefix="r") as directory:
+        server = RedisServer(Path(directory))
+        await server.start()
+        yield server
+        server.end()

@@ -1,14 +1,12 @@
 """A hub behind sites of the engine's, with one engine thread and with three."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
 import penstock
-from brokers.redis_server import RedisServer
+from brokers.redis_server import RedisServer, a_redis
 from conftest import _forget, until
 from edge.conftest import THREADS, _edges
 from edge.serving import Edges
@@ -33,12 +31,8 @@ async def topics(edge: Edges) -> AsyncIterator[Topics]:
 @pytest.fixture
 async def redis() -> AsyncIterator[RedisServer]:
     """A Redis of the test's own, which runs."""
-    # pytest's own directories have longer names than sockets may.
-    with tempfile.TemporaryDirectory(prefix="r") as directory:
-        server = RedisServer(Path(directory))
-        await server.start()
+    async with a_redis() as server:
         yield server
-        server.end()
 
 
 @pytest.fixture

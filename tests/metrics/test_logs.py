@@ -1,14 +1,12 @@
 """The state of a log that hubs of several processes share."""
 
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 import penstock
-from brokers.redis_server import RedisServer
+from brokers.redis_server import RedisServer, a_redis
 from penstock import Hub, RedisLog
 from penstock.config import History
 
@@ -19,12 +17,8 @@ from .scraping import Metrics
 @pytest.fixture
 async def redis() -> AsyncIterator[RedisServer]:
     """A Redis of the test's own, which runs."""
-    # pytest's own directories have longer names than sockets may.
-    with tempfile.TemporaryDirectory(prefix="r") as directory:
-        server = RedisServer(Path(directory))
-        await server.start()
+    async with a_redis() as server:
         yield server
-        server.end()
 
 
 async def test_a_log_that_goes_and_comes_back(

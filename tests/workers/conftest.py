@@ -1,14 +1,13 @@
 """Workers, in processes of their own, and a parent and its workers in one process, which leave nothing behind."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 import penstock
-from brokers.redis_server import RedisServer
+from brokers.redis_server import RedisServer, a_redis
 from conftest import _forget, until
 from penstock import config
 
@@ -60,9 +59,5 @@ async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncItera
 
 @pytest.fixture
 async def server() -> AsyncIterator[RedisServer]:
-    # pytest's own directories have longer names than sockets may.
-    with tempfile.TemporaryDirectory(prefix="r") as directory:
-        server = RedisServer(Path(directory))
-        await server.start()
+    async with a_redis() as server:
         yield server
-        server.end()

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use penstock_engine::Code;
 use penstock_engine::app::Content;
 use penstock_engine::origin::RequestBody;
+use penstock_engine::stream::Stream;
 use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::fake::{Fake, attach, fetch};
-use crate::process::status;
+use crate::process::{Process, Taken, status};
 use crate::rig::{Rig, on_each, until};
 use crate::server::Server;
 
@@ -33,6 +34,16 @@ async fn left(response: &'static str) -> (Server, Arc<Notify>) {
 const LOST: u8 = 10;
 const OVER: u8 = 16;
 const SEEN: u8 = 33;
+
+/// A client whose request has `server` asked, which has not answered.
+async fn fetching(rig: &Rig, process: &Process, server: &Server) -> (Client, Taken, Stream) {
+    let mut client = rig.connect().await;
+    client.get("/").await;
+    let taken = process.request().await;
+    let stream = process.fetch(&taken, server, "GET", RequestBody::None);
+    until(|| server.connections() == 1).await;
+    (client, taken, stream)
+}
 
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf";
 
@@ -76,11 +87,7 @@ fn a_client_that_leaves_before_a_head_ends_what_is_fetched() {
     on_each(&async |rig: &Rig| {
         let process = rig.worker(1, 0).await;
         let (server, left) = left("").await;
-        let mut client = rig.connect().await;
-        client.get("/").await;
-        let taken = process.request().await;
-        let stream = process.fetch(&taken, &server, "GET", RequestBody::None);
-        until(|| server.connections() == 1).await;
+        let (client, taken, stream) = fetching(rig, &process, &server).await;
         drop(client);
         assert_eq!(taken.exchange.lost().await, Some(Code::ClientGone));
         left.notified().await;
@@ -162,11 +169,7 @@ fn a_worker_that_leaves_before_a_head_ends_what_is_fetched() {
     on_each(&async |rig: &Rig| {
         let process = rig.worker(1, 0).await;
         let (server, left) = left("").await;
-        let mut client = rig.connect().await;
-        client.get("/").await;
-        let taken = process.request().await;
-        let stream = process.fetch(&taken, &server, "GET", RequestBody::None);
-        until(|| server.connections() == 1).await;
+        let (mut client, taken, stream) = fetching(rig, &process, &server).await;
         drop(stream);
         left.notified().await;
         taken.exchange.answer(crate::rig::OK);
