@@ -70,9 +70,9 @@ class OriginStats:
     closed: int
     """Idle connections that the origin closed."""
     unsolicited: int
-    """Idle connections that brought bytes nobody had asked for, and were closed for it."""
+    """Connections that brought bytes after a whole response, or while idle, and were closed for it."""
     retried: int
-    """Requests sent a second time, after an idle connection turned out to be dead."""
+    """Requests sent a second time, because an idle connection turned out to be dead, or to have been written to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,13 @@ fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Decoded {
             assert!(!part.is_empty() && memory.contains(&part.as_ptr()), "payload was moved");
             payload.extend_from_slice(&part);
         });
-        if let Err(error) = result {
-            assert!(!decoder.is_done());
-            return Decoded { payload, trailers: Vec::new(), end: End::Fault(error.code().name()) };
-        }
+        let fault = match result {
+            Ok(None) => continue,
+            Ok(Some(_)) => "EXCESS_BYTES",
+            Err(error) => error.code().name(),
+        };
+        assert_eq!(decoder.is_done(), fault == "EXCESS_BYTES");
+        return Decoded { payload, trailers: Vec::new(), end: End::Fault(fault) };
     }
     assert_eq!(decoder.at_eof().is_ok(), decoder.is_done());
     let end = if decoder.is_done() { End::Done } else { End::Open };

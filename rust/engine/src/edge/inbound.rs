@@ -160,7 +160,7 @@ impl<'a> Inbound<'a> {
         let limit = self.config.body_timeout.filter(|_| body != Body::UntilClose);
         loop {
             if let Some(bytes) = self.held.take() {
-                let rest = decoder.decode_one(bytes, &mut |piece| pieces.push(piece));
+                let rest = decoder.decode(bytes, &mut |piece| pieces.push(piece));
                 for piece in pieces.drain(..) {
                     received += piece.len() as u64;
                     self.received += piece.len() as u64;

@@ -24,7 +24,7 @@ const COUNTERS: [Counter; 6] = [
     }),
     (
         "penstock_origin_connections_unsolicited_total",
-        "Idle connections closed because they brought bytes nobody had asked for.",
+        "Connections closed because they brought bytes after a whole response, or while idle.",
         |counts| counts.unsolicited,
     ),
     (

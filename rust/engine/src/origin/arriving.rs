@@ -17,7 +17,7 @@ use super::upload::{Progress, Upload};
 use super::upstream::Turn;
 use super::upstream::resume::{Resume, Resumed};
 use crate::error::{Code, Error, Result};
-use crate::net::{Read, Reader};
+use crate::net::{Read, Reader, Unrest};
 use crate::pool::Slice;
 use crate::relay::is_event_stream;
 use crate::stream::reading::ReadSize;
@@ -119,8 +119,17 @@ impl Arriving {
     }
 
     fn take(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
-        let Some(followed) = &mut self.followed else { return self.decoder.decode(bytes, emit) };
-        followed.decode(&mut self.decoder, bytes, emit)
+        let stray = match &mut self.followed {
+            None => self.decoder.decode(bytes, emit)?,
+            Some(followed) => followed.decode(&mut self.decoder, bytes, emit)?,
+        };
+        if stray.is_some() {
+            // The response is whole, whatever follows it. What follows is of no request: it is dropped, and so is the
+            // connection, on which nobody could tell it from the next response.
+            self.keep = false;
+            self.lease.place().count(|counts| counts.count(Unrest::Bytes));
+        }
+        Ok(())
     }
 
     /// It has failed with `error`, whose origin is named.
@@ -296,7 +305,13 @@ impl Arriving {
 }
 
 impl Followed {
-    fn decode(&mut self, decoder: &mut Decoder, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+    /// As [`Decoder::decode`].
+    fn decode(
+        &mut self,
+        decoder: &mut Decoder,
+        bytes: Slice,
+        emit: &mut dyn FnMut(Slice),
+    ) -> Result<Option<Slice>> {
         let Some(resume) = &mut self.resume else { return decoder.decode(bytes, emit) };
         let mut counted = Ok(());
         let result = decoder.decode(bytes, &mut |piece| {
@@ -308,7 +323,10 @@ impl Followed {
             }
         });
         counted?;
-        result?;
-        if decoder.is_done() { resume.end() } else { Ok(()) }
+        let stray = result?;
+        if decoder.is_done() {
+            resume.end()?;
+        }
+        Ok(stray)
     }
 }

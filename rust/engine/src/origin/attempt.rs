@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::arriving::Arriving;
 use super::connect;
 use super::endpoint::Endpoint;
-use super::exchange::{Interim, Terms, exchange};
+use super::exchange::{Failure, Interim, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
 use super::place::Place;
@@ -88,7 +88,7 @@ async fn ask(
     loop {
         let again = body.again().filter(|_| idempotent);
         let reuses = terms.reused;
-        terms.reused = lease.begin(|idle| reuses && (again.is_some() || idle.is_quiet()));
+        terms.reused = lease.begin(reuses);
         if !terms.reused {
             // On the heap, because most requests have no use for its 1.5 KB.
             let opening = Box::pin(connect::open(lease.place(), &origins.tls, timeouts, &mut terms.timings));
@@ -102,14 +102,14 @@ async fn ask(
         }
         lease.count_request();
         let mut upload = Upload::new(head, body, timeouts.between_bytes);
-        let failure = match exchange(lease.connection(), &mut upload, &terms, interim).await {
-            Ok(answered) => return Ok(Arriving::new(answered, lease, upload, &terms)),
-            Err(failure) => failure,
-        };
-        // An origin may close an idle connection at any time, also while a request is on its way to it (RFC 9112,
-        // section 9.3.1). A new connection cannot have been closed for that reason, so this happens once.
-        let Some(same) = again.filter(|_| terms.reused && failure.unanswered) else {
-            return Err(failure.error.into());
+        // An origin may close an idle connection at any time, or write to it what no request asked for, also while a
+        // request is on its way to it (RFC 9112, section 9.3.1). That cannot be so of a new connection: it happens once.
+        let again = again.filter(|_| terms.reused);
+        let same = match (exchange(lease.connection(), &mut upload, &terms, interim).await, again) {
+            (Ok(answered), Some(same)) if answered.is_of_idleness() => same,
+            (Ok(answered), _) => return Ok(Arriving::new(answered, lease, upload, &terms)),
+            (Err(Failure { unanswered: true, .. }), Some(same)) => same,
+            (Err(failure), _) => return Err(failure.error.into()),
         };
         lease.place().count(|counts| counts.retried += 1);
         terms.reused = false;

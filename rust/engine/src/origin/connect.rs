@@ -17,7 +17,7 @@ use super::place::Place;
 use super::resolve::resolve;
 use super::tls::Tls;
 use crate::error::{Code, Result};
-use crate::net::{Connection, Socket, Transport};
+use crate::net::{Connection, Records, Socket, Transport};
 use crate::stream::Timings;
 
 /// After this long the next address is tried beside the ones before (RFC 8305, section 8).
@@ -88,7 +88,7 @@ async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Tra
     // For an address no SNI is sent (RFC 6066, section 3), but the certificate must name it.
     let name = ServerName::try_from(endpoint.host().to_owned())
         .map_err(|_| Code::TlsFailed.error(format!("no certificate can name {:?}", endpoint.host())))?;
-    let stream = connector.connect(name, socket).await;
+    let stream = connector.connect(name, Records::new(socket)).await;
     stream
         .map(|stream| Transport::Tls(Box::new(stream)))
         .map_err(|error| Code::TlsFailed.error(error.to_string()))

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::head::HeadReader;
 use super::limits::{OriginLimits, Timeouts};
 use super::upload::{Progress, Upload, alongside};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Kind, Result};
 use crate::net::{Connection, Peer, Reader};
 use crate::pool::{Pool, Slice};
 use crate::stream::reading::ReadSizes;
@@ -43,11 +43,20 @@ pub(super) struct Answered {
     pub(super) progress: Progress,
 }
 
+impl Answered {
+    /// Whether the origin says that it waited too long for a request, as some do before they close an idle connection
+    /// (RFC 9110, section 15.5.9). On a connection that was idle that is of no request.
+    pub(super) fn is_of_idleness(&self) -> bool {
+        self.head.head.status == 408 && !self.keep
+    }
+}
+
 /// Why there is none.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: Error,
-    /// The connection ended without a byte of a response, as one does that the origin had given up while it was idle.
+    /// The connection ended without a byte of a response, as one does that the origin had given up while it was idle; or
+    /// it brought what is no response, as one does to which the origin had written while it was idle.
     pub(super) unanswered: bool,
 }
 
@@ -66,7 +75,10 @@ pub(super) async fn exchange(
         alongside(upload, connection, &progress, read).await
     };
     let (response, rest, first_byte) = outcome.map_err(|error| Failure {
-        unanswered: !head.has_begun() && matches!(error.code(), Code::OriginReset | Code::OriginClosed),
+        unanswered: match error.code() {
+            Code::OriginReset | Code::OriginClosed => !head.has_begun(),
+            _ => !head.has_parsed() && error.code().kind() == Kind::Protocol,
+        },
         error,
     })?;
     progress.answered();

@@ -18,16 +18,23 @@ pub(super) struct HeadReader<'a> {
     started: Instant,
     /// How long after `started` the first byte came.
     first_byte: Option<Duration>,
+    /// A head was read, be it an interim one.
+    parsed: bool,
 }
 
 impl<'a> HeadReader<'a> {
     pub(super) fn new(terms: &'a Terms<'a>, started: Instant) -> Self {
-        Self { terms, started, first_byte: None }
+        Self { terms, started, first_byte: None, parsed: false }
     }
 
     /// Whether a byte of any response has come.
     pub(super) fn has_begun(&self) -> bool {
         self.first_byte.is_some()
+    }
+
+    /// Whether a head of any response has come.
+    pub(super) fn has_parsed(&self) -> bool {
+        self.parsed
     }
 
     /// The head, what came behind it in the same read, and the time to the first byte. 101 is returned as it is.
@@ -46,6 +53,7 @@ impl<'a> HeadReader<'a> {
             let end = buffer.as_ref().map_or(Ok(None), |bytes| scanner.scan(bytes))?;
             if let Some((end, mut rest)) = end.zip(buffer.take_if(|_| end.is_some())) {
                 let head = parse_head(&rest.split_to(end), limits)?;
+                self.parsed = true;
                 if !is_interim(&head) {
                     return Ok((head, rest, self.first_byte.unwrap_or_default()));
                 }

@@ -276,11 +276,17 @@ impl Lease {
         self.place.as_ref().expect("only a lease that was passed on has no place")
     }
 
-    /// Begins to use the connection that is there, if it is `fit`; whether it is. Any other is closed.
-    pub(super) fn begin(&mut self, fit: impl FnOnce(&Connection) -> bool) -> bool {
+    /// Begins to use the connection that is there, if `reuses` and it keeps quiet; whether it does. Any other is closed:
+    /// what it has brought would be taken for the response to the next request.
+    pub(super) fn begin(&mut self, reuses: bool) -> bool {
         self.busy = true;
-        self.connection = self.connection.take().filter(fit);
-        self.connection.is_some()
+        let Some(idle) = self.connection.take().filter(|_| reuses) else { return false };
+        if let Some(unrest) = idle.unrest() {
+            self.place().count(|counts| counts.count(unrest));
+            return false;
+        }
+        self.connection = Some(idle);
+        true
     }
 
     /// Uses a connection that was opened for it.
@@ -364,7 +370,7 @@ mod tests {
         let mut lease = lease(place);
         let tls = Tls::new(Roots::WebPki).unwrap();
         let connection = connect::open(place, &tls, &timeouts, &mut Timings::default()).await.unwrap();
-        lease.begin(|_| true);
+        lease.begin(true);
         lease.put(connection);
         lease
     }

@@ -15,7 +15,7 @@ pub struct Counts {
     pub expired: u64,
     /// Idle connections that the origin closed.
     pub closed: u64,
-    /// Idle connections that brought bytes nobody had asked for, and were closed for it.
+    /// Connections that brought bytes after a whole response, or while idle, and were closed for it.
     pub unsolicited: u64,
     /// Requests sent a second time, after an idle connection turned out to be dead.
     pub retried: u64,

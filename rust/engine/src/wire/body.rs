@@ -39,7 +39,6 @@ pub(super) struct Kind {
     pub(super) extension: Code,
     pub(super) trailer: &'static section::Kind,
     pub(super) truncated: Code,
-    pub(super) excess: Code,
 }
 
 pub(super) const RESPONSE: &Kind = &Kind {
@@ -48,7 +47,6 @@ pub(super) const RESPONSE: &Kind = &Kind {
     extension: Code::ChunkExtensionTooLarge,
     trailer: section::TRAILER,
     truncated: Code::BodyTruncated,
-    excess: Code::ExcessBytes,
 };
 
 pub(super) const REQUEST: &Kind = &Kind {
@@ -57,7 +55,6 @@ pub(super) const REQUEST: &Kind = &Kind {
     extension: Code::BadRequestBody,
     trailer: section::REQUEST_TRAILER,
     truncated: Code::RequestTruncated,
-    excess: Code::BadRequestBody,
 };
 
 /// How the body of the response to a `method` request ends.

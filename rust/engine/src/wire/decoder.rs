@@ -44,25 +44,13 @@ impl Decoder {
         }
     }
 
-    /// Calls `emit` with each piece of payload in `bytes`, in order and never empty. Payload before an error has been
-    /// emitted. After an error, every call returns it again.
+    /// Calls `emit` with each piece of payload in `bytes`, in order and never empty. Returns the bytes after the end of
+    /// the body, if there are any. Payload before an error has been emitted. After an error, every call returns it again.
     ///
     /// # Errors
-    /// `EXCESS_BYTES` for bytes after the end of the body; of a chunked body also `BAD_CHUNK`, `BARE_LINE_FEED`,
-    /// `CHUNK_EXTENSION_TOO_LARGE`, `BAD_TRAILER`, `FOLDED_HEADER`. Of a request all are `BAD_REQUEST_BODY`.
-    pub fn decode(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
-        let Some(excess) = self.decode_one(bytes, emit)? else { return Ok(()) };
-        let error = self.kind.excess.error(format!("{} bytes follow the end of the body", excess.len()));
-        self.state = State::Failed(error.clone());
-        Err(error)
-    }
-
-    /// As [`Decoder::decode`], where another message may follow the body: returns what lies behind its end, if
-    /// anything does.
-    ///
-    /// # Errors
-    /// Those of a chunked body.
-    pub fn decode_one(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
+    /// Of a chunked body: `BAD_CHUNK`, `BARE_LINE_FEED`, `CHUNK_EXTENSION_TOO_LARGE`, `BAD_TRAILER`, `FOLDED_HEADER`; of a
+    /// request all are `BAD_REQUEST_BODY`.
+    pub fn decode(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
         let result = self.advance(bytes, emit);
         if let Err(error) = &result {
             self.state = State::Failed(error.clone());

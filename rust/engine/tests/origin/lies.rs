@@ -1,11 +1,10 @@
 //! Origins that lie, break off or never end: each gets its own code, and nothing is left behind.
 
 use penstock_engine::Code;
-use penstock_engine::origin::RequestBody;
 use tokio::time::timeout;
 
-use crate::rig::{AMPLE, Rig, SHORT, get, request};
-use crate::server::{Server, ok};
+use crate::rig::{AMPLE, Rig, SHORT, get};
+use crate::server::Server;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
@@ -136,9 +135,6 @@ async fn what_is_not_strictly_http_is_refused() {
         (format!("{CHUNKED}5\r\nhelloX\r\n"), Code::BadChunk),
         (format!("{CHUNKED}5\nhello"), Code::BareLineFeed),
         (format!("{CHUNKED}0\r\n: x\r\n\r\n"), Code::BadTrailer),
-        (format!("{}more", ok("hello")), Code::ExcessBytes),
-        (format!("{CHUNKED}0\r\n\r\nmore"), Code::ExcessBytes),
-        ("HTTP/1.1 204 No Content\r\n\r\nmore".into(), Code::ExcessBytes),
     ] {
         let response: String = response;
         let (rig, server) = (Rig::new(), Server::stalling(response.clone()).await);
@@ -147,27 +143,6 @@ async fn what_is_not_strictly_http_is_refused() {
         assert_eq!(rig.connections(), (0, 0, 0), "{response:?}: the connection was kept");
         rig.check().await;
     }
-}
-
-#[tokio::test]
-async fn the_payload_before_excess_bytes_is_delivered() {
-    let server = Server::always(format!("{}more", ok("hello"))).await;
-    let rig = Rig::new();
-    let reply = rig.fetch(get(&server));
-    assert_eq!(reply.head().await.unwrap().head.status, 200);
-    assert_eq!(reply.next().await.unwrap().unwrap(), b"hello");
-    assert_eq!(reply.next().await.unwrap().unwrap_err().code(), Code::ExcessBytes);
-    reply.abandon().await;
-    rig.check().await;
-}
-
-#[tokio::test]
-async fn a_body_behind_the_answer_to_head_is_excess() {
-    let server = Server::always(ok("hello")).await;
-    let rig = Rig::new();
-    let error = rig.failure(request("HEAD", &server, RequestBody::None)).await;
-    assert_eq!(error.code(), Code::ExcessBytes);
-    rig.check().await;
 }
 
 /// Sends `start`, then `more` for ever.

@@ -14,4 +14,5 @@ mod rig;
 mod secure;
 mod server;
 mod storm;
+mod stray;
 mod uploads;

@@ -1,14 +1,18 @@
 //! TLS: whom it trusts, and what its end means.
 
-use std::sync::Arc;
+use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
 
 use penstock_engine::Code;
 use penstock_engine::origin::{OriginLimits, RequestBody, Roots, Scheme};
 use penstock_engine::pool::CopyReason;
 use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
@@ -267,4 +271,125 @@ async fn a_connection_that_is_given_up_says_goodbye() {
     rig.fetch(get(&server)).collect().await.unwrap();
     assert_eq!(timeout(AMPLE, receiver.recv()).await.expect("the connection was not closed"), Some(Some(0)));
     rig.check().await;
+}
+
+/// A socket that keeps what is written to it, for as long as it is told to.
+struct Holding {
+    socket: TcpStream,
+    held: Option<Vec<u8>>,
+}
+
+impl AsyncRead for Holding {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Holding {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(held) = &mut self.held {
+            held.extend(bytes);
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        Pin::new(&mut self.socket).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
+
+/// What the origin tells its test.
+#[derive(Default)]
+struct Told {
+    /// In how many bytes the forged response was encrypted.
+    size: Mutex<usize>,
+    /// The first packets are with the kernel.
+    sent: Notify,
+}
+
+/// The first response and a forged one in two packets: the first ends `beyond` bytes after the record of the response, the
+/// second is sent when another request comes on the connection.
+async fn forging(acceptor: TlsAcceptor, beyond: usize, together: bool, told: Arc<Told>) -> Server {
+    let number = AtomicUsize::new(0);
+    Server::start(move |peer, _| {
+        let (acceptor, told) = (acceptor.clone(), Arc::clone(&told));
+        let is_first = number.fetch_add(1, Ordering::Relaxed) == 0;
+        async move {
+            let socket = Holding { socket: peer.stream, held: None };
+            let Ok(stream) = acceptor.accept(socket).await else { return };
+            let mut peer = Peer::new(stream);
+            peer.request().await;
+            if is_first {
+                let response = encrypted(&mut peer, &ok("hello")).await;
+                let forged = encrypted(&mut peer, &ok("forged")).await;
+                *told.size.lock().unwrap() = forged.len();
+                let (begin, rest) = forged.split_at(beyond.min(forged.len()));
+                let socket = &mut peer.stream.get_mut().0.socket;
+                if together {
+                    socket.write_all(&[&response, begin].concat()).await.unwrap();
+                } else {
+                    socket.write_all(&response).await.unwrap();
+                    socket.write_all(begin).await.unwrap();
+                }
+                told.sent.notify_one();
+                if peer.request().await.is_none() {
+                    return;
+                }
+                let _ = peer.stream.get_mut().0.socket.write_all(rest).await;
+            }
+            peer.send(ok("next")).await;
+            while peer.request().await.is_some() {
+                peer.send(ok("next")).await;
+            }
+        }
+    })
+    .await
+}
+
+/// What `response` is encrypted to, which is not sent.
+async fn encrypted(peer: &mut Peer<TlsStream<Holding>>, response: &str) -> Vec<u8> {
+    peer.stream.get_mut().0.held = Some(Vec::new());
+    peer.send(response).await;
+    peer.stream.get_mut().0.held.take().unwrap()
+}
+
+/// TLS reads ahead: a part of a record may be in its hands when the response before it is whole.
+#[tokio::test]
+async fn a_record_that_follows_a_whole_response_reaches_nobody_wherever_it_is_cut() {
+    let authority = Authority::new();
+    for together in [true, false] {
+        let mut beyond = 1;
+        loop {
+            let told = Arc::<Told>::default();
+            let server =
+                forging(authority.server("127.0.0.1", |_| ()), beyond, together, Arc::clone(&told)).await;
+            let rig = Rig::with(limits(), authority.roots());
+            assert_eq!(rig.fetch(get(&server)).collect().await.unwrap().bytes, b"hello");
+            told.sent.notified().await;
+            let post = request_to("POST", server.endpoint(Scheme::Https), RequestBody::None);
+            let next = rig.fetch(post).collect().await.unwrap();
+            assert_eq!((next.bytes, next.reused), (b"next".to_vec(), false), "{beyond} {together}");
+            assert_eq!(server.connections(), 2);
+            rig.check().await;
+            let size = *told.size.lock().unwrap();
+            if beyond >= size {
+                break;
+            }
+            beyond += 1;
+        }
+        assert!(beyond > 50, "the forged record has more bytes than {beyond}");
+    }
 }

@@ -194,13 +194,13 @@ fn a_decoder_knows_what_is_still_to_come_and_whether_it_is_done() {
 
 #[test]
 fn an_error_is_final() {
-    let mut decoder = Decoder::new(Body::Length(1), BODY_LIMITS);
+    let mut decoder = Decoder::new(Body::Chunked, BODY_LIMITS);
     let mut payload = Vec::new();
     let mut decode =
         |bytes: &[u8]| decoder.decode(slice(bytes), &mut |part| payload.extend_from_slice(&part));
-    assert_eq!(name(&decode(b"ab").unwrap_err()), "EXCESS_BYTES");
-    assert_eq!(name(&decode(b"").unwrap_err()), "EXCESS_BYTES");
-    assert_eq!(name(&decode(b"c").unwrap_err()), "EXCESS_BYTES");
+    assert_eq!(name(&decode(b"1\r\nab").unwrap_err()), "BAD_CHUNK");
+    assert_eq!(name(&decode(b"").unwrap_err()), "BAD_CHUNK");
+    assert_eq!(name(&decode(b"\r\n0\r\n\r\n").unwrap_err()), "BAD_CHUNK");
     assert_eq!(payload, b"a");
     assert!(!decoder.is_done());
 }

@@ -183,7 +183,7 @@ fn a_body_cut_short_anywhere_is_truncated() {
 }
 
 #[test]
-fn bytes_after_the_end_are_refused_and_the_payload_is_kept() {
+fn bytes_after_the_end_are_told_from_the_payload() {
     assert_eq!(
         feed("5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n"),
         ("hello".to_owned(), End::Fault("EXCESS_BYTES"))

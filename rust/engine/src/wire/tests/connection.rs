@@ -129,7 +129,7 @@ impl Connection {
                 State::Body { head, expects_continue, decoder, body } => {
                     if !rest.is_empty() {
                         let bytes = slice(&rest);
-                        let behind = decoder.decode_one(bytes, &mut |part| body.extend_from_slice(&part))?;
+                        let behind = decoder.decode(bytes, &mut |part| body.extend_from_slice(&part))?;
                         rest = behind.map_or_else(Vec::new, |behind| behind.to_vec());
                     }
                     if !decoder.is_done() {

@@ -71,9 +71,16 @@ fn decode(body: Body, pieces: impl IntoIterator<Item: AsRef<[u8]>>) -> Decoded {
             assert!(!part.is_empty(), "an empty piece of payload");
             payload.extend_from_slice(&part);
         };
-        result = decoder.decode(bytes, &mut emit);
-        if result.is_err() {
-            break;
+        match decoder.decode(bytes, &mut emit) {
+            Ok(None) => {}
+            Ok(Some(excess)) => {
+                assert!(decoder.is_done() && !excess.is_empty(), "bytes after a body that has not ended");
+                return Decoded { payload, trailers: Vec::new(), end: End::Fault("EXCESS_BYTES") };
+            }
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
         }
     }
     let end = match result {

@@ -1,0 +1,26 @@
+"""Bytes after a whole response of the origin of a native route: the response is delivered, and they reach nobody."""
+
+import asyncio
+
+import pytest
+
+from gateway.stray import KINDS, strays
+from gateway.test_stray_bytes import ask, meet_nothing
+from penstock.testing import ScriptedOrigin
+
+from .serving import Edges
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_client_of_a_native_route_gets_the_whole_response_whatever_the_packets(
+    anywhere: Edges, kind: str
+) -> None:
+    for what, script in strays(KINDS[kind]):
+        async with ScriptedOrigin(script) as origin, asyncio.timeout(20):
+            served = await anywhere.relay(origin.url)
+            client = await anywhere.connect(served)
+            reply = await ask(client, script.kind)
+            assert (reply.head.status, reply.body) == (script.kind.status, script.kind.body), what
+            script.over.set()
+            await script.sent.wait()
+            await meet_nothing(what, client, await anywhere.connect(served))
