@@ -628,7 +628,7 @@ class Site:
         """Listen to a Unix socket."""
 
     def listen_fd(self, descriptor: int) -> None:
-        """Take over a socket that is bound, or listens already."""
+        """Accept on a socket that is bound, or listens already. The descriptor stays the caller's."""
 
     def set_routes(self, natives: Sequence[Route | Topics]) -> None:
         """Replace all routes. Requests that are being answered go on by the old ones."""
@@ -1063,7 +1063,7 @@ class WorkerSite:
     """The application's side in a worker process, in the place of a `Site`."""
 
     def __new__(cls, engine: Engine, lane: Lane, descriptor: int, parent: int, lines: Lines) -> Self:
-        """Take over `descriptor`, a Unix socket that listens; only the process `parent` may connect."""
+        """Accept on `descriptor`, a Unix socket; only the process `parent` may connect. It stays the caller's."""
 
     def drain(self) -> None:
         """Take no more requests."""

@@ -42,7 +42,8 @@ def open_file(
 def open_fd(descriptor: int, *, framing: Framing = _RAW, engine: Engine | None = None) -> FrameStream:
     """Stream what can be read from a descriptor: a pipe, a FIFO, a socket, a terminal, an open file.
 
-    The stream takes the descriptor over, closes it at its end, and makes it non-blocking, for all that share it.
+    The stream takes over what the descriptor is open on: it goes on with a duplicate, which is closed at its end, and
+    the number itself is closed when this returns or raises. What is read is made non-blocking, for all that share it.
 
     Args:
         descriptor: an open descriptor that nobody else reads.
@@ -50,11 +51,14 @@ def open_fd(descriptor: int, *, framing: Framing = _RAW, engine: Engine | None =
         engine: whose memory and threads; those of `default_engine()` by default.
 
     Raises:
-        OSError: the descriptor is not open.
+        OSError: the descriptor is not open, or there are no descriptors left for the duplicate.
     """
     os.fstat(descriptor)
-    native = (engine or default_engine()).native
-    return FrameStream(native.open_fd(descriptor, framing._native()))  # noqa: SLF001
+    try:
+        native = (engine or default_engine()).native
+        return FrameStream(native.open_fd(descriptor, framing._native()))  # noqa: SLF001
+    finally:
+        os.close(descriptor)
 
 
 def open_process(

@@ -71,7 +71,7 @@ async def test_a_socket_that_is_passed_in(edge: Edges, listens: bool) -> None:
             if listens:
                 own.listen()
             port = own.getsockname()[1]
-            site.listen_fd(os.dup(own.fileno()))
+            site.listen_fd(own.fileno())
         client = await edge.connect(Served(port, site))
         assert (await client.ask()).body == b"ok"
 
@@ -83,17 +83,25 @@ async def test_a_unix_socket_that_is_passed_in(edge: Edges, tmp_path: Path) -> N
         with socket.socket(socket.AF_UNIX) as own:
             own.bind(str(path))
             own.listen()
-            site.listen_fd(os.dup(own.fileno()))
+            site.listen_fd(own.fileno())
         client = RawClient(*await asyncio.open_unix_connection(path))
         edge.keep(client)
         assert (await client.ask()).body == b"ok"
 
 
 async def test_a_descriptor_that_cannot_listen_is_refused(edge: Edges) -> None:
-    for made in (lambda: os.memfd_create("x"), lambda: socket.socket(type=socket.SOCK_DGRAM).detach()):
-        with pytest.raises(penstock.PenstockError) as raised:
-            edge.site([]).listen_fd(made())
-        assert raised.value.name == "LISTEN_FAILED"
+    with open(os.memfd_create("x")) as file, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        for made in (file, datagrams):
+            with pytest.raises(penstock.PenstockError) as raised:
+                edge.site([]).listen_fd(made.fileno())
+            assert raised.value.name == "LISTEN_FAILED"
+            os.fstat(made.fileno())
+
+
+@pytest.mark.parametrize("number", [-1, 1_000_000])
+async def test_a_number_that_is_no_descriptor_is_refused(edge: Edges, number: int) -> None:
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        edge.site([]).listen_fd(number)
 
 
 def listen_on_both(site: _native.Site) -> int:

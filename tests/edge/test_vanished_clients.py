@@ -89,9 +89,9 @@ async def test_one_that_answers_the_kernels_probes_is_left_alone(edge: Edges, hu
 
 async def test_a_socket_that_was_passed_in_has_the_same_limit(edge: Edges, hub: Hub) -> None:
     site = edge.site([hub.native("/events/", subscriptions=Subscriptions(heartbeat=None))], edge=LIMIT)
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    site.listen_fd(listener.detach())
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        site.listen_fd(listener.fileno())
     served = Served(port, site)
     client = await edge.connect(served)
     await client.get("/events/news")

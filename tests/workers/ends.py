@@ -57,7 +57,8 @@ class Worker:
         self.faults: list[tuple[Any, ...]] = []
         self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
         lines = lines or _native.Lines()
-        self.site = _native.WorkerSite(engine.native, self.lane, listener.detach(), os.getpid(), lines)
+        with listener:
+            self.site = _native.WorkerSite(engine.native, self.lane, listener.fileno(), os.getpid(), lines)
         take_over_sendfile(asyncio.get_running_loop())
         self._shutdown = runner.server.shutdown
         # As a worker's does; and so the collector sees that the lane belongs to the server.

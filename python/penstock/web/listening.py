@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
@@ -55,7 +54,7 @@ class Where(NamedTuple):
         if self.sock is not None:
             if self.sock.type != socket.SOCK_STREAM:
                 raise make_error("BAD_CONFIGURATION", f"{self.sock!r} is not a stream socket")
-            site.listen_fd(os.dup(self.sock.fileno()))
+            site.listen_fd(self.sock.fileno())
             return [self.sock.getsockname()]
         return [site.listen_tcp(address, self.port) for address in addresses]
 

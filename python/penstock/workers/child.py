@@ -90,6 +90,7 @@ async def _serve(
         assert server is not None  # noqa: S101 (it is set up)
         lane = make_lane(engine, partial(make_handler, server), Edge(), None)
         site = _native.WorkerSite(engine.native, lane, orders.listener, orders.parent, declared.lines)
+        os.close(orders.listener)
         _finish_with(server, lane, site, worker.link)
         take_over_sendfile(loop)
         told = asyncio.Event()

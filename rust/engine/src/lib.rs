@@ -41,3 +41,5 @@ pub mod workers;
 
 pub use error::{Code, Error, Result};
 pub use sys::EventFd;
+#[cfg(not(loom))]
+pub use sys::descriptor::duplicate;

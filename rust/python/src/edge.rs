@@ -240,9 +240,9 @@ impl Site {
         Ok(())
     }
 
-    /// Takes over a socket that is bound, or listens already.
+    /// Accepts on a socket that is bound, or listens already, by a duplicate of its descriptor.
     fn listen_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
-        let descriptor = crate::buffer::own_descriptor(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor)?;
         self.engine.get().check(py)?;
         Listener::adopt(descriptor, self.options).into_python(py)?.serve(&self.shared, &self.threads);
         Ok(())

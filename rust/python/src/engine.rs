@@ -392,9 +392,9 @@ impl Engine {
         self.begin(py, framing, move |intake| source::read_file(path, offset, length, intake))
     }
 
-    /// Takes over `descriptor`: it is closed with the stream.
+    /// Reads from a duplicate of `descriptor`, which is closed with the stream.
     fn open_fd(&self, py: Python<'_>, descriptor: i32, framing: &Bound<'_, Framing>) -> PyResult<Source> {
-        let descriptor = crate::buffer::own_descriptor(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor)?;
         self.begin(py, framing, |intake| source::read_descriptor(descriptor, intake))
     }
 

@@ -17,7 +17,6 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::buffer::own_descriptor;
 use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
@@ -358,7 +357,7 @@ pub(crate) struct WorkerSite {
 
 #[pymethods]
 impl WorkerSite {
-    /// Takes over `descriptor`, a Unix socket that listens, to which the process `parent` alone may connect.
+    /// Accepts on a duplicate of `descriptor`, a Unix socket that listens, to which the process `parent` alone may connect.
     #[new]
     #[pyo3(signature = (engine, lane, descriptor, parent, lines))]
     fn new(
@@ -369,7 +368,7 @@ impl WorkerSite {
         parent: i32,
         lines: &Bound<'_, Lines>,
     ) -> PyResult<Self> {
-        let descriptor = own_descriptor(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor)?;
         let (supplies, threads): (_, Arc<Threads>) = engine.get().lend(py)?;
         let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent, Arc::clone(&lines.get().0)));
         worker.serve(descriptor, &threads).into_python(py)?;

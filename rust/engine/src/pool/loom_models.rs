@@ -12,8 +12,7 @@ const QUARTER: usize = REGION / 4;
 
 fn pool(reserve: usize) -> Pool {
     let pool = Pool::new(PoolConfig { reserve, caches: 2, ..config(REGION) }).unwrap();
-    // Makes the headers before there are threads: loom does not see the OnceLock that orders their making.
-    pool.shared.header(0);
+    pool.shared.memory.prepare(0);
     pool
 }
 

@@ -9,8 +9,6 @@ mod regions;
 mod stats;
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
 pub use crate::sys::slab::{Slice, Writer};
@@ -20,9 +18,8 @@ pub use stats::{ClassStats, CopyReason, PoolState, PoolStats};
 use crate::error::{Code, Result};
 use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock};
 use crate::sys::fork;
-use crate::sys::mapping::Mapping;
-use crate::sys::slab::Header;
-use regions::{PAGE, Regions, class_of};
+use crate::sys::memory::Memory;
+use regions::{Regions, class_of};
 use stats::Counters;
 
 /// Everything that a pool can be told. Declared and validated in Python; there are no defaults here.
@@ -66,11 +63,10 @@ pub struct Pool {
 /// What the handles share, and what keeps the memory alive while a slab lives.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    mapping: Mapping,
+    memory: Memory,
     config: PoolConfig,
     generation: u32,
     regions: Mutex<Regions>,
-    headers: Box<[OnceLock<Box<[Header]>>]>,
     /// The class each region is cut into. Written under the lock of `regions`, before a slab of it is handed out.
     classes: Box<[AtomicU8]>,
     caches: Box<[Cache]>,
@@ -126,27 +122,26 @@ impl Pool {
             );
         }
         fork::watch();
-        let mapping = Mapping::new(count * REGION).map_err(|error| {
+        let memory = Memory::new(count * REGION).map_err(|error| {
             Code::MappingFailed.error(format!("cannot map {} bytes: {error}", count * REGION))
         })?;
         let mut notices = Vec::new();
         if config.huge_pages {
-            if let Err(error) = mapping.use_huge_pages() {
+            if let Err(error) = memory.mapping().use_huge_pages() {
                 notices.push(format!("huge pages were refused ({error}); the pool uses pages of 4 KiB"));
             }
         }
         if config.lock {
-            if let Err(error) = mapping.lock() {
+            if let Err(error) = memory.mapping().lock() {
                 notices.push(format!(
                     "locking the pool into memory was refused ({error}); raise RLIMIT_MEMLOCK above the budget"
                 ));
             }
         }
         let shared = Arc::new(Shared {
-            mapping,
+            memory,
             generation: fork::generation(),
             regions: Mutex::new(Regions::new(count)),
-            headers: (0..count).map(|_| OnceLock::new()).collect(),
             classes: (0..count).map(|_| AtomicU8::new(0)).collect(),
             caches: (0..config.caches).map(|_| Cache(Mutex::new(Default::default()))).collect(),
             counters: Counters::default(),
@@ -303,7 +298,7 @@ impl Pool {
 
     /// First address and length of the mapping: where receive calls must point.
     pub fn address_range(&self) -> (usize, usize) {
-        (self.shared.mapping.base().as_ptr() as usize, self.shared.budget())
+        (self.shared.memory.mapping().base().addr().get(), self.shared.budget())
     }
 
     /// Adds to `bytes_copied`.
@@ -318,15 +313,8 @@ impl Pool {
 }
 
 impl Shared {
-    pub(crate) fn base(&self) -> NonNull<u8> {
-        self.mapping.base()
-    }
-
-    /// The header of the slab that begins at `offset`.
-    pub(crate) fn header(&self, offset: usize) -> &Header {
-        let headers = self.headers[offset / REGION]
-            .get_or_init(|| (0..REGION / PAGE).map(|_| Header::new()).collect::<Vec<_>>().into_boxed_slice());
-        &headers[offset % REGION / PAGE]
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 
     fn budget(&self) -> usize {
@@ -416,12 +404,8 @@ impl Shared {
         }
     }
 
-    /// Bytes of a slab that is held.
-    pub(crate) fn slab_bytes(&self, offset: usize) -> usize {
-        self.measure(offset).1
-    }
-
-    /// Takes a slab back from its last handle, on any thread.
+    /// Takes a slab back from its last handle, on any thread. Memory does not depend on it: a slab that is given back
+    /// while it is held, or twice, ends in a panic of the next [`Writer`] of these pages.
     pub(crate) fn recycle(&self, offset: usize) {
         if self.dead() {
             // The child's copies of the locks may be held by threads that it does not have.

@@ -69,7 +69,8 @@ pub(super) fn start(shared: &Arc<Shared>) {
             let until = (reach + ahead).min(count);
             let Some(pool) = pool.upgrade() else { return };
             // Refused on kernels before 5.14: pages then fault in on first touch, which is slower and still right.
-            if done < until && pool.mapping.populate(done * REGION, (until - done) * REGION).is_err() {
+            if done < until && pool.memory.mapping().populate(done * REGION, (until - done) * REGION).is_err()
+            {
                 return;
             }
             done = until;

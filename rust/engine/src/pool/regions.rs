@@ -13,9 +13,6 @@ pub const REGION: usize = 256 * 1024;
 /// Slab sizes in bytes, ascending.
 pub const CLASSES: [usize; 4] = [4 * 1024, 16 * 1024, 64 * 1024, REGION];
 
-/// The smallest slab: what offsets are multiples of.
-pub(super) const PAGE: usize = CLASSES[0];
-
 /// The class for an object of `size` bytes, or `None` if it needs a run.
 pub(super) fn class_of(size: usize) -> Option<usize> {
     CLASSES.iter().position(|&class| size <= class)

@@ -36,6 +36,16 @@ fn fill(pool: &Pool, size: usize) -> Vec<Writer> {
 const BUDGET: usize = 8 * REGION;
 
 #[test]
+#[should_panic(expected = "handed out twice")]
+fn a_slab_that_is_given_back_while_it_is_held_is_not_handed_out() {
+    let pool = pool(REGION);
+    let held = pool.writer(REGION, Purpose::Bulk).unwrap().commit(REGION);
+    // As a mistake in the pool would have it.
+    pool.shared.recycle(held.slab().0);
+    let _ = pool.writer(1, Purpose::Bulk);
+}
+
+#[test]
 fn a_free_region_is_recut_for_any_class() {
     let pool = pool(BUDGET);
     let mut classes = CLASSES.to_vec();

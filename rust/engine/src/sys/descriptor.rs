@@ -2,9 +2,23 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
+
+/// A descriptor of our own of what `descriptor`, a number from outside, is open on. The number stays its owner's.
+///
+/// # Errors
+/// The number is no open descriptor, or there are no more descriptors to be had.
+pub fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers, does nothing to the original, and refuses a number that is not open.
+    let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just returned this descriptor to us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
 
 /// Lets reads of `descriptor` return at once. The flag belongs to the open file, so whoever shares it sees it too.
 pub(crate) fn set_nonblocking(descriptor: &impl AsFd) -> io::Result<()> {

@@ -20,10 +20,6 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; no method of Mapping reads or writes the range.
 unsafe impl Sync for Mapping {}
 
-/// A page, as the kernel would align it.
-#[cfg(any(miri, loom))]
-const ALIGNMENT: usize = 4096;
-
 #[cfg(not(any(miri, loom)))]
 impl Mapping {
     /// Reserves `length` bytes.
@@ -85,7 +81,8 @@ impl Drop for Mapping {
 #[cfg(any(miri, loom))]
 impl Mapping {
     pub(crate) fn new(length: usize) -> io::Result<Self> {
-        let layout = std::alloc::Layout::from_size_align(length, ALIGNMENT).map_err(io::Error::other)?;
+        let layout =
+            std::alloc::Layout::from_size_align(length, super::memory::PAGE).map_err(io::Error::other)?;
         // SAFETY: the pool never asks for zero bytes (its budget is at least one region).
         let base =
             NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;

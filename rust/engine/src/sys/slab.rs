@@ -9,49 +9,35 @@
 //! ```
 //!
 //! The invariant that every SAFETY line below relies on: a slab's bytes below the writer's mark are never written
-//! again while a handle to the slab lives, bytes above it are reachable through the one writer only, and the pool
-//! hands a slab out again only after the last handle is gone.
+//! again while a handle to the slab lives, bytes above it are reachable through the one writer only, and a slab's pages
+//! stay claimed ([`super::memory`]) until the last handle is gone, so that no other slab has any of them.
 
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::slice;
 
-use super::access::Access;
+use super::memory::Header;
 use crate::pool::Shared;
-use crate::sync::{Arc, AtomicU32, Ordering};
-
-/// What is counted for one slab. Kept apart from the data, so that counting never touches a cold data page, and
-/// padded to a cache line, so that two threads' slabs do not share one.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Header {
-    handles: AtomicU32,
-    access: Access,
-}
-
-impl Header {
-    pub(crate) fn new() -> Self {
-        Self { handles: AtomicU32::new(0), access: Access::new() }
-    }
-}
+use crate::sync::{Arc, Ordering};
 
 /// One counted reference to a live slab.
 struct Handle {
     pool: NonNull<Shared>,
     header: NonNull<Header>,
-    /// Offset of the slab's first byte in the mapping.
-    offset: usize,
+    /// The slab's first byte.
+    start: NonNull<u8>,
 }
 
-// SAFETY: a Handle is a counted reference; the counter is atomic and Shared is Sync.
+// SAFETY: a Handle is a counted reference; the counter is atomic and Shared is Sync. Bytes are read and written by
+// the rules of Slice and Writer, which hold on any thread.
 unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
 impl Handle {
     fn header(&self) -> &Header {
-        // SAFETY: headers live in the pool, which this handle's slab keeps alive (see `Writer::new`), and are
+        // SAFETY: headers live in the pool's memory, which this handle's slab keeps alive (see `Writer::new`), and are
         // never moved.
         unsafe { self.header.as_ref() }
     }
@@ -61,9 +47,18 @@ impl Handle {
         unsafe { self.pool.as_ref() }
     }
 
-    fn address(&self, position: usize) -> NonNull<u8> {
-        // SAFETY: callers pass positions inside the slab, and the whole slab lies inside the pool's mapping.
-        unsafe { self.pool().base().add(self.offset + position) }
+    /// Of the slab's first byte in the memory.
+    fn offset(&self) -> usize {
+        self.start.addr().get() - self.pool().memory().mapping().base().addr().get()
+    }
+
+    /// The address of a byte of the slab.
+    ///
+    /// # Safety
+    /// `position` is at most the length of the slab.
+    unsafe fn address(&self, position: usize) -> NonNull<u8> {
+        // SAFETY: the slab was claimed, so it lies in the mapping as a whole, and the caller stays within it.
+        unsafe { self.start.add(position) }
     }
 
     fn sole(&self) -> bool {
@@ -77,7 +72,7 @@ impl Clone for Handle {
         // Relaxed: the clone is made from a live handle, so the count cannot reach zero meanwhile.
         let handles = self.header().handles.fetch_add(1, Ordering::Relaxed);
         assert!(handles < u32::MAX / 2, "more than two thousand million handles of one slab");
-        Self { pool: self.pool, header: self.header, offset: self.offset }
+        Self { pool: self.pool, header: self.header, start: self.start }
     }
 }
 
@@ -90,9 +85,12 @@ impl Drop for Handle {
         // Acquire pairs with the Release of every other handle's drop. A load, not a fence, because thread
         // sanitizer does not understand fences.
         self.header().handles.load(Ordering::Acquire);
+        let offset = self.offset();
+        // SAFETY: claimed by `Writer::new`; this was the last handle, and those before it are done with the bytes.
+        unsafe { self.pool().memory().release(offset) };
         // SAFETY: this was the slab's last handle, so the strong count that `Writer::new` took is ours to give back.
         let pool = unsafe { Arc::from_raw(self.pool.as_ptr().cast_const()) };
-        pool.recycle(self.offset);
+        pool.recycle(offset);
     }
 }
 
@@ -104,13 +102,14 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes over a slab that the pool has just marked as handed out.
+    /// Takes over a slab that the pool has just marked as handed out. It goes back by [`Shared::recycle`].
+    ///
+    /// # Panics
+    /// If a page of it is handed out already.
     pub(crate) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
-        let header = NonNull::from(pool.header(offset));
-        // Relaxed: the pool's lock ordered the previous life of the slab before this one.
-        pool.header(offset).handles.store(1, Ordering::Relaxed);
+        let (header, start) = pool.memory().claim(offset, capacity);
         let shared = NonNull::new(Arc::into_raw(Arc::clone(pool)).cast_mut()).expect("an Arc is never null");
-        Self { handle: Handle { pool: shared, header, offset }, filled: 0, capacity }
+        Self { handle: Handle { pool: shared, header, start }, filled: 0, capacity }
     }
 
     /// Bytes that can still be written.
@@ -131,11 +130,11 @@ impl Writer {
     /// The memory that has not been committed. Its contents are unspecified (a recycled slab holds old bytes).
     pub fn spare(&mut self) -> &mut [u8] {
         self.handle.header().access.write();
+        // SAFETY: `filled` is at most the capacity, which was claimed.
+        let start = unsafe { self.handle.address(self.filled) };
         // SAFETY: this is the one writer, `&mut self` makes this the one borrow of its spare part, and no Slice
         // reaches above `filled`. The memory was zeroed by the kernel, so it is initialised.
-        unsafe {
-            slice::from_raw_parts_mut(self.handle.address(self.filled).as_ptr(), self.capacity - self.filled)
-        }
+        unsafe { slice::from_raw_parts_mut(start.as_ptr(), self.capacity - self.filled) }
     }
 
     /// Turns the first `count` bytes of the spare part into a slice.
@@ -201,7 +200,7 @@ impl Slice {
 
     /// The slab that this is a part of, by its place in the pool, and all its bytes: what holding this costs.
     pub(crate) fn slab(&self) -> (usize, usize) {
-        (self.handle.offset, self.handle.pool().slab_bytes(self.handle.offset))
+        (self.handle.offset(), self.handle.header().length())
     }
 
     /// Keeps the first `length` bytes; does nothing if there are fewer.
@@ -224,9 +223,11 @@ impl Deref for Slice {
 
     fn deref(&self) -> &[u8] {
         self.handle.header().access.read();
+        // SAFETY: `commit` made the range, within the capacity that was claimed.
+        let start = unsafe { self.handle.address(self.start) };
         // SAFETY: the range was committed before this slice was made, committed bytes are never written again
         // while a handle lives, and this slice holds one.
-        unsafe { slice::from_raw_parts(self.handle.address(self.start).as_ptr(), self.length) }
+        unsafe { slice::from_raw_parts(start.as_ptr(), self.length) }
     }
 }
 
@@ -239,7 +240,7 @@ impl AsRef<[u8]> for Slice {
 impl fmt::Debug for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slice")
-            .field("slab", &self.handle.offset)
+            .field("slab", &self.handle.offset())
             .field("start", &self.start)
             .field("length", &self.length)
             .finish_non_exhaustive()

@@ -1,0 +1,183 @@
+//! The pool's memory, and who holds which pages of it.
+//!
+//! The pool decides which pages become a slab; that is arithmetic, and safe code. Here it is checked: a page that is held
+//! cannot be claimed again, whatever the pool asks for. So no mistake in the pool's arithmetic hands a page out twice,
+//! and [`super::slab`] relies on nothing but this file. The check is a bit a page: two atomic operations in the life
+//! of a slab of up to 256 KiB, beside the two locks that it takes anyway.
+
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+use super::access::Access;
+use super::mapping::Mapping;
+use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// What is claimed: slabs begin and end at multiples of it. In bytes.
+pub(crate) const PAGE: usize = 4096;
+
+/// As many pages as a word of claims has bits. In bytes.
+const BLOCK: usize = 64 * PAGE;
+
+/// What is counted for one slab. Kept apart from the data, so that counting never touches a cold data page, and
+/// padded to a cache line, so that two threads' slabs do not share one.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Header {
+    pub(super) handles: AtomicU32,
+    /// Of the slab that begins at this page, in bytes.
+    length: AtomicUsize,
+    pub(super) access: Access,
+}
+
+impl Header {
+    fn new() -> Self {
+        Self { handles: AtomicU32::new(0), length: AtomicUsize::new(0), access: Access::new() }
+    }
+
+    /// Bytes of the slab, while it is held.
+    pub(super) fn length(&self) -> usize {
+        // Relaxed: written by the claim, which made the handle that the caller's is a clone of.
+        self.length.load(Ordering::Relaxed)
+    }
+}
+
+/// A mapping whose pages are claimed before they are read or written.
+pub(crate) struct Memory {
+    mapping: Mapping,
+    /// A bit for each page that is held, in blocks.
+    claimed: Box<[AtomicU64]>,
+    /// A header for each page, in blocks, of which the first of a slab is used.
+    headers: Box<[OnceLock<Box<[Header]>>]>,
+}
+
+impl Memory {
+    /// Reserves `length` bytes, rounded down to whole blocks of 256 KiB.
+    pub(crate) fn new(length: usize) -> io::Result<Self> {
+        let blocks = length / BLOCK;
+        Ok(Self {
+            mapping: Mapping::new(blocks * BLOCK)?,
+            claimed: (0..blocks).map(|_| AtomicU64::new(0)).collect(),
+            headers: (0..blocks).map(|_| OnceLock::new()).collect(),
+        })
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Makes the headers of the block at `offset`, which a model does before it has threads: loom does not see the
+    /// `OnceLock` that orders their making.
+    #[cfg(loom)]
+    pub(crate) fn prepare(&self, offset: usize) {
+        self.header(offset);
+    }
+
+    fn header(&self, offset: usize) -> &Header {
+        let make = || (0..BLOCK / PAGE).map(|_| Header::new()).collect();
+        &self.headers[offset / BLOCK].get_or_init(make)[offset % BLOCK / PAGE]
+    }
+
+    /// Claims `length` bytes from `offset` on for one handle, and returns their header and the first of them.
+    ///
+    /// # Panics
+    /// If a page of them is held, or they are not whole pages of this memory.
+    pub(super) fn claim(&self, offset: usize, length: usize) -> (NonNull<Header>, NonNull<u8>) {
+        let total = self.claimed.len() * BLOCK;
+        assert!(offset % PAGE == 0 && length % PAGE == 0 && length > 0, "a slab is whole pages");
+        assert!(offset < total && length <= total - offset, "a slab lies in the memory");
+        for (block, bits) in blocks(offset, length) {
+            // Acquire pairs with the Release of `release`: the last reads of these pages are over before they are written.
+            let held = self.claimed[block].fetch_or(bits, Ordering::Acquire);
+            assert!(held & bits == 0, "pages of the pool were handed out twice");
+        }
+        let header = self.header(offset);
+        // Relaxed, both: whoever reads them has a handle that was made of this one.
+        header.handles.store(1, Ordering::Relaxed);
+        header.length.store(length, Ordering::Relaxed);
+        // SAFETY: the offset was just checked to lie inside the mapping, which has `total` bytes.
+        let start = unsafe { self.mapping.base().add(offset) };
+        (NonNull::from(header), start)
+    }
+
+    /// Lets others claim the slab at `offset`, and returns its length in bytes.
+    ///
+    /// # Safety
+    /// The slab was claimed, and the caller drops the last handle to it: its bytes are not read or written any more.
+    pub(super) unsafe fn release(&self, offset: usize) -> usize {
+        let length = self.header(offset).length();
+        for (block, bits) in blocks(offset, length) {
+            // Release pairs with the Acquire of `claim`.
+            self.claimed[block].fetch_and(!bits, Ordering::Release);
+        }
+        length
+    }
+}
+
+/// The blocks that a range of pages lies in, each with the bits of its pages.
+fn blocks(offset: usize, length: usize) -> impl Iterator<Item = (usize, u64)> {
+    let end = offset + length;
+    (offset / BLOCK..end.div_ceil(BLOCK)).map(move |block| {
+        let first = offset.max(block * BLOCK) % BLOCK / PAGE;
+        let count = (end.min((block + 1) * BLOCK) - offset.max(block * BLOCK)) / PAGE;
+        (block, (u64::MAX >> (64 - count)) << first)
+    })
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("mapping", &self.mapping).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn claims(memory: &Memory, offset: usize, length: usize) -> bool {
+        let claim = std::panic::AssertUnwindSafe(|| memory.claim(offset, length));
+        std::panic::catch_unwind(claim).is_ok()
+    }
+
+    #[test]
+    fn a_page_that_is_held_cannot_be_claimed() {
+        let memory = Memory::new(4 * BLOCK).unwrap();
+        memory.claim(4 * PAGE, 4 * PAGE);
+        for (offset, length) in [(4, 4), (4, 1), (7, 1), (0, 5), (0, 64), (6, 58), (0, 256)] {
+            assert!(!claims(&memory, offset * PAGE, length * PAGE), "{length} pages at {offset}");
+        }
+    }
+
+    #[test]
+    fn what_was_released_can_be_claimed_and_nothing_else() {
+        let memory = Memory::new(4 * BLOCK).unwrap();
+        let (header, start) = memory.claim(BLOCK, 2 * BLOCK);
+        assert_eq!(start.addr().get() - memory.mapping().base().addr().get(), BLOCK);
+        memory.claim(0, PAGE);
+        assert!(!claims(&memory, 2 * BLOCK, PAGE));
+        // SAFETY: a header lives as long as the memory.
+        assert_eq!(unsafe { header.as_ref() }.length(), 2 * BLOCK);
+        // SAFETY: claimed above, and nothing has been read or written.
+        assert_eq!(unsafe { memory.release(BLOCK) }, 2 * BLOCK);
+        assert!(claims(&memory, 2 * BLOCK, BLOCK));
+        assert!(!claims(&memory, 0, PAGE));
+    }
+
+    #[test]
+    fn what_is_no_part_of_the_memory_cannot_be_claimed() {
+        let memory = Memory::new(BLOCK).unwrap();
+        for (offset, length) in [
+            (BLOCK, PAGE),
+            (0, BLOCK + PAGE),
+            (BLOCK - PAGE, 2 * PAGE),
+            (usize::MAX - PAGE + 1, PAGE),
+            (PAGE, usize::MAX - PAGE + 1),
+            (1, PAGE),
+            (0, PAGE - 1),
+            (0, 0),
+        ] {
+            assert!(!claims(&memory, offset, length), "{length} bytes at {offset}");
+        }
+    }
+}
