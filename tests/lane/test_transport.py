@@ -9,7 +9,12 @@ import pytest
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
+import penstock
+import penstock.web
 from conftest import until
+from edge.origins import Recorder
+from penstock import _native
+from penstock.testing import ScriptedOrigin
 
 from .conftest import Connect, Serve
 
@@ -219,3 +224,46 @@ async def test_the_collector_may_run_while_a_transport_is_made(serve: Serve, con
                 } == {b"well"}
     finally:
         gc.set_threshold(*thresholds)
+
+
+async def test_the_collector_may_run_while_anything_of_the_boundary_is_made(
+    engine: penstock.Engine, serve: Serve, connect: Connect
+) -> None:
+    """Each object of a class that the collector looks into is made while it runs at every allocation."""
+
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(text="well")
+
+    async def decide(query: penstock.web.NativeRequest) -> penstock.web.Allow:
+        return penstock.web.Allow()
+
+    async with ScriptedOrigin(Recorder()) as origin:
+        thresholds = gc.get_threshold()
+        gc.set_threshold(1, 1, 1)
+        try:
+            gateway = penstock.web.Gateway(origin.url, engine=engine)
+            async with penstock.Hub(engine=engine) as hub:
+                app = web.Application()
+                app.router.add_get("/", handler)
+                app.add_routes(
+                    [
+                        gateway.native("/native/", authorise=decide, decision_key=["header:Host"]),
+                        hub.native("/events/"),
+                    ]
+                )
+                served = [await serve(app) for _ in range(3)]
+                for one in served:
+                    client = await connect(one)
+                    answers = {(await client.ask(target)).body for target in ("/", "/native/")}
+                    assert answers == {b"well", b"ok"}
+                for one in served:
+                    await one.runner.cleanup()
+        finally:
+            gc.set_threshold(*thresholds)
+
+
+def test_no_object_of_the_boundary_has_a_dictionary() -> None:
+    """CPython 3.11 and 3.12 make it while the object is known to the collector and not filled in yet."""
+    classes = [value for value in vars(_native).values() if isinstance(value, type)]
+    assert len(classes) > 30
+    assert [cls for cls in classes if cls.__dictoffset__ != 0] == []

@@ -1,6 +1,7 @@
 //! `Frame`: a read-only view of pool memory that Python owns a share of.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::sync::{Mutex, OnceLock};
 
 use penstock_engine::framing::event::{self, Event};
@@ -20,10 +21,16 @@ enum Owner {
     Part(Part),
 }
 
-/// A range of another frame, which counts it as an export for as long as it lives.
-struct Part {
+/// A range of a frame, which counts it as an export for as long as it lives.
+pub(crate) struct Part {
     slice: Slice,
     parent: Py<Frame>,
+}
+
+impl Part {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.slice
+    }
 }
 
 impl Drop for Part {
@@ -67,14 +74,27 @@ impl Frame {
         state.owner.as_ref().map(|owner| use_slice(owner.slice())).ok_or_else(released)
     }
 
+    /// The range that `find` tells of the frame's bytes.
+    fn take_part(
+        slf: &Bound<'_, Self>,
+        find: impl FnOnce(&[u8]) -> Option<Range<usize>>,
+    ) -> PyResult<Option<Part>> {
+        let mut state = lock(&slf.get().state);
+        let slice = state.owner.as_ref().ok_or_else(released)?.slice();
+        let Some(range) = find(slice) else { return Ok(None) };
+        let slice = slice.slice(range);
+        state.exports += 1;
+        Ok(Some(Part { slice, parent: slf.clone().unbind() }))
+    }
+
     fn part<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, Self>> {
-        let slice = {
-            let mut state = lock(&slf.get().state);
-            let slice = state.owner.as_ref().ok_or_else(released)?.slice().slice(start..end);
-            state.exports += 1;
-            slice
-        };
-        Bound::new(slf.py(), Self::of(Owner::Part(Part { slice, parent: slf.clone().unbind() })))
+        let part = Self::take_part(slf, |_| Some(start..end))?.ok_or_else(released)?;
+        Bound::new(slf.py(), Self::of(Owner::Part(part)))
+    }
+
+    /// The `length` bytes at `address`, if all of them are the frame's.
+    pub(crate) fn part_at(slf: &Bound<'_, Self>, address: usize, length: usize) -> PyResult<Option<Part>> {
+        Self::take_part(slf, |bytes| buffer::range_within(bytes, address, length))
     }
 
     fn view<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, PyMemoryView>> {

@@ -20,18 +20,16 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, intern};
 
-use crate::buffer::Released;
 use crate::lock;
 
 /// The half that engine threads see.
-#[derive(Debug)]
 struct Mailbox {
     event: Arc<EventFd>,
     /// The eventfd is readable, or about to be; whoever adds a slot need not write to it.
     signalled: AtomicBool,
     slots: Mutex<Vec<usize>>,
-    /// Exports of Python's buffers that nobody reads any more.
-    released: Mutex<Vec<Released>>,
+    /// What holds objects of Python's that the engine no longer reads.
+    returned: Mutex<Vec<Box<dyn Send>>>,
     wakeups: AtomicU64,
 }
 
@@ -41,12 +39,12 @@ impl Mailbox {
         self.signal();
     }
 
-    /// Has the loop give an export back: whoever is done with it may not enter the interpreter.
-    fn give_back(&self, export: Released) {
+    /// Has the loop drop it: an engine thread may not enter the interpreter.
+    fn give_back(&self, held: Box<dyn Send>) {
         let first = {
-            let mut released = lock(&self.released);
-            released.push(export);
-            released.len() == 1
+            let mut returned = lock(&self.returned);
+            returned.push(held);
+            returned.len() == 1
         };
         if first {
             self.signal();
@@ -70,13 +68,14 @@ impl Mailbox {
     }
 }
 
-/// Gives exports of Python's buffers back from whatever thread.
-#[derive(Clone, Debug)]
+/// Gives objects of Python's back, from any thread.
+#[derive(Clone)]
 pub(crate) struct Returns(Arc<Mailbox>);
 
 impl Returns {
-    pub(crate) fn give_back(&self, export: Released) {
-        self.0.give_back(export);
+    /// Has `held` dropped on the loop's thread.
+    pub(crate) fn give_back(&self, held: impl Send + 'static) {
+        self.0.give_back(Box::new(held));
     }
 }
 
@@ -180,7 +179,7 @@ impl LoopPort {
                     event: Arc::new(event),
                     signalled: AtomicBool::new(false),
                     slots: Mutex::new(Vec::new()),
-                    released: Mutex::new(Vec::new()),
+                    returned: Mutex::new(Vec::new()),
                     wakeups: AtomicU64::new(0),
                 }),
                 slots: Mutex::new(Slots::default()),
@@ -241,7 +240,7 @@ impl LoopPort {
         self.create_future.bind(py).call0()
     }
 
-    /// What takes exports of Python's buffers back from other threads.
+    /// What takes objects of Python's back from other threads.
     pub(crate) fn returns(&self) -> Returns {
         Returns(Arc::clone(&self.mailbox))
     }
@@ -269,10 +268,8 @@ impl LoopPort {
                 Waiting::Receiver(receiver) => receiver.receive(py),
             }
         }
-        let released = std::mem::take(&mut *lock(&self.mailbox.released));
-        for export in released {
-            export.release(py);
-        }
+        let returned = std::mem::take(&mut *lock(&self.mailbox.returned));
+        drop(returned);
         Ok(())
     }
 

@@ -10,8 +10,8 @@
 mod ending;
 mod join;
 mod methods;
+mod written;
 
-use std::ops::Deref;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
@@ -104,23 +104,15 @@ pub(crate) struct Core {
 }
 
 /// A duck type of `asyncio.Transport`, for one request.
-#[pyclass(frozen, weakref, dict, module = "penstock._native")]
+///
+/// It has no `__dict__`, as no class here has: `CPython` 3.11 and 3.12 make the dictionary between a new object's entry in the
+/// collector's list and the moment when it is filled in, and may run the collector for it. As uvloop's transports,
+/// it takes no attributes.
+#[pyclass(frozen, weakref, module = "penstock._native")]
 pub(crate) struct Transport {
-    core: Own,
+    core: Arc<Core>,
     turn: u64,
     ends: Ends,
-}
-
-/// The core that a transport is of. The collector may look at a transport that is not filled in yet, because the dictionary
-/// that is made for it first is an allocation like any other: its memory is zero then, which is None here.
-struct Own(Option<Arc<Core>>);
-
-impl Deref for Own {
-    type Target = Arc<Core>;
-
-    fn deref(&self) -> &Self::Target {
-        self.0.as_ref().expect("a transport that has been made has a core")
-    }
 }
 
 /// Calls a transport when the engine has news for it. Weak: the slot belongs to the transport.
@@ -171,7 +163,7 @@ impl Transport {
                 Err(_) => None,
             };
         }
-        let transport = Py::new(py, Self { core: Own(Some(Arc::clone(&core))), turn: 0, ends })?;
+        let transport = Py::new(py, Self { core: Arc::clone(&core), turn: 0, ends })?;
         *lock(&core.transport) = Some(transport.clone_ref(py));
         core.set_protocol(py, &protocol)?;
         protocol.call_method1(intern!(py, "connection_made"), (&transport,))?;
@@ -224,7 +216,7 @@ impl Core {
             state.newest = state.turn;
             (state.turn, handler)
         };
-        let transport = Py::new(py, Transport { core: Own(Some(Arc::clone(self))), turn, ends })?;
+        let transport = Py::new(py, Transport { core: Arc::clone(self), turn, ends })?;
         // Where aiohttp's protocols keep what `connection_made` has given them.
         handler.bind(py).setattr(intern!(py, "transport"), &transport)?;
         let previous = lock(&self.transport).replace(transport);

@@ -39,7 +39,7 @@ impl Upload {
     #[expect(clippy::needless_pass_by_value, reason = "the argument is the export, which ends with the call")]
     fn write(&self, py: Python<'_>, data: PyBuffer<u8>, offset: usize, length: usize) -> PyResult<()> {
         let mut writer = self.pool.writer(length, Purpose::Bulk).into_python(py)?;
-        copy_out(&data, offset, &mut writer.spare()[..length]);
+        copy_out(py, &data, offset, &mut writer.spare()[..length]);
         self.pool.count_copy(CopyReason::Upload, length);
         let slice = writer.commit(length);
         match lock(&self.feed).as_ref() {

@@ -6,56 +6,21 @@ use penstock_engine::app::{Attachment, Content, Far, File, Subscription};
 use penstock_engine::edge::RelayedHead;
 use penstock_engine::events::Policy;
 use pyo3::PyTraverseError;
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
+use super::written::append;
 use super::{HIGH, Transport, closing};
 use crate::admission::{Admission, Guest};
-use crate::buffer::{Taken, own_descriptor, take_bytes};
 use crate::errors::IntoPython;
 use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
-use crate::lane::Shared;
 use crate::lock;
 use crate::relay::{Forwarding, Replaced};
 use crate::request::Fields;
 use crate::stream::FrameStream;
-
-/// From this size on an object's memory is borrowed, and below it copied: to lend it costs about as much as to copy
-/// that many bytes. Arbitrary within a factor of two.
-const WORTH_PINNING: usize = 16 * 1024;
-
-/// The contents that a write of `data` makes, behind those that are there.
-fn append(
-    shared: &Shared,
-    data: &Bound<'_, PyAny>,
-    small: &mut Vec<u8>,
-    all: &mut Vec<Content>,
-) -> PyResult<()> {
-    if let Ok(bytes) = data.cast::<PyBytes>() {
-        let bytes = bytes.as_bytes();
-        if bytes.len() < WORTH_PINNING {
-            small.extend_from_slice(bytes);
-            return Ok(());
-        }
-    } else if !data.is_instance_of::<PyMemoryView>() && !data.is_instance_of::<PyByteArray>() {
-        let kind = data.get_type().name()?;
-        return Err(PyTypeError::new_err(format!(
-            "data argument must be a bytes-like object, not {}",
-            kind.to_str()?
-        )));
-    }
-    if let Taken::Pinned(pinned) = take_bytes(data, WORTH_PINNING, &shared.returns, small)? {
-        if !small.is_empty() {
-            all.push(Content::Bytes(std::mem::take(small)));
-        }
-        all.push(Content::Foreign(Box::new(pinned)));
-    }
-    Ok(())
-}
 
 impl Transport {
     /// Leaves the rest of a response to the engine, behind `head` if that is its own as well.
@@ -101,7 +66,7 @@ impl Transport {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
-        append(&self.core.shared, data, &mut small, &mut all)?;
+        append(data, &self.core.shared.returns, &mut small, &mut all)?;
         if self.is_over() {
             return Ok(());
         }
@@ -117,7 +82,7 @@ impl Transport {
         self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
         for data in list_of_data.try_iter()? {
-            append(&self.core.shared, &data?, &mut small, &mut all)?;
+            append(&data?, &self.core.shared.returns, &mut small, &mut all)?;
         }
         if !small.is_empty() {
             all.push(Content::Bytes(small));
@@ -257,7 +222,7 @@ impl Transport {
         count: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.core.shared.check_thread()?;
-        let descriptor = own_descriptor(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor)?;
         if self.is_over() {
             return Err(closing());
         }
@@ -424,9 +389,8 @@ impl Transport {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let Some(core) = &self.core.0 else { return Ok(()) };
         // Locked only by code that runs now: then nothing of it is garbage.
-        if let Ok(state) = core.state.try_lock() {
+        if let Ok(state) = self.core.state.try_lock() {
             // What all transports of a core share is visited from one of them.
             if let Some(protocol) = state.protocol.as_ref().filter(|_| state.newest == self.turn) {
                 visit.call(&protocol.object)?;
