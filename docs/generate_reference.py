@@ -19,6 +19,7 @@ from typing import Final
 import click
 
 import penstock
+from penstock._documented import texts_under_fields
 from penstock.cli import main as command
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -124,15 +125,17 @@ def signature(node: Function, *, drop_first: bool) -> str:
 
 def fields(node: ast.ClassDef) -> list[tuple[str, str, str | None, str]]:
     """Name, type, default and docstring of the annotated attributes that are documented or have a value."""
+    texts = texts_under_fields(node)
     found = []
-    for statement, following in zip(node.body, [*node.body[1:], None], strict=True):
-        if not isinstance(statement, ast.AnnAssign) or ast.unparse(statement.target).startswith("_"):
+    for statement in node.body:
+        if not isinstance(statement, ast.AnnAssign):
             continue
-        text = ""
-        if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
-            text = " ".join(inspect.cleandoc(str(following.value.value)).split())
+        name = ast.unparse(statement.target)
+        if name.startswith("_"):
+            continue
         default = None if statement.value is None else ast.unparse(statement.value).replace("'", '"')
-        found.append((ast.unparse(statement.target), ast.unparse(statement.annotation), default, text))
+        text = " ".join(texts.get(name, "").split())
+        found.append((name, ast.unparse(statement.annotation), default, text))
     return found
 
 
@@ -216,7 +219,9 @@ def engine_page() -> str:
         "# The engine and its sources\n\n"
         + sections("penstock", engine, ["Engine", "default_engine"])
         + "\n"
-        + sections("penstock.cache", cache, ["Cache", "CacheStats", "StoredResponse"])
+        + sections("penstock.cache", cache, ["Cache"])
+        + "\n"
+        + sections("penstock", cache, ["CacheStats", "StoredResponse"])
         + "\n"
         + sections("penstock", sources, ["open_file", "open_fd", "open_process"])
     )
@@ -281,6 +286,7 @@ def framing_page() -> str:
     return (
         f"# penstock.framing\n\n{module_doc(found[''])}\n"
         + sections("framing", found, public(found))
+        + "\n## `framing.Framing`\n\nAny of these: what `framing=` takes.\n"
         + "\n"
         + sections("penstock", events, ["encode_event"])
     )
@@ -305,6 +311,8 @@ def web_page() -> str:
     )
     return (
         f"# penstock.web\n\n{module_doc(package[''])}\n"
+        + sections("penstock.web", parse("web/running.py"), ["run_app"])
+        + sections("penstock.web", parse("web/site.py"), ["Site"])
         + sections("penstock.web", gateway, ["Gateway"])
         + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
         + sections(
@@ -350,12 +358,14 @@ def found_errors() -> set[str]:
 
 def command_page() -> str:
     """The command's options."""
-    parts = [f"# The `penstock` command\n\n{prose(command.help or '')}"]
-    for name, each in _commands(command):
+    parts = ["# The `penstock` command\n"]
+    for name, each in (("penstock", command), *_commands(command, "penstock ")):
         text = inspect.cleandoc(each.help or "")
         # After a backspace click keeps lines as they are.
         text = re.sub(r"\x08\n((?:  .*\n?)+)", r"```text\n\1```\n", text).replace("\x08\n", "")
-        lines = [f"## `penstock {name}`\n\n{text}\n", "| option | default | meaning |", "|---|---|---|"]
+        lines = [f"## `{name}`\n\n{text}\n"]
+        if any(isinstance(option, click.Option) for option in each.params):
+            lines += ["| option | default | meaning |", "|---|---|---|"]
         for option in each.params:
             if not isinstance(option, click.Option):
                 continue
@@ -368,12 +378,12 @@ def command_page() -> str:
     return "\n".join(parts)
 
 
-def _commands(group: click.Group) -> Iterator[tuple[str, click.Command]]:
-    """The commands of a group, each group before its own."""
+def _commands(group: click.Group, before: str) -> Iterator[tuple[str, click.Command]]:
+    """The commands of a group, each group before its own; `before` stands before their names."""
     for name, each in group.commands.items():
-        yield name, each
+        yield before + name, each
         if isinstance(each, click.Group):
-            yield from ((f"{name} {inner}", command) for inner, command in _commands(each))
+            yield from _commands(each, f"{before}{name} ")
 
 
 def _default(option: click.Option) -> str:
@@ -407,7 +417,15 @@ def testing_page() -> str:
     """What tests of users can use."""
     found = parse("testing.py")
     names = ["ScriptedOrigin", "Peer", "RecordedRequest", "respond"]
-    return f"# penstock.testing\n\n{module_doc(found[''])}\n" + sections("penstock.testing", found, names)
+    script = (
+        "## `penstock.testing.Script`\n\nA coroutine function that is called with a `Peer` for each connection, which is "
+        "closed when it returns.\n"
+    )
+    return (
+        f"# penstock.testing\n\n{module_doc(found[''])}\n"
+        + sections("penstock.testing", found, names)
+        + f"\n{script}"
+    )
 
 
 def index_page() -> str:

@@ -40,7 +40,7 @@ async def watch(seconds: int) -> None:
         penstock.open_process(command, framing=framing.Fixed(WIDTH * HEIGHT * 3), engine=engine) as stream,
     ):
         async for frame in stream:
-            picture = np.frombuffer(frame, np.uint8).reshape(HEIGHT, WIDTH, 3)
+            picture = np.frombuffer(memoryview(frame), np.uint8).reshape(HEIGHT, WIDTH, 3)
             count += 1
             if count % FRAMES_PER_SECOND == 0:
                 red, green, blue = picture[::8, ::8].mean(axis=(0, 1))

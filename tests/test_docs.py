@@ -9,6 +9,8 @@ import ast
 import asyncio
 import atexit
 import contextlib
+import dataclasses
+import functools
 import hashlib
 import inspect
 import io
@@ -16,16 +18,21 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
+import click
 import pytest
 from aiohttp import web
 
 import penstock
+import penstock.testing
+import penstock.tokens
 import penstock.web
+import penstock.workers
+from penstock.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -42,6 +49,12 @@ NOT_RUN = re.compile(r"not run: \S.*")
 NEEDS = re.compile(r"needs (\S+)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+PUBLIC = [
+    *(penstock, penstock.config, penstock.framing, penstock.metrics),
+    *(penstock.testing, penstock.tokens, penstock.web, penstock.workers),
+]
 
 
 def name(path: Path) -> str:
@@ -230,11 +243,70 @@ def test_reference_is_of_this_code() -> None:
 
 def test_every_public_name_is_in_the_reference() -> None:
     text = "".join(path.read_text() for path in ROOT.glob("docs/reference/*.md"))
-    for module in (penstock, penstock.config, penstock.framing, penstock.web):
+    # A heading of the second level, and what stands below it up to the next one.
+    parts = dict(re.findall(r"^## `([\w.]+)`\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    names = 0
+    for module in PUBLIC:
         for public in module.__all__:
-            if public in {"__version__", "config", "framing", "Framing"}:
+            value = getattr(module, public)
+            if public == "__version__" or inspect.ismodule(value):
                 continue
-            assert f"`{public}" in text or f".{public}" in text, f"{module.__name__}.{public}"
+            what = f"{module.__name__}.{public}"
+            # What penstock takes over from a module stands there.
+            headings = [what, what.removeprefix("penstock.")]
+            if module is penstock:
+                headings.append(f"config.{public}")
+            found_at = [heading for heading in headings if heading in parts]
+            assert found_at, f"{what} is not in the reference"
+            part = parts[found_at[0]]
+            names += 1
+            if inspect.isfunction(value):
+                check_parameters(value, part, what)
+            elif inspect.isclass(value):
+                if "__init__" in vars(value) and not dataclasses.is_dataclass(value):
+                    check_parameters(value, part, what)
+                for member, found in vars(value).items():
+                    check_member(member, found, part, what)
+                for field in dataclasses.fields(value) if dataclasses.is_dataclass(value) else ():
+                    assert field.name.startswith("_") or f"| `{field.name}` |" in part, f"{what}.{field.name}"
+    assert names > 100
+
+
+def check_member(member: str, found: object, part: str, what: str) -> None:
+    if member.startswith("_"):
+        return
+    if isinstance(found, property | functools.cached_property):
+        assert f".{member}`\n\nProperty" in part, f"{what}.{member} is not in the reference"
+    elif inspect.isfunction(found) or isinstance(found, classmethod | staticmethod):
+        section = part.partition(f".{member}`\n")[2]
+        assert section, f"{what}.{member} is not in the reference"
+        check_parameters(getattr(found, "__func__", found), section, f"{what}.{member}")
+
+
+def check_parameters(function: Callable[..., object], part: str, what: str) -> None:
+    """Each parameter stands in the first signature of `part`."""
+    shown = re.search(r"^```text\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
+    assert shown, f"{what} has no signature in the reference"
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name not in {"self", "cls"} and not parameter.name.startswith("_"):
+            assert re.search(rf"\b{parameter.name}\b", shown[1]), (
+                f"{what}: {parameter.name} is not in the reference"
+            )
+
+
+def test_every_option_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference" / "command.md").read_text()
+
+    def check(command: click.Command, name: str) -> None:
+        assert f"`penstock{name}`" in text, f"penstock{name}"
+        section = text.partition(f"## `penstock{name}`")[2].partition("\n## ")[0]
+        for option in command.params:
+            if isinstance(option, click.Option):
+                assert option.opts[0] in section, f"penstock{name} {option.opts[0]}"
+        for inner in command.commands.values() if isinstance(command, click.Group) else ():
+            check(inner, f"{name} {inner.name}")
+
+    check(main, "")
 
 
 def test_every_error_code_is_in_the_reference() -> None:

@@ -11,6 +11,7 @@ BUILTINS = {
     "connection": ConnectionError,
     "protocol": ValueError,
     "frame": ValueError,
+    "status": Exception,
     "memory": MemoryError,
     "state": RuntimeError,
     "value": ValueError,

@@ -7,11 +7,17 @@ The library in four lines::
             async for frame in response:
                 view = memoryview(frame)
 
-The gateway for aiohttp applications is in `penstock.web`, the settings in `penstock.config`, the ways to cut a body
-in `penstock.framing`, what an engine says of itself to those who operate it in `penstock.metrics`.
+The settings are in `penstock.config`, the ways to cut a body in `penstock.framing`, what an engine says of itself to
+those who operate it in `penstock.metrics`. Loaded on first use: the gateway for aiohttp applications, `penstock.web`;
+tokens that the engine verifies, `penstock.tokens`; origins for tests, `penstock.testing`; the worker that a process is,
+`penstock.workers`.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from . import config, framing, metrics
+from ._documented import document
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .config import KafkaLog, Origin, RedisLog
@@ -22,12 +28,14 @@ from .exceptions import (
     BodyTruncatedError,
     ConfigurationError,
     ConnectionFailedError,
+    DecodeError,
     ErrorCode,
     FrameError,
     PenstockError,
     PoolError,
     ProtocolError,
     RequestError,
+    ResponseStatusError,
     StateError,
     StreamBusyError,
     SystemFailureError,
@@ -52,12 +60,20 @@ from .stats import (
 )
 from .stream import Frame, FrameStream, Response
 
+if TYPE_CHECKING:
+    # Loaded on first use: the library does without aiohttp.
+    from . import testing as testing
+    from . import tokens as tokens
+    from . import web as web
+    from . import workers as workers
+
 __all__ = [
     "ArgumentError",
     "BodyTruncatedError",
     "CacheStats",
     "ConfigurationError",
     "ConnectionFailedError",
+    "DecodeError",
     "DiskStats",
     "Engine",
     "EngineStats",
@@ -85,6 +101,7 @@ __all__ = [
     "RelayStats",
     "RequestError",
     "Response",
+    "ResponseStatusError",
     "SlabClass",
     "StateError",
     "StoredResponse",
@@ -105,3 +122,19 @@ __all__ = [
     "open_file",
     "open_process",
 ]
+
+if not TYPE_CHECKING:
+    # PEP 562. A type checker takes the imports above: with a `__getattr__` it would take any name for one that is there.
+    _LATER = frozenset(("testing", "tokens", "web", "workers"))
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            message = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(message, name=name)
+        return importlib.import_module(f".{name}", __name__)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})
+
+
+document(globals()[name] for name in __all__)

@@ -107,8 +107,11 @@ class LoopPort:
 class Frame(Buffer):
     """Read-only bytes in the engine's memory.
 
-    A frame is a buffer: `memoryview(frame)`, `bytes(frame)`, `numpy.frombuffer(frame, ...)`. What it holds counts
-    against the window of its stream until the last view and the frame itself are gone.
+    A frame is a buffer: `memoryview(frame)`, `bytes(frame)`, `numpy.frombuffer(frame, numpy.uint8)`. What it holds
+    counts against the window of its stream until the last view and the frame itself are gone.
+
+    NumPy's type hints accept no buffer but a memoryview: write `numpy.frombuffer(memoryview(frame), numpy.uint8)` where
+    code is type-checked. No byte is copied either way.
     """
 
     def __len__(self) -> int: ...

@@ -111,9 +111,32 @@ class Engine:
         for notice in self.native.notices():
             _log.warning("%s", notice)
 
-    def get(self, url: str | URL, **options: object) -> Response:
-        """Short for `request("GET", url, ...)`."""
-        return self.request("GET", url, **options)  # type: ignore[arg-type]
+    def get(
+        self,
+        url: str | URL,
+        *,
+        headers: Headers = (),
+        body: Body | None = None,
+        framing: Framing | None = None,
+        timeouts: config.Timeouts | None = None,
+        unix: str | os.PathLike[str] | None = None,
+        origins: Origins | None = None,
+        caching: config.Caching | None = None,
+        overrides: config.Overrides | None = None,
+    ) -> Response:
+        """Short for `request("GET", url, ...)`, with the same arguments."""
+        return self.request(
+            "GET",
+            url,
+            headers=headers,
+            body=body,
+            framing=framing,
+            timeouts=timeouts,
+            unix=unix,
+            origins=origins,
+            caching=caching,
+            overrides=overrides,
+        )
 
     def request(
         self,
@@ -179,6 +202,8 @@ class Engine:
             overrides=overrides,
         )
         response.url = str(target)
+        if origins is None:
+            response.origin = str(target.origin())
         return response
 
     def endpoint(

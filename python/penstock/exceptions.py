@@ -10,6 +10,8 @@ says::
     │   └── BodyTruncatedError                    0x10D: the origin closed before the end of the body
     ├── ProtocolError (ValueError)                a peer broke the rules of HTTP
     ├── FrameError (ValueError)                   the bytes do not make the frames asked for
+    │   └── DecodeError                           0x304: the body is not the text or JSON it was read as
+    ├── ResponseStatusError                       0x220: `raise_for_status` met a status of 400 or above
     ├── PoolError (MemoryError)                   no memory within the budget
     ├── StateError (RuntimeError)                 the call does not fit the state of the object
     │   ├── StreamBusyError                       0x502: another task is already awaiting the stream
@@ -30,12 +32,14 @@ __all__ = [
     "BodyTruncatedError",
     "ConfigurationError",
     "ConnectionFailedError",
+    "DecodeError",
     "ErrorCode",
     "FrameError",
     "PenstockError",
     "PoolError",
     "ProtocolError",
     "RequestError",
+    "ResponseStatusError",
     "StateError",
     "StreamBusyError",
     "SystemFailureError",
@@ -102,6 +106,43 @@ class FrameError(PenstockError, ValueError):
     """The bytes of the body do not make the frames that were asked for."""
 
 
+class DecodeError(FrameError):
+    """The body is not the text or the JSON that it was read as."""
+
+
+class ResponseStatusError(PenstockError):
+    """The origin answered with a status of 400 or above, and `Response.raise_for_status` was called.
+
+    It is `retryable` for 408, 425, 429, 500, 502, 503 and 504.
+
+    Attributes:
+        status: the status.
+    """
+
+    status: int
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        code: int,
+        name: str,
+        source: str,
+        retryable: bool,
+        origin: str | None = None,
+        status: int = 0,
+    ) -> None:
+        super().__init__(
+            detail,
+            code=code,
+            name=name,
+            source=source,
+            retryable=retryable or status in _PASSING,
+            origin=origin,
+        )
+        self.status = status
+
+
 class PoolError(PenstockError, MemoryError):
     """No memory within the budget of the pool."""
 
@@ -135,7 +176,18 @@ class SystemFailureError(PenstockError, OSError):
 
 
 class ErrorCode(NamedTuple):
-    """One row of the table of codes."""
+    """One row of the table of codes.
+
+    Attributes:
+        number: the stable number, such as 0x102.
+        name: the stable name, such as `IO_TIMEOUT`.
+        kind: the family, which decides the class: `timeout`, `connection`, `protocol`, `frame`, `status`, `memory`,
+            `state`, `value` or `system`.
+        source: whose behaviour it describes: `origin`, `client`, `pool` or `local`.
+        retryable: whether the same request may succeed when it is sent again unchanged.
+        meaning: one sentence.
+        status: the status of HTTP that answers a request which failed with it before its response began.
+    """
 
     number: int
     name: str
@@ -144,14 +196,17 @@ class ErrorCode(NamedTuple):
     retryable: bool
     meaning: str
     status: int
-    """Of HTTP, that answers a request which failed with it before its response began."""
 
+
+# What RFC 9110, section 15, RFC 6585, section 4, and RFC 8470, section 5.2, have a client try again, or what passes.
+_PASSING: Final = frozenset((408, 425, 429, 500, 502, 503, 504))
 
 _BY_KIND: Final[dict[str, type[PenstockError]]] = {
     "timeout": TimeLimitError,
     "connection": ConnectionFailedError,
     "protocol": ProtocolError,
     "frame": FrameError,
+    "status": ResponseStatusError,
     "memory": PoolError,
     "state": StateError,
     "value": ArgumentError,
@@ -161,6 +216,7 @@ _BY_KIND: Final[dict[str, type[PenstockError]]] = {
 _BY_NAME: Final[dict[str, type[PenstockError]]] = {
     "BODY_TRUNCATED": BodyTruncatedError,
     "BUSY": StreamBusyError,
+    "BODY_UNDECODABLE": DecodeError,
     "WINDOW_HELD": WindowHeldError,
     "BAD_CONFIGURATION": ConfigurationError,
     "BAD_REQUEST": RequestError,
@@ -179,6 +235,20 @@ def make_error(name: str, detail: str, origin: str | None = None) -> PenstockErr
     """Make the exception for row `name` of the table, for what is found wrong on the Python side."""
     row = _rows()[name]
     return from_native(row.number, row.name, row.kind, row.source, row.retryable, detail, origin)
+
+
+def status_error(status: int, detail: str, origin: str | None) -> ResponseStatusError:
+    """Make the exception for an answer with `status`."""
+    row = _rows()["BAD_STATUS"]
+    return ResponseStatusError(
+        detail,
+        code=row.number,
+        name=row.name,
+        source=row.source,
+        retryable=row.retryable,
+        origin=origin,
+        status=status,
+    )
 
 
 def error_codes() -> tuple[ErrorCode, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import _native
+from ._documented import document
 from .config import parse_size
 from .exceptions import make_error
 
@@ -31,6 +32,7 @@ class Fixed:
     """
 
     size: int
+    """Bytes of each frame."""
 
     def __post_init__(self) -> None:
         _positive("size", self.size)
@@ -48,8 +50,11 @@ class LengthPrefixed:
     """
 
     width: Literal[1, 2, 4, 8] = 4
+    """Bytes of the number: 4, as gRPC and most others have it."""
     byteorder: Literal["big", "little"] = "big"
+    """The order of these bytes; big is the order of networks."""
     max_frame: int | str = "16MiB"
+    """Bytes of the longest frame: a length that nobody meant must not take the pool."""
 
     def __post_init__(self) -> None:
         if self.width not in {1, 2, 4, 8}:
@@ -74,6 +79,7 @@ class Lines:
     """
 
     max_frame: int | str = "1MiB"
+    """Bytes of the longest line: far above what people and loggers write."""
 
     def __post_init__(self) -> None:
         _positive("max_frame", parse_size(self.max_frame))
@@ -96,7 +102,9 @@ class Events:
     """
 
     max_frame: int | str = "1MiB"
+    """Bytes of the longest block, with its line ends. An event of a model's answer has some hundred."""
     blocks: bool = False
+    """Whether every byte of the body becomes part of a frame, for relays."""
 
     def __post_init__(self) -> None:
         _positive("max_frame", parse_size(self.max_frame))
@@ -111,3 +119,6 @@ Framing = Raw | Fixed | LengthPrefixed | Lines | Events
 def _positive(name: str, value: int) -> None:
     if value < 1:
         raise make_error("BAD_CONFIGURATION", f"{name} is {value}; it must be at least 1")
+
+
+document(globals()[name] for name in __all__)

@@ -5,17 +5,20 @@ was cut short is never a clean end. Frames stay in the engine's memory; what a c
 window, and the source is read only while the window has room.
 """
 
+import codecs
 import inspect
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from ._native import Frame, Transport
 from ._native import FrameStream as _NativeStream
-from .exceptions import WindowHeldError
+from .exceptions import WindowHeldError, make_error, status_error
 from .framing import Framing
 from .stats import Timings
 
@@ -131,14 +134,21 @@ class FrameStream(_NativeStream):
 class Response(FrameStream):
     """The response to a request: status, headers and timings, and its body as a stream.
 
-    It is returned at once; `await` it, or enter it with `async with`, to wait for the head. Whoever is cancelled
-    while waiting for the head cancels the request.
+    It is returned at once; `await` it, or enter it with `async with`, to wait for the head. A task that is cancelled
+    while it waits for the head cancels the request.
+
+    Attributes:
+        url: what was asked for.
+        method: the method of the request.
+        origin: `scheme://authority` of the origin that was asked; None where several stand in for one another.
     """
 
     url: str
     method: str
+    origin: str | None = None
     # Set by whoever awaits the head; a cached_property takes a lock on Python 3.11, which costs 2 µs.
     _line: tuple[int, str, int] | None = None
+    _is_entered = False
 
     def _status_line(self) -> tuple[int, str, int]:
         if self._line is None:
@@ -157,7 +167,91 @@ class Response(FrameStream):
 
     async def __aenter__(self) -> Self:
         await self
+        self._is_entered = True
         return self
+
+    async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
+        """Wait for the head if need be, and read the rest of the body as text.
+
+        Args:
+            encoding: in place of the charset of Content-Type. Without a charset, or with one that Python does not
+                know, it is UTF-8.
+            errors: what becomes of bytes that are not in the encoding, as `bytes.decode` has it.
+
+        Raises:
+            DecodeError: the body is not in the encoding (BODY_UNDECODABLE).
+            PenstockError: the body did not end well.
+        """
+        body = await self._whole()
+        encoding = encoding or self._charset() or "utf-8"
+        try:
+            return body.decode(encoding, errors)
+        except UnicodeDecodeError as error:
+            raise self._undecodable(f"is no text in {encoding}: {error}") from None
+
+    async def json(
+        self, encoding: str | None = None, loads: Callable[[str | bytes], Any] = json.loads
+    ) -> Any:
+        """Wait for the head if need be, and read the rest of the body as JSON. Its Content-Type is not looked at.
+
+        Args:
+            encoding: in place of the charset of Content-Type. Without a charset `loads` gets the bytes, in which
+                `json.loads` finds UTF-8, UTF-16 and UTF-32 by itself.
+            loads: makes the object.
+
+        Raises:
+            DecodeError: the body is no JSON (BODY_UNDECODABLE).
+            PenstockError: the body did not end well.
+        """
+        body = await self._whole()
+        encoding = encoding or self._charset()
+        try:
+            return loads(body if encoding is None else body.decode(encoding))
+        except ValueError as error:
+            kind = self.headers.get("Content-Type", "none")
+            raise self._undecodable(
+                f"is no JSON: {error} (status {self.status}, Content-Type {kind})"
+            ) from None
+
+    def raise_for_status(self) -> Self:
+        """Raise an error if the status is 400 or above; else return the response itself.
+
+        Inside `async with` the body can still be read then, for what the origin says about it. Elsewhere the response is
+        closed.
+
+        Raises:
+            ResponseStatusError: the status is 400 or above (BAD_STATUS).
+        """
+        if self.status < 400:  # noqa: PLR2004 (RFC 9110, section 15: errors of the client and of the server)
+            return self
+        if not self._is_entered:
+            self._close()
+        detail = f"{self._request_line()} was answered {self.status} {self.reason}".rstrip()
+        raise status_error(self.status, detail, self.origin)
+
+    async def _whole(self) -> bytes:
+        if self._line is None:
+            await self
+        return await self.bytes()
+
+    def _charset(self) -> str | None:
+        """The charset of Content-Type, if Python knows it."""
+        from email.message import Message  # noqa: PLC0415 (most bodies are read as bytes)
+
+        kind = Message()
+        kind["Content-Type"] = self.headers.get("Content-Type", "")
+        charset = kind.get_content_charset()
+        try:
+            return None if charset is None else codecs.lookup(charset).name
+        except (LookupError, ValueError):
+            return None
+
+    def _request_line(self) -> str:
+        # Without the query, and without a password in the URL: what is secret does not belong into logs.
+        return f"{self.method} {URL(self.url, encoded=True).raw_path}"
+
+    def _undecodable(self, why: str) -> Exception:
+        return make_error("BODY_UNDECODABLE", f"the body of {self._request_line()} {why}", self.origin)
 
     @property
     def status(self) -> int:

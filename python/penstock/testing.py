@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from ._documented import document
+
 __all__ = ["Peer", "RecordedRequest", "Script", "ScriptedOrigin", "respond"]
 
 _RESET: Final = struct.pack("ii", 1, 0)  # struct linger: on, for no time
@@ -35,8 +37,11 @@ class RecordedRequest:
     """The head of a request as it stood on the wire."""
 
     method: str
+    """Such as `GET`."""
     target: str
+    """Path and query, as they were sent."""
     version: str
+    """`HTTP/1.1` or `HTTP/1.0`."""
     fields: tuple[tuple[str, str], ...]
     """Names and values in order; latin-1, so that every byte is kept."""
 
@@ -228,6 +233,8 @@ class ScriptedOrigin:
         loop = asyncio.get_running_loop()
         if self._unix is None:
             self._server = await loop.create_server(self._wire, "127.0.0.1", 0, ssl=self._tls, backlog=1024)
+            # It is asked for after the end as well, when there is no socket.
+            self._port: int = self._server.sockets[0].getsockname()[1]
         else:
             self._server = await loop.create_unix_server(self._wire, self._unix, ssl=self._tls, backlog=1024)
         return self
@@ -254,8 +261,7 @@ class ScriptedOrigin:
         """
         if self._unix is not None:
             raise ValueError("this origin is on a Unix socket")
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        return self._port
 
     @property
     def url(self) -> str:
@@ -299,3 +305,6 @@ class ScriptedOrigin:
             self._failures.append(failure)
         finally:
             peer.close()
+
+
+document(globals()[name] for name in __all__)

@@ -32,6 +32,17 @@ async def test_pages_are_there_with_and_without_their_prefix(pages: Pages) -> No
             assert reply.head.one("X-Content-Type-Options") == "nosniff"
 
 
+@pytest.mark.parametrize("path", ["", "/", "/penstock", "/penstock/", "/?a=b"])
+async def test_an_index_says_which_pages_there_are(pages: Pages, path: str) -> None:
+    reply = await pages.get(path or "/")
+    assert reply.head.status == 200
+    assert reply.head.one("Content-Type") == "text/plain; charset=utf-8"
+    named = [line.split()[0] for line in reply.body.decode().splitlines()]
+    assert named == ["/penstock/health", "/penstock/ready", "/penstock/metrics"]
+    for page in named:
+        assert (await pages.get(page)).head.status == 200
+
+
 async def test_health_and_readiness_say_what_was_looked_at(pages: Pages) -> None:
     status, health = await pages.check("health")
     assert (status, health["healthy"]) == (200, True)
@@ -66,8 +77,7 @@ async def test_a_head_is_that_of_the_page(pages: Pages) -> None:
 @pytest.mark.parametrize(
     ("request_", "status"),
     [
-        ("GET / HTTP/1.1\r\nHost: a", 404),
-        ("GET /penstock HTTP/1.1\r\nHost: a", 404),
+        ("GET /penstocks HTTP/1.1\r\nHost: a", 404),
         ("GET /penstock/metrics/ HTTP/1.1\r\nHost: a", 404),
         ("GET /penstock/../metrics HTTP/1.1\r\nHost: a", 404),
         ("GET //metrics HTTP/1.1\r\nHost: a", 404),

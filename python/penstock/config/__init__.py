@@ -5,6 +5,8 @@ as text such as `"256MiB"`; after construction they are numbers. The engine rece
 no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
 """
 
+from penstock._documented import document
+
 from .access import Access, TenantLimits
 from .caching import Cache, Caching, Overrides
 from .checks import parse_size
@@ -47,3 +49,5 @@ __all__ = [
     "Workers",
     "parse_size",
 ]
+
+document(globals()[name] for name in __all__)

@@ -9,8 +9,12 @@ Give one of these as `authorise=` to `penstock.web.Gateway.native` or `penstock.
 Python is asked for no request, and is needed for nothing but to fetch keys from time to time.
 """
 
+from penstock._documented import document
+
 from .jwks import Jwks
 from .jwt import Jwt, Key
 from .signed import SignedUrl
 
 __all__ = ["Jwks", "Jwt", "Key", "SignedUrl"]
+
+document(globals()[name] for name in __all__)

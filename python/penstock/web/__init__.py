@@ -6,6 +6,8 @@
 to know, and `settle_failures` is the middleware for it.
 """
 
+from penstock._documented import document
+
 from .decisions import Allow, Decisions, DecisionStats, Deny, NativeRequest, Revoked, TenantStats
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
@@ -36,3 +38,5 @@ __all__ = [
     "run_app",
     "settle_failures",
 ]
+
+document(globals()[name] for name in __all__)

@@ -131,17 +131,20 @@ class Verifying(Protocol):
 
     def _verifier(self) -> _native.Verifier: ...
 
-    def _attend(self, engine: Engine) -> None:
+    def _attend(self, engine: Engine, /) -> None:
         """Look after what it verifies with, on the running loop, such as keys that are fetched by `engine`."""
 
 
 class Revoked(NamedTuple):
-    """What a revocation came to."""
+    """What a revocation came to.
+
+    Attributes:
+        decisions: decisions that were forgotten.
+        cut: responses that were made to end.
+    """
 
     decisions: int
-    """That were forgotten."""
     cut: int
-    """Responses that were made to end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,15 @@ __all__ = ["CLIENT_LEFT", "FAILURE", "Failure", "client_gone", "note_failure", "
 
 
 class Failure(NamedTuple):
-    """Why a relay did not end well."""
+    """Why a relay did not end well.
+
+    Attributes:
+        error: what happened.
+        status: the status that was relayed, or None if the failure came before.
+    """
 
     error: PenstockError
     status: int | None
-    """The status that was relayed, or None if the failure came before."""
 
 
 FAILURE: Final = web.RequestKey("failure", Failure)

@@ -137,23 +137,41 @@ class NativeRoute(web.AbstractRouteDef):
     """
 
     gateway: "Gateway"
+    """The gateway that made it."""
     prefix: str
+    """How paths begin that it is for."""
     host: str | None
+    """The host that it is for; None for every host."""
     origin: Place | Origins
+    """Where requests are sent."""
     unix: str | None
+    """Path of the Unix socket by which the origin is reached; None for TCP."""
     replacement: str
+    """What stands in the place of the prefix when the origin is asked."""
     forwarding: Forwarding
+    """What each side is told of the other."""
     timeouts: Timeouts
+    """Limits on time."""
     limits: RouteLimits
+    """What its requests may take, all together."""
     request: Changes
+    """What is changed in the header fields of requests."""
     response: Changes
+    """What is changed in the header fields of responses."""
     drain: Drain | None
+    """How a body is read on whose client has left; None: not at all."""
     events: EventRelay | None
+    """What is done with event streams besides relaying them."""
     caching: Caching | None
+    """How the engine's cache is used; None: not at all."""
     inspect: Inspection | None
+    """What responses are looked at for; None: nothing."""
     on_complete: OnComplete | None
+    """What is called with each `RelayEnd`."""
     tenant: str | None
+    """On whose account requests are."""
     name: str
+    """What it is called in logs and metrics."""
     decisions: Decisions | None = None
     """What is remembered of who may, where that is asked: to be revoked, and counted."""
 

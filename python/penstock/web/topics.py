@@ -37,12 +37,19 @@ class TopicsRoute(web.AbstractRouteDef):
     """
 
     hub: "Hub"
+    """Whose topics they are."""
     prefix: str
+    """How paths begin that it is for; the rest is the name of a topic."""
     host: str | None
+    """The host that it is for; None for every host."""
     subscriptions: Subscriptions
+    """How subscribers are served."""
     limits: RouteLimits
+    """What its requests may take, all together."""
     response: Changes
+    """What is changed in the header fields of responses."""
     name: str
+    """What it is called in logs and metrics."""
     decisions: Decisions | None = None
     """What is remembered of who may, where that is asked: to be revoked, and counted."""
 

@@ -7,6 +7,8 @@ application. Each worker runs the application. `current` is how other modules kn
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock._documented import document
+
 if TYPE_CHECKING:
     from .link import Calls, Link
 
@@ -39,3 +41,6 @@ def become(worker: Worker) -> None:
     """Make this process `worker`, before anything of the application is imported."""
     global _current  # noqa: PLW0603 (a process is one worker for good)
     _current = worker
+
+
+document(globals()[name] for name in __all__)

@@ -45,6 +45,8 @@ pub enum Kind {
     Protocol,
     /// Bytes do not make the frames that were asked for (`ValueError`).
     Frame,
+    /// The origin's answer has a status of 400 or above (no builtin).
+    Status,
     /// No memory within the budget (`MemoryError`).
     Memory,
     /// The call does not fit the state of the object (`RuntimeError`).
@@ -63,6 +65,7 @@ impl Kind {
             Self::Connection => "connection",
             Self::Protocol => "protocol",
             Self::Frame => "frame",
+            Self::Status => "status",
             Self::Memory => "memory",
             Self::State => "state",
             Self::Value => "value",
@@ -157,10 +160,12 @@ table! {
     0x20E TooManyInterim "TOO_MANY_INTERIM" Protocol Origin false "More interim (1xx) responses than the limit.";
     0x20F BadPart "BAD_PART" Protocol Origin false "A part of a response is not as long as its Content-Range says.";
     0x210 ObjectChanged "OBJECT_CHANGED" Protocol Origin true "The origin no longer has the version of which a client was being sent slice after slice.";
+    0x220 BadStatus "BAD_STATUS" Status Origin false "The origin answered with a status of 400 or above, and `Response.raise_for_status` was called.";
 
     0x301 FrameTooLarge "FRAME_TOO_LARGE" Frame Origin false "A frame exceeds the maximum of its framing.";
     0x302 FrameTruncated "FRAME_TRUNCATED" Frame Origin false "The body ended within a frame.";
     0x303 AlreadyFramed "ALREADY_FRAMED" State Local false "The body is being cut by another framing, which cannot be undone.";
+    0x304 BodyUndecodable "BODY_UNDECODABLE" Frame Origin false "The body is not the text or the JSON that it was read as.";
 
     0x401 PoolFull "POOL_FULL" Memory Pool true "The pool's budget has no room for new work.";
     0x402 WindowHeld "WINDOW_HELD" State Pool true "The consumer holds its whole window and awaits more; release frames first.";
@@ -327,7 +332,7 @@ impl Code {
             _ => match (self.source(), self.kind()) {
                 (Source::Client, _) => 400,
                 (_, Kind::Timeout) => 504,
-                (_, Kind::Connection | Kind::Protocol | Kind::Frame) => 502,
+                (_, Kind::Connection | Kind::Protocol | Kind::Frame | Kind::Status) => 502,
                 (_, Kind::Memory) => 503,
                 (_, Kind::State | Kind::Value | Kind::System) => 500,
             },

@@ -22,6 +22,8 @@ const PREFIX: &str = "/penstock";
 /// A page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Page {
+    /// Which pages there are.
+    Index,
     /// Whether the process and its engine threads turn.
     Health,
     /// Whether new work is taken.
@@ -33,6 +35,7 @@ pub enum Page {
 impl Page {
     fn at(path: &str) -> Option<Self> {
         match path.strip_prefix(PREFIX).unwrap_or(path) {
+            "" | "/" => Some(Self::Index),
             "/health" => Some(Self::Health),
             "/ready" => Some(Self::Ready),
             "/metrics" => Some(Self::Metrics),

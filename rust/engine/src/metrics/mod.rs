@@ -169,6 +169,13 @@ impl Board {
     }
 }
 
+/// What stands on the index: a line for each page.
+const INDEX: &str = "\
+/penstock/health   200, or 503 if an engine thread hangs
+/penstock/ready    200, or 503 if no new work is taken
+/penstock/metrics  metrics for Prometheus
+";
+
 /// What stands on the pages of an engine, by the limits of who operates it.
 #[derive(Debug)]
 pub struct Status {
@@ -184,6 +191,9 @@ impl Exhibit for Status {
     fn show<'a>(&'a self, page: Page, accept: &'a [u8]) -> Showing<'a> {
         Box::pin(async move {
             match page {
+                Page::Index => {
+                    Shown { status: 200, content_type: "text/plain; charset=utf-8", text: INDEX.to_owned() }
+                }
                 Page::Health => health::shown("healthy", &self.board.health(self.hung)),
                 Page::Ready => {
                     self.board.ask_signs();
