@@ -93,7 +93,7 @@ class Shared:
 def shared(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
     """Have `method` of a `Shared` done where its state is.
 
-    It may be called from any thread, and what it takes and returns can be pickled.
+    It may be called from any thread, and what it takes and returns may go over a link (`workers.messages`).
     """
     waits = iscoroutinefunction(method)
 

@@ -1,7 +1,6 @@
 """`on_complete` runs in a live worker, wherever the request was, and whoever has died meanwhile."""
 
 import logging
-import pickle
 
 import pytest
 
@@ -14,7 +13,8 @@ from penstock.stats import Timings
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, Inspected, RelayEnd
 from penstock.web.handover import Asked
-from penstock.workers.ends import Ended, account_of
+from penstock.workers import messages
+from penstock.workers.ends import Account, Ended, account_of
 
 from .family import Family
 
@@ -163,15 +163,22 @@ async def test_what_has_no_name_has_no_account(on_complete: object) -> None:
     assert account_of(on_complete, ASKED, 200) is None  # type: ignore[arg-type]
 
 
-async def test_an_account_is_no_code(family: Family, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "account",
+    [
+        b"\x80\x05\x8c\x08builtins\x8c\x05print\x93.",
+        messages.dump(("os", "abort", "GET", "/", None, None, 200))[messages.LENGTH :],
+        messages.dump(Account(__name__, "until", "GET", "/", None, None, 200))[messages.LENGTH :],
+        messages.dump(Account(__name__, "_told.append", "GET", "/", None, None, 200))[messages.LENGTH :],
+    ],
+    ids=["pickle", "row", "imported", "method"],
+)
+async def test_an_account_names_functions_of_the_application_alone(
+    family: Family, caplog: pytest.LogCaptureFixture, account: bytes
+) -> None:
     """A worker that was taken over could say anything."""
     family.ready(await family.worker())
-
-    class Evil:
-        def __reduce__(self) -> tuple[object, ...]:
-            return told, (None,)
-
     _told.clear()
-    family.declarations.orphan(pickle.dumps(Evil()), 0, None, False, None, None)
+    family.declarations.orphan(account, 0, None, False, None, None)
     await until(lambda: "an on_complete has failed" in caplog.text, "it is refused")
     assert not _told

@@ -20,6 +20,7 @@ APP = """
 import asyncio, os, signal, sys, time
 from pathlib import Path
 from aiohttp import web
+import penstock.workers
 
 VERSION = "one"
 Path(f"imported-{os.getpid()}").touch()
@@ -61,6 +62,16 @@ async def blocks(request):
         return web.Response(text="not again")
     time.sleep(1000)
 
+async def crafted(request):
+    # As a worker would that was taken over: past what writes messages.
+    worker = penstock.workers.current()
+    data = Path("crafted").read_bytes()
+    if request.query["on"] == "link":
+        worker.link._writer.write(data)
+    else:
+        worker.calls._sock.sendall(data)
+    await asyncio.sleep(1000)
+
 async def said(app):
     print("shut down", file=sys.stderr)
 
@@ -72,7 +83,7 @@ def app():
     app.on_startup.append(starts)
     app.on_shutdown.append(said)
     app.on_cleanup.append(cleaned)
-    for handler in (who, about, held, half, blocks):
+    for handler in (who, about, held, half, blocks, crafted):
         app.router.add_route("*", f"/{handler.__name__}", handler)
     return app
 """
@@ -92,6 +103,44 @@ async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path
         )
         serving.release()
         assert await held == (200, f"{serving.holding().pop()} one")
+
+
+PICKLE = b"\x80\x05\x8c\x19penstock.workers.messages\x94\x8c\x05_made\x93N}\x8c\x08__name__\x8c\x01xs\x86b."
+"""Sets the name that a pickle's reader would compare with, so that no later message could be read."""
+
+
+@pytest.mark.parametrize("on", ["link", "calls"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        len(PICKLE).to_bytes(4) + PICKLE,
+        b"\xff\xff\xff\xff",
+        (100_000).to_bytes(4) + b"[" * 100_000,
+        (4).to_bytes(4) + b"9999",
+        (58).to_bytes(4) + b'["call",1,"register",[{"penstock.workers.supervisor":{}}]]',
+    ],
+    ids=["pickle", "too long", "too deep", "a number", "a name"],
+)
+async def test_a_worker_that_sends_no_message_is_replaced_and_the_parent_serves(
+    directory: Path, data: bytes, on: str
+) -> None:
+    async with workers(directory, app=APP) as serving:
+        held = await serving.hold()
+        # The one that holds nothing is asked.
+        broken = serving.alive() - serving.holding()
+        (directory / "crafted").write_bytes(data)
+        attack = await serving.begin(f"/crafted?on={on}")
+        assert (await attack)[0] == 502
+        await serving.logged("does not speak as a worker does: killing it")
+        await serving.logged("was killed by SIGKILL")
+        await until(lambda: len(serving.alive()) == 2 and not serving.alive() & broken, "another serves")
+        serving.release()
+        assert (await held)[0] == 200, "the other worker has not noticed"
+        assert int((await serving.ask("/who")).split()[0]) in serving.alive()
+        serving.running.process.send_signal(signal.SIGHUP)
+        await serving.logged("generation 2 serves")
+        assert (await serving.ask("/who")).endswith("one")
+    assert "Traceback" not in serving.running.log()
 
 
 @pytest.mark.parametrize("options", [("--uvloop",), ("--no-uvloop",)], ids=" ".join)

@@ -14,9 +14,9 @@ from typing import Any, Final
 from penstock import _native
 from penstock._shared import Shared, methods_of
 from penstock.cache import Cache
-from penstock.config import Inspection
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
+from penstock.framing import Events
 from penstock.hub import Hub
 from penstock.origins import Origins, Place
 from penstock.stream import FrameStream
@@ -94,7 +94,10 @@ class Declarations:
         try:
             self._coming = frozenset(self._meant(registration))
             return [self._route(description) for description in registration.routes]
-        except (LookupError, TypeError) as error:
+        except PenstockError:
+            raise
+        except Exception as error:
+            # A worker can declare anything of the right types, so that what makes routes of it can raise anything.
             text = f"a worker has declared what cannot be, or has gone meanwhile: {error}"
             raise make_error("BAD_CONFIGURATION", text) from error
 
@@ -125,17 +128,18 @@ class Declarations:
             plan = plans.read(description)
             if isinstance(plan, plans.Topics):
                 return self._hub(plan.hub).native_hub.plan(plan.subscriptions)
-            where, unix, caching, route, events, framing, inspected = plan
+            where, route, caching = plan.origin, plan.route, plan.caching
             origin = self._object(where) if isinstance(where, int) else where
-            seen = None if inspected is None else self._seen(inspected, route)
+            framing = Events(max_frame=plan.max_event, blocks=True)
+            seen = None if plan.inspected is None else self._seen(plan.inspected, route)
         except (UnreadableError, LookupError, TypeError, ValueError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
         if not isinstance(origin, Place | Origins):
             raise make_error("BAD_CONFIGURATION", "a worker asks for a relay from what is no origin")
         return _native.Plan(
-            origin.endpoint(self._engine, unix),
+            origin.endpoint(self._engine, plan.unix),
             None if caching is None else self._engine.caching(caching, route),
-            handles(None, events)[1],
+            handles(None, plan.events)[1],
             framing._native(),  # noqa: SLF001 (of the same package)
             seen,
         )
@@ -234,8 +238,8 @@ class Declarations:
         """How relays are inspected that a worker asks for, and where that is counted."""
         number, inspection = inspected
         gateway = self._object(number)
-        if not isinstance(gateway, Gateway) or not isinstance(inspection, Inspection):
-            raise TypeError("it is inspected by no gateway, or for nothing")
+        if not isinstance(gateway, Gateway):
+            raise TypeError("it is inspected by no gateway")
         seen = gateway._seen(inspection, route)  # noqa: SLF001 (of the same package)
         self._engine.native.add_inspected(seen.counts)
         return seen.inspection, seen.counts

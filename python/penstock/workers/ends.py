@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
@@ -65,19 +65,48 @@ class Orphan:
 
     def tell(self, _: Mapping[tuple[str | None, str], OnComplete]) -> None:
         """Call what the relay was given, which another worker finds by its name."""
-        module, path, method, target, client, tenant, status = messages.load(self.account)
-        on_complete = _found(import_module(module), path)
+        account = messages.load(self.account)
+        if not isinstance(account, Account):
+            raise TypeError(f"an account is a {type(account).__name__}")
+        on_complete = account.found(import_module(account.module))
         took = None if self.timings is None else Timings(*self.timings)
         on_complete(
             RelayEnd(
-                *(status if self.begun else None, self.sent, took, self.error),
-                *(method, target, client, tenant),
+                *(account.status if self.begun else None, self.sent, took, self.error),
+                *(account.method, account.target, account.client, account.tenant),
                 inspected(self.report),
             )
         )
 
 
-messages.allow(Ended, Orphan)
+class Account(NamedTuple):
+    """What a worker says of a relay to the one that tells its end in its place."""
+
+    module: str
+    path: str
+    """Of its `on_complete`, in the module."""
+    method: str
+    target: str
+    client: str | None
+    tenant: str | None
+    status: int
+
+    def found(self, module: ModuleType) -> Any:
+        """The `on_complete`.
+
+        Raises:
+            LookupError: what is there was not made there. So a worker names functions of the application, and none that
+                a module has only imported.
+        """
+        found = _found(module, self.path)
+        made = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+        if made != (self.module, self.path):
+            message = f"{self.module}.{self.path} is no function of that module"
+            raise LookupError(message)
+        return found
+
+
+messages.allow(Account, Ended, Orphan)
 
 
 def _found(module: ModuleType, path: str) -> Any:
@@ -100,8 +129,8 @@ def account_of(on_complete: OnComplete | None, asked: Asked, status: int) -> byt
         return None
     if found is not on_complete:
         return None
-    row = (module, path, asked.method, asked.path, asked.client, asked.tenant, status)
-    return messages.dump(row)[messages.LENGTH :]
+    account = Account(module, path, asked.method, asked.path, asked.client, asked.tenant, status)
+    return messages.dump(account)[messages.LENGTH :]
 
 
 class Ends:

@@ -47,6 +47,8 @@ class Link:
         self._writer: asyncio.StreamWriter | None = None
         self._closed = asyncio.Event()
         self._reason = _CLOSED
+        self.broken = False
+        """Whether the other end has sent what is no message."""
 
     def beside(self, sock: socket.socket) -> "Link":
         """A link over another socket, whose calls are answered by the same functions."""
@@ -135,6 +137,7 @@ class Link:
                 self._take(messages.load(await reader.readexactly(size)))
         except messages.UnreadableError as error:
             reason = f"the other end has sent what is no message: {error}"
+            self.broken = True
             _log.error("%s", reason)
         except (asyncio.IncompleteReadError, OSError):
             pass

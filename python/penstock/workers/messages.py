@@ -1,12 +1,20 @@
-"""What goes over a link: pickles of plain data, of errors and of descriptions, which name no code.
+"""What goes over a link: JSON whose reader constructs.
 
-A worker runs the application, so the parent must not run what a worker names. What is read knows one global: it makes
-errors by their names, and descriptions of the classes that were allowed by their constructors, which check them.
+A worker runs the application, so what it sends must not name code, set fields that a constructor refuses, or take the
+parent's memory. Plain data is read as it was written. An object is the name of a class that was allowed and its fields:
+the constructor is called with them, so that its checks run; a class without checks (`__post_init__`) has its fields
+compared with their annotations. An error is its name in the table of codes, and its text.
+
+| value | JSON |
+|---|---|
+| None, bool, int, float, short str | themselves |
+| tuple | an array |
+| anything else | an object with one member, whose name says what it is |
 """
 
-import io
-import pickle
-from collections.abc import Callable
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, Final
@@ -14,12 +22,20 @@ from typing import Any, Final
 from penstock import config
 from penstock.exceptions import PenstockError, error_codes, make_error
 
+from .shapes import misfit
+
 __all__ = ["LENGTH", "MOST", "UnreadableError", "allow", "dump", "error_names", "length_of", "load"]
 
 LENGTH: Final = 4
 """Bytes in front of a message, which say how many it has."""
 MOST: Final = 16 << 20
 """Bytes of a message (arbitrary): a thousand routes with their keys are less than one MiB."""
+DEPTH: Final = 64
+"""Levels of a message (arbitrary). A registration has nine."""
+VALUES: Final = 1 << 20
+"""Values of a message (arbitrary). An empty one takes 64 bytes in memory, and three in a message."""
+_SHORT: Final = 1024
+"""Characters of a text that stands in a message as it is. A longer one is written as bytes, which have no commas."""
 
 _ERROR: Final = "error"
 _classes: Final[dict[str, type]] = {}
@@ -31,9 +47,9 @@ class UnreadableError(Exception):
 
 
 def allow(*classes: type) -> None:
-    """Let descriptions of `classes`, each a dataclass or a named tuple, go over links.
+    """Let objects of `classes`, each a dataclass or a named tuple, go over links.
 
-    Their constructors are called with whatever a worker sends for their fields, and must do no more than check it.
+    Their constructors are called with what a worker sends for their fields, and must do no more than check it.
     """
     for cls in classes:
         _fields(cls)
@@ -47,17 +63,14 @@ def dump(message: object) -> bytes:
 
     Raises:
         TypeError: something in it may not go over a link.
-        ValueError: it is too long.
+        ValueError: it is too long, or too deep.
     """
-    buffer = io.BytesIO(bytes(LENGTH))
-    buffer.seek(LENGTH)
-    _Pickler(buffer, protocol=5).dump(message)
-    size = buffer.tell() - LENGTH
-    if size > MOST:
-        raise ValueError(f"a message of {size} bytes; a link takes {MOST} at most")
-    buffer.seek(0)
-    buffer.write(size.to_bytes(LENGTH))
-    return buffer.getvalue()
+    data = json.dumps(_written(message, DEPTH), separators=(",", ":")).encode("ascii")
+    if len(data) > MOST:
+        raise ValueError(f"a message of {len(data)} bytes; a link takes {MOST} at most")
+    if _values(data) > VALUES:
+        raise ValueError(f"a message of {_values(data)} values; a link takes {VALUES} at most")
+    return len(data).to_bytes(LENGTH) + data
 
 
 @cache
@@ -67,7 +80,7 @@ def error_names() -> frozenset[str]:
 
 
 def length_of(head: bytes) -> int:
-    """The length of the message behind `head`.
+    """The length of the message that follows `head`.
 
     Raises:
         UnreadableError: it is too long.
@@ -82,13 +95,20 @@ def load(data: bytes) -> Any:
     """Read a message.
 
     Raises:
-        UnreadableError: it is none, or names what may not be named, or describes what cannot be.
+        UnreadableError: it is none, or has an object that cannot be made.
     """
+    if len(data) > MOST or _values(data) > VALUES:
+        raise UnreadableError(f"{len(data)} bytes, {_values(data)} values: too long")
     try:
-        return _Unpickler(io.BytesIO(data)).load()
+        return _read(json.loads(data), DEPTH)
     except Exception as error:
-        # Whatever bytes make a pickle raise, they are no message.
+        # Bytes that are no JSON, levels without end, and what a constructor refuses, with whatever error.
         raise UnreadableError(f"{type(error).__name__}: {error}") from error
+
+
+def _values(data: bytes) -> int:
+    """The values of a message at most, without reading it."""
+    return 1 + sum(map(data.count, (b",", b"[", b"{")))
 
 
 def _fields(cls: type) -> Callable[[Any], dict[str, Any]]:
@@ -100,33 +120,96 @@ def _fields(cls: type) -> Callable[[Any], dict[str, Any]]:
     raise TypeError(f"{cls.__qualname__} is neither a dataclass nor a named tuple")
 
 
-def _made(name: str, values: dict[str, Any]) -> object:
-    """Make what is called `name`. The one thing that a pickle may have called."""
-    if name == _ERROR:
-        return make_error(**values)
-    return _classes[name](**values)
+def _written(value: Any, depth: int) -> Any:
+    """`value` as JSON has it."""
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str):
+        return (
+            str(value) if len(value) <= _SHORT else {"text": _base64(value.encode("utf-8", "surrogatepass"))}
+        )
+    if not depth:
+        raise ValueError(f"a message of more than {DEPTH} levels")
+    depth -= 1
+    name = _names.get(type(value))
+    if name is not None:
+        return {name: {field: _written(each, depth) for field, each in _fields(type(value))(value).items()}}
+    kind = type(value)
+    if kind is tuple:
+        return [_written(each, depth) for each in value]
+    if kind in (list, set, frozenset):
+        return {kind.__name__: [_written(each, depth) for each in value]}
+    if kind is dict:
+        return {"dict": [[_written(key, depth), _written(each, depth)] for key, each in value.items()]}
+    if kind is bytes:
+        return {"bytes": _base64(value)}
+    if isinstance(value, PenstockError) and value.name in error_names():
+        return {_ERROR: [value.name, _written(value.detail, depth), _written(value.origin, depth)]}
+    raise TypeError(f"{value!r} may not go over a link")
 
 
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        """Called for all that is not plain data."""
-        if value is _made:
-            return NotImplemented
-        if isinstance(value, PenstockError) and value.name in error_names():
-            return _made, (_ERROR, {"name": value.name, "detail": value.detail, "origin": value.origin})
-        name = _names.get(type(value))
-        if name is None:
-            raise TypeError(f"{value!r} may not go over a link")
-        return _made, (name, _fields(type(value))(value))
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode("ascii")
 
 
-class _Unpickler(pickle.Unpickler):  # noqa: S301 (it finds one function)
-    def find_class(self, module: str, name: str) -> Any:
-        """Called for every global that a pickle names."""
-        if (module, name) == (__name__, _made.__name__):
-            return _made
-        raise pickle.UnpicklingError(f"it names {module}.{name}")
+def _read(node: Any, depth: int) -> Any:
+    """What `_written` has written."""
+    if not isinstance(node, dict | list):
+        return node
+    if not depth:
+        raise ValueError(f"more than {DEPTH} levels")
+    depth -= 1
+    if isinstance(node, list):
+        return tuple([_read(each, depth) for each in node])
+    ((name, inner),) = node.items()
+    read = _READERS.get(name)
+    return _made(name, inner, depth) if read is None else read(inner, depth)
 
+
+def _each(inner: Any, depth: int) -> list[Any]:
+    if not isinstance(inner, list):
+        raise TypeError(f"a {type(inner).__name__} where a list stands")
+    return [_read(each, depth) for each in inner]
+
+
+def _bytes(inner: Any, _: int) -> bytes:
+    return b64decode(inner, validate=True)
+
+
+def _error(inner: Any, depth: int) -> PenstockError:
+    name, detail, origin = _each(inner, depth)
+    if not isinstance(detail, str) or not isinstance(origin, str | None):
+        raise TypeError("an error's text and its origin are texts")
+    return make_error(name, detail, origin)
+
+
+def _made(name: str, inner: Any, depth: int) -> object:
+    """An object of the class that is called `name`."""
+    cls = _classes.get(name)
+    if cls is None:
+        raise LookupError(f"it names {name}")
+    if not isinstance(inner, dict):
+        raise TypeError(f"a {type(inner).__name__} where fields stand")
+    values = {field: _read(each, depth) for field, each in inner.items()}
+    made: object = cls(**values)
+    if not hasattr(cls, "__post_init__"):
+        wrong = misfit(cls, made)
+        if wrong is not None:
+            raise TypeError(f"{cls.__qualname__}.{wrong}")
+    return made
+
+
+_READERS: Final[Mapping[str, Callable[[Any, int], Any]]] = {
+    "list": _each,
+    "set": lambda inner, depth: set(_each(inner, depth)),
+    "frozenset": lambda inner, depth: frozenset(_each(inner, depth)),
+    "dict": lambda inner, depth: dict(_each(inner, depth)),
+    "bytes": _bytes,
+    "text": lambda inner, depth: _bytes(inner, depth).decode("utf-8", "surrogatepass"),
+    _ERROR: _error,
+}
 
 allow(
     *(cls for name in config.__all__ if is_dataclass(cls := getattr(config, name)) and isinstance(cls, type))

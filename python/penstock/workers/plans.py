@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from penstock._shared import Parent, Shared
 from penstock.config import Caching, EventRelay, Inspection, Subscriptions
+from penstock.config.checks import Size
 from penstock.framing import Events
 from penstock.origins import Origins, Place
 
@@ -20,9 +21,21 @@ _MOST: Final = 1024
 Inspected = tuple[int, Inspection]
 """What the gateway is called in the parent that counts what is seen, and what that is."""
 
-Relay = tuple[Place | int, str | None, Caching | None, str, EventRelay | None, Events, Inspected | None]
-"""Where from and by which Unix socket, how it is stored and where that is counted, how events are relayed and cut, and
-what is inspected for which gateway."""
+
+class Relay(NamedTuple):
+    """Where a response is fetched from, and how."""
+
+    origin: Place | int
+    """An origin, or what the parent calls several."""
+    unix: str | None
+    """The Unix socket of a single one."""
+    caching: Caching | None
+    route: str
+    """Where the cache counts it, or the gateway that inspects it."""
+    events: EventRelay | None
+    max_event: Size
+    inspected: Inspected | None
+
 
 _Key = tuple[Place | Origins, Caching | None, EventRelay | None, str, Inspection | None]
 
@@ -61,8 +74,8 @@ class Plans:
                 self._known.clear()
             where = self._parent.number(origin) if isinstance(origin, Origins) else origin
             seen = None if inspect is None else (self._parent.number(inspect[0]), inspect[1])
-            row = (where, self._unix, caching, route, events, self._framing.max_frame, seen)
-            known = self._known[key] = messages.dump(row)[messages.LENGTH :]
+            plan = Relay(where, self._unix, caching, route, events, self._framing.max_frame, seen)
+            known = self._known[key] = messages.dump(plan)[messages.LENGTH :]
         return known
 
 
@@ -74,7 +87,7 @@ class Topics(NamedTuple):
     subscriptions: Subscriptions
 
 
-messages.allow(Topics)
+messages.allow(Relay, Topics)
 
 
 class TopicsPlans:
@@ -98,11 +111,9 @@ def read(description: bytes) -> Topics | Relay:
     """What `Plans.describe` or `TopicsPlans.describe` has described.
 
     Raises:
-        UnreadableError: it is no description.
-        ConfigurationError: it describes what cannot be.
+        UnreadableError: it is no description, or describes what cannot be.
     """
     plan = messages.load(description)
-    if isinstance(plan, Topics):
+    if isinstance(plan, Relay | Topics):
         return plan
-    where, unix, caching, route, events, max_event, inspected = plan
-    return where, unix, caching, route, events, Events(max_frame=max_event, blocks=True), inspected
+    raise messages.UnreadableError(f"it is a {type(plan).__name__}")

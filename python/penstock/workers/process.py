@@ -24,6 +24,7 @@ from typing import Any, Final, Self
 from penstock.exceptions import make_error
 
 from .link import Link
+from .registration import Registration
 
 __all__ = ["GRACE", "Directory", "Orders", "WorkerProcess", "how"]
 
@@ -110,7 +111,7 @@ class WorkerProcess:
         # For logs, which would keep the engine with the worker.
         self.name: Final = f"worker {self.number} (process {popen.pid})"
         self.link: Final = link
-        self.registration: Any = None
+        self.registration: Registration | None = None
         self.hung = False
         self._calls = calls
         self._watching: list[asyncio.Task[None]] = []
@@ -157,6 +158,9 @@ class WorkerProcess:
 
     async def _watch(self, link: Link) -> None:
         await link.wait_closed()
+        if link.broken:
+            _log.error("%s does not speak as a worker does: killing it", self.name)
+            self.kill()
         # It is the last thing that goes before the process; what goes on without it cannot be told anything.
         self.leaves(0)
 
@@ -217,6 +221,8 @@ class WorkerProcess:
             signal.pidfd_send_signal(self._descriptor, number)
 
     def _register(self, registration: object) -> None:
+        if not isinstance(registration, Registration):
+            raise TypeError(f"a {type(registration).__name__} is no registration")
         self.registration = registration
 
     def _is_ready(self) -> None:
