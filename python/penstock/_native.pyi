@@ -180,6 +180,7 @@ class Timeouts:
         tls: float | None,
         first_byte: float | None,
         between_bytes: float | None,
+        tunnel: float | None,
         total: float | None,
         lets_events_pause: bool,
     ) -> Self: ...
@@ -190,11 +191,24 @@ class Fields:
 
     def __new__(cls, pairs: Sequence[tuple[bytes, bytes]]) -> Self: ...
 
+def has_dot_segments(target: str) -> bool:
+    """Whether an origin could take the path of a target for another one."""
+
 @final
 class Forwarding:
     """What each side is told of the other."""
 
-    def __new__(cls, policy: config.Forwarding) -> Self: ...
+    def __new__(
+        cls,
+        policy: config.Forwarding,
+        fill: config.Caching | None = None,
+        redirects: tuple[Endpoint, str, str] | None = None,
+    ) -> Self:
+        """`fill`: the response may be stored for other clients.
+
+        `redirects`: the origin, how its paths begin there, and how they do for clients.
+        """
+
     def request_fields(
         self,
         received: Sequence[tuple[bytes, bytes]],

@@ -145,7 +145,8 @@ main.add_command(cache)
     metavar="URL",
     multiple=True,
     help="Relay every request to this origin, such as http://10.0.0.5:8080. Given several times: in turn, and to "
-    "another where one fails.",
+    "another where one fails. The origin gets its own Host, unless --preserve-host is given, and a Location that names "
+    "it becomes a path here.",
 )
 @_listen_option(_listen, "Address to serve on, or unix:PATH. Port 0 takes a free one.")
 @click.option(

@@ -378,6 +378,7 @@ def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = Fals
         timeouts.tls,
         timeouts.first_byte,
         timeouts.between_bytes,
+        timeouts.tunnel,
         timeouts.total,
         lets_events_pause,
     )

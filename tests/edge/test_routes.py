@@ -1,12 +1,17 @@
 """Which route a request takes, and what is changed on its way: paths, fields, forwarding."""
 
+import dataclasses
+import json
+
 import pytest
 from aiohttp import web
 
+import penstock
 from conftest import until
 from gateway.client import answer
 from penstock.config import Forwarding
 from penstock.testing import ScriptedOrigin, respond
+from penstock.web.native import Changes
 
 from .origins import Recorder
 from .serving import Edges
@@ -56,6 +61,9 @@ async def test_the_order_of_declaration_means_nothing_to_the_engine(edge: Edges)
     [
         *("/vo", "/vod", "/Vod/x", "/vod%2Fx", "//vod/x", "/", "/vod/../x", "/vod/./x", "/vod/..", "/vod/."),
         *("/vod/%2e%2E/x", "/vod/%2e%2e%2fx", "/vod/..%5Cx", "/vod/..\\x", "/vod/a%2F..%2fb"),
+        # To a servlet container what follows a semicolon is no part of the segment.
+        *("/vod/..;/x", "/vod/7/..;a=b/8", "/vod/7/%2e%2e;/8", "/vod/7/..%3B/8", "/vod/.;/x", "/vod/7/..;"),
+        *("/vod/%c0%ae%c0%ae/x", "/vod/7%c0%af..%c0%af8"),
     ],
 )
 async def test_what_matches_no_route_is_told_so(anywhere: Edges, target: str) -> None:
@@ -68,7 +76,11 @@ async def test_what_matches_no_route_is_told_so(anywhere: Edges, target: str) ->
 
 
 @pytest.mark.parametrize(
-    "target", ["/vod/.hidden", "/vod/a..b", "/vod/...", "/vod/x?p=/../y", "/vod/%252e%252e/x"]
+    "target",
+    [
+        *("/vod/.hidden", "/vod/a..b", "/vod/...", "/vod/x?p=/../y", "/vod/%252e%252e/x"),
+        *("/vod/..a;b/x", "/vod/a;..", "/vod/x?p=/..;/y", "/vod/%00%0d%0a"),
+    ],
 )
 async def test_dots_that_are_no_dot_segments_pass(anywhere: Edges, target: str) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
@@ -253,3 +265,141 @@ async def test_a_route_of_a_sub_application_has_its_prefix(anywhere: Edges) -> N
             assert (await client.ask(target)).head.status == 200
             assert origin.requests[-1].target == sent
         assert (await client.ask("/vod/a")).head.status == 404
+
+
+CLAIMS = (
+    *("X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Groups", "X-Forwarded-Client-Cert"),
+    *("X-Forwarded-Scheme", "X-Forwarded-Access-Token", "X-Forwarded-Preferred-Username", "X-Forwarded"),
+    *("x-forwarded-anything", "X_Forwarded_User", "X.Forwarded.User", "X-Forwarded_Client.Cert", "X.Real.IP"),
+)
+
+
+async def test_no_claim_of_a_client_reaches_the_origin(anywhere: Edges) -> None:
+    """Who is behind a proxy that authenticates believes these: oauth2-proxy, Envoy, Traefik and others set them."""
+    async with ScriptedOrigin(Recorder()) as origin:
+        client = await anywhere.connect(await anywhere.relay(origin.url))
+        await client.ask("/", *(f"{name}: admin" for name in CLAIMS), "X-Forwardedly: kept")
+        (request,) = origin.requests
+        assert [name for name, value in request.fields if value == "admin"] == []
+        assert request.get("X-Forwardedly") == "kept"
+
+
+async def test_a_trusted_client_may_claim_what_it_likes(anywhere: Edges) -> None:
+    policy = Forwarding(trust_incoming=True)
+    async with ScriptedOrigin(Recorder()) as origin:
+        served = await anywhere.serve([anywhere.gateway(origin.url, forwarding=policy).native("/")])
+        client = await anywhere.connect(served)
+        await client.ask("/", *(f"{name}: admin" for name in CLAIMS))
+        (request,) = origin.requests
+        assert [name for name, value in request.fields if value == "admin"] == list(CLAIMS)
+
+
+async def test_what_looks_like_framing_crosses_neither_way(anywhere: Edges) -> None:
+    """CGI and what followed it take `Transfer_Encoding` for Transfer-Encoding."""
+    alike = (
+        *(
+            "Transfer_Encoding: chunked",
+            "Transfer.Encoding: chunked",
+            "Content_Length: 5",
+            "content.length: 5",
+        ),
+        *("Keep_Alive: 1", "Proxy_Authorization: x", "HTTP2_Settings: x"),
+    )
+    response = answer("Content-Length: 2", *alike, "X_Other: kept", body=b"ok")
+    async with ScriptedOrigin(Recorder(response=response)) as origin:
+        client = await anywhere.connect(await anywhere.relay(origin.url))
+        reply = await client.ask("/", *alike, "X_Other: kept")
+        (request,) = origin.requests
+        for fields in (request.fields, reply.head.fields):
+            assert [name for name, _ in fields if "_" in name or "." in name] == ["X_Other"]
+        assert reply.body == b"ok"
+
+
+@pytest.mark.parametrize(
+    "target", ["/a%", "/a%2", "/a%zz", "/<a>", '/"', "/{a}", "/?<", '/?"', "http://a/%zz"]
+)
+async def test_what_is_no_target_is_refused(edge: Edges, target: str) -> None:
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as origin:
+        client = await edge.connect(await edge.relay(origin.url))
+        reply = await client.ask(target)
+        assert (reply.head.status, json.loads(reply.body)["name"]) == (400, "BAD_REQUEST_HEAD")
+    assert not recorder.arrivals
+
+
+@pytest.mark.parametrize(
+    ("location", "mapped"),
+    [
+        ("{origin}/base/archive/x?y=z#f", "/vod/x?y=z#f"),
+        ("HTTP://{authority}/base/archive/", "/vod/"),
+        ("{origin}/base/other", "{origin}/base/other"),
+        ("{origin}/", "{origin}/"),
+        ("https://{authority}/base/archive/x", "https://{authority}/base/archive/x"),
+        ("http://other.test/base/archive/x", "http://other.test/base/archive/x"),
+        ("{origin}.test/base/archive/x", "{origin}.test/base/archive/x"),
+        ("http://a@{authority}/base/archive/x", "http://a@{authority}/base/archive/x"),
+        ("/base/archive/x", "/base/archive/x"),
+        ("x", "x"),
+    ],
+)
+async def test_what_an_origin_says_of_itself_is_mapped(anywhere: Edges, location: str, mapped: str) -> None:
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as origin:
+        authority = origin.url.removeprefix("http://")
+
+        def filled(text: str) -> str:
+            return text.format(origin=origin.url, authority=authority)
+
+        fields = (f"Location: {filled(location)}", f"Content-Location: {filled(location)}")
+        recorder.response = answer(
+            *fields, f"Refresh: 5; URL={filled(location)}", "Content-Length: 0", status="302 Found"
+        )
+        gateway = anywhere.gateway(f"{origin.url}/base")
+        served = await anywhere.serve([gateway.native("/vod/", rewrite="/archive/")])
+        head = (await (await anywhere.connect(served)).ask("/vod/a")).head
+        assert head.one("Location") == head.one("Content-Location") == filled(mapped)
+        assert head.one("Refresh") == f"5; URL={filled(mapped)}"
+
+
+async def test_a_path_that_would_name_another_host_is_not_mapped(anywhere: Edges) -> None:
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as origin:
+        client = await anywhere.connect(await anywhere.relay(origin.url))
+        for path in ("//evil.test/x", "/\\evil.test/x"):
+            location = f"Location: {origin.url}{path}"
+            recorder.response = answer(location, "Content-Length: 0", status="302 Found")
+            assert (await client.ask("/")).head.one("Location") == f"{origin.url}{path}"
+
+
+async def test_the_mapping_can_be_left_out(anywhere: Edges) -> None:
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as origin:
+        recorder.response = answer(f"Location: {origin.url}/x", "Content-Length: 0", status="302 Found")
+        gateway = anywhere.gateway(origin.url, forwarding=Forwarding(map_location=False))
+        client = await anywhere.connect(await anywhere.serve([gateway.native("/")]))
+        assert (await client.ask("/")).head.one("Location") == f"{origin.url}/x"
+
+
+async def test_each_of_several_origins_is_one_that_is_mapped(anywhere: Edges) -> None:
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as origin, ScriptedOrigin(recorder) as other:
+        recorder.response = answer(f"Location: {other.url}/x", "Content-Length: 0", status="302 Found")
+        gateway = anywhere.gateway(penstock.Origins([origin.url, other.url]))
+        client = await anywhere.connect(await anywhere.serve([gateway.native("/")]))
+        for _ in range(2):
+            assert (await client.ask("/")).head.one("Location") == "/x"
+
+
+class Misspelt(Changes):
+    """Changes of a kind that there is not."""
+
+    def native(self) -> list[tuple[str, bytes, bytes]]:
+        return [("replace", b"X-A", b"1")]
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_an_unknown_kind_of_change_is_an_error(edge: Edges, side: str) -> None:
+    """It was a field dropped."""
+    route = dataclasses.replace(edge.gateway("http://origin.test").native("/"), **{side: Misspelt((), ())})
+    with pytest.raises(penstock.ConfigurationError, match="replace"):
+        route.native(edge.engine)

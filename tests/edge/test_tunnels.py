@@ -1,6 +1,7 @@
 """WebSockets: the handshake is the origin's to accept, and then bytes pass both ways until both sides have ended."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -15,13 +16,18 @@ from .serving import Edges, Served, drained
 OFFER = (
     "Connection: keep-alive, Upgrade",
     "Upgrade: websocket",
-    "Sec-WebSocket-Key: x",
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Version: 13",
 )
-ACCEPT = answer(
-    *("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Accept: y"),
-    status="101 Switching Protocols",
-)
+# Key and answer are those of RFC 6455, section 1.3.
+ACCEPTING = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+
+
+def switching(*fields: str) -> bytes:
+    return answer(*fields, status="101 Switching Protocols")
+
+
+ACCEPT = switching("Connection: Upgrade", "Upgrade: websocket", ACCEPTING)
 
 
 async def echo(peer: Peer) -> None:
@@ -44,12 +50,12 @@ async def test_bytes_pass_both_ways(edge: Edges) -> None:
         client, head = await offered(edge, served)
         assert (head.status, head.reason) == (101, "Switching Protocols")
         assert (head.one("Upgrade"), head.one("Connection")) == ("websocket", "Upgrade")
-        assert head.one("Sec-WebSocket-Accept") == "y"
+        assert head.one("Sec-WebSocket-Accept") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
         assert (head.one("Content-Length"), head.one("Transfer-Encoding")) == (None, None)
         (request,) = origin.requests
         assert (request.get("Upgrade") or "").lower() == "websocket"
         assert (request.get("Connection") or "").lower() == "upgrade"
-        assert request.get("Sec-WebSocket-Key") == "x"
+        assert request.get("Sec-WebSocket-Key") == "dGhlIHNhbXBsZSBub25jZQ=="
         assert (request.get("Content-Length"), request.get("Transfer-Encoding")) == (None, None)
         for word in (b"hello", b"again", b"x" * 5000):
             await client.send(word)
@@ -219,11 +225,67 @@ async def test_a_client_that_only_listens_is_not_given_up(edge: Edges) -> None:
         assert await client.reader.readexactly(1) == b"A"
 
 
-async def test_a_tunnel_that_is_silent_both_ways_ends_with_the_limit_between_bytes(edge: Edges) -> None:
+async def test_a_tunnel_that_is_silent_both_ways_ends_with_a_limit_of_its_own(edge: Edges) -> None:
     async with ScriptedOrigin(echo) as origin:
-        client, _ = await offered(edge, await edge.relay(origin.url, timeouts=Timeouts(between_bytes=0.1)))
+        client, _ = await offered(edge, await edge.relay(origin.url, timeouts=Timeouts(tunnel=0.1)))
         with pytest.raises(ConnectionResetError):
             await client.rest()
+
+
+async def test_a_tunnel_is_not_limited_by_what_is_for_bodies(edge: Edges) -> None:
+    """The clock is another connection's body, which the same limit ends."""
+
+    async def script(peer: Peer) -> None:
+        request = await peer.request()
+        await peer.send(ACCEPT if request.target == "/socket" else answer("Content-Length: 5"))
+        while request.target == "/socket":
+            await peer.send((await peer.read(1)).upper())
+        await peer.stall()
+
+    async with ScriptedOrigin(script) as origin:
+        served = await edge.relay(origin.url, timeouts=Timeouts(between_bytes=0.1))
+        client, _ = await offered(edge, served)
+        for _ in range(3):
+            slow = await edge.connect(served)
+            await slow.get("/")
+            with pytest.raises(ConnectionResetError):
+                await slow.rest()
+        await client.send(b"a")
+        assert await client.reader.readexactly(1) == b"A"
+
+
+async def test_a_tunnel_on_which_only_the_client_sends_goes_on(edge: Edges) -> None:
+    """The clock is a tunnel on which nothing passes: by when it has ended, three times, the other would have."""
+    silent = asyncio.Event()
+
+    async def listens(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(ACCEPT)
+        while await peer.read(1) != b".":
+            pass
+        await peer.send(b"!")
+        silent.set()
+
+    async with ScriptedOrigin(listens) as origin:
+        served = await edge.relay(origin.url, timeouts=Timeouts(tunnel=0.2))
+        client, _ = await offered(edge, served)
+
+        async def send() -> None:
+            while True:
+                await client.send(b"x")
+                await asyncio.sleep(0.01)
+
+        sending = asyncio.ensure_future(send())
+        try:
+            for _ in range(3):
+                other, _ = await offered(edge, served)
+                with pytest.raises(ConnectionResetError):
+                    await other.rest()
+        finally:
+            sending.cancel()
+        await client.send(b".")
+        assert await client.reader.readexactly(1) == b"!"
+    assert silent.is_set()
 
 
 @pytest.mark.parametrize(
@@ -234,8 +296,19 @@ async def test_a_tunnel_that_is_silent_both_ways_ends_with_the_limit_between_byt
         ("GET", "1.0", OFFER),
         ("POST", "1.1", (*OFFER, "Content-Length: 0")),
         ("GET", "1.1", ("Connection: Upgrade", "Upgrade: websocket2")),
+        ("GET", "1.1", (*OFFER[:2], OFFER[3])),
+        ("GET", "1.1", (*OFFER[:2], "Sec-WebSocket-Key: x", OFFER[3])),
+        ("GET", "1.1", (*OFFER[:2], "Sec-WebSocket-Key: dGhlIHNhbXBsZQ==", OFFER[3])),
+        ("GET", "1.1", (*OFFER, OFFER[2])),
+        ("GET", "1.1", OFFER[:3]),
+        ("GET", "1.1", (*OFFER[:3], "Sec-WebSocket-Version: 8")),
+        ("GET", "1.1", (*OFFER[:3], "Sec-WebSocket-Version: 13, 8")),
+        ("GET", "1.1", (*OFFER, OFFER[3])),
     ],
-    ids=["another protocol", "no Connection", "HTTP/1.0", "another method", "another name"],
+    ids=[
+        *("another protocol", "no Connection", "HTTP/1.0", "another method", "another name"),
+        *("no key", "no base64", "a short key", "two keys", "no version", "another version", "two", "twice"),
+    ],
 )
 async def test_other_offers_are_passed_over(
     edge: Edges, method: str, version: str, fields: tuple[str, ...]
@@ -248,11 +321,53 @@ async def test_other_offers_are_passed_over(
         assert (request.get("Upgrade"), request.get("Connection")) == (None, None)
 
 
-async def test_an_origin_that_switches_to_something_else_is_a_failure(edge: Edges) -> None:
-    other = answer("Connection: Upgrade", "Upgrade: h2c", status="101 Switching Protocols")
-    async with ScriptedOrigin(Recorder(response=other)) as origin:
-        _, head = await offered(edge, await edge.relay(origin.url))
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("Connection: Upgrade", "Upgrade: h2c", ACCEPTING),
+        ("Connection: Upgrade", "Upgrade: websocket"),
+        ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Accept: y"),
+        ("Connection: Upgrade", "Upgrade: websocket", ACCEPTING, ACCEPTING),
+        ("Connection: close", "Upgrade: websocket", ACCEPTING),
+        ("Connection: Upgrade", ACCEPTING),
+        ("Connection: Upgrade", "Upgrade: websocket", ACCEPTING, "Sec-WebSocket-Protocol: chat"),
+        ("Connection: Upgrade", "Upgrade: websocket", ACCEPTING, "Sec-WebSocket-Extensions: x"),
+    ],
+    ids=[
+        *("another protocol", "no answer", "another answer", "two answers", "no Connection", "no Upgrade"),
+        *("a protocol that was not offered", "an extension that was not offered"),
+    ],
+)
+async def test_an_origin_that_does_not_take_up_the_offer_is_no_tunnel(
+    edge: Edges, fields: tuple[str, ...]
+) -> None:
+    async with ScriptedOrigin(Recorder(response=switching(*fields) + b"hidden")) as origin:
+        client, head = await offered(edge, await edge.relay(origin.url))
         assert head.status == 502
+        assert json.loads(await client.body(head))["name"] == "UNEXPECTED_UPGRADE"
+
+
+async def test_what_was_offered_may_be_taken_up(edge: Edges) -> None:
+    fields = (
+        "Sec-WebSocket-Protocol: b",
+        "Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover",
+    )
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(
+            switching("Connection: keep-alive, Upgrade", "Upgrade: WebSocket", ACCEPTING, *fields)
+        )
+        await peer.send(await peer.read(2))
+
+    async with ScriptedOrigin(script) as origin:
+        client = await edge.connect(await edge.relay(origin.url))
+        await client.get(
+            "/", *OFFER, "Sec-WebSocket-Protocol: a, b", "Sec-WebSocket-Extensions: permessage-deflate"
+        )
+        assert (await client.head()).status == 101
+        await client.send(b"hi")
+        assert await client.rest() == b"hi"
 
 
 async def test_a_tunnel_outlives_a_drain_and_ends_when_the_site_is_closed(edge: Edges) -> None:

@@ -51,6 +51,11 @@ class RawClient:
         except OSError:
             connection.close()
             raise
+        return await cls.adopt(connection)
+
+    @classmethod
+    async def adopt(cls, connection: socket.socket) -> Self:
+        """A client on a connection that there is."""
         # A limit of one byte over a line: nothing is read ahead of what a test asks for, but for one read.
         return cls(*await asyncio.open_connection(sock=connection, limit=64 * 1024))
 

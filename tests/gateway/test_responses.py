@@ -298,3 +298,18 @@ async def test_pipelined_requests_are_answered_in_order(serving: Serving, connec
         for number in range(10):
             head = await client.head()
             assert await client.body(head) == b"/%d" % number
+
+
+async def test_a_redirect_to_the_origin_itself_leads_through_the_gateway(
+    serving: Serving, connect: Connect
+) -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            location = f"http://{request.get('Host')}/base{request.target.removeprefix('/base')}/next?a=b"
+            await peer.send(answer(f"Location: {location}", "Content-Length: 0", status="302 Found"))
+
+    async with ScriptedOrigin(script) as origin:
+        client = await connect(await serving.gateway(f"{origin.url}/base", prefix="/live"))
+        reply = await client.ask("/live/a")
+        assert (reply.head.status, reply.head.one("Location")) == (302, "/live/a/next?a=b")

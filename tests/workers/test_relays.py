@@ -6,6 +6,8 @@ import functools
 import pytest
 from aiohttp import web
 
+from cache.origins import Origin
+from cache.test_poisoning import EVIL, NAMES, ask, echoed, get
 from conftest import until
 from edge.origins import Recorder, Steps
 from edge.serving import in_time
@@ -34,6 +36,27 @@ async def test_the_parent_fetches_what_a_worker_relays(relaying: Relaying) -> No
         assert recorder.arrivals[0].head.get("X-Forwarded-For") == "127.0.0.1"
         assert upstream.url in relaying.family.engine.stats().origins
         assert upstream.url not in relaying.own.stats().origins
+
+
+async def test_no_client_shapes_what_the_parent_stores_for_another(relaying: Relaying) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as upstream:
+        gateway = relaying.gateway(upstream.url, caching=config.Caching())
+        await relaying.serve(gateway.relay)
+        port = relaying.edge.port
+        for number, name in enumerate((*NAMES, "Host")):
+            raw = get(f"/{number}", host=EVIL) if name == "Host" else get(f"/{number}", f"{name}: {EVIL}")
+            assert EVIL not in await ask(port, raw), name
+            assert EVIL not in await ask(port, get(f"/{number}")), name
+        assert len(upstream.requests) == len(NAMES) + 1
+
+
+async def test_an_origins_own_location_is_mapped_in_a_worker(relaying: Relaying) -> None:
+    recorder = Recorder()
+    async with ScriptedOrigin(recorder) as upstream:
+        recorder.response = answer(f"Location: {upstream.url}/x", "Content-Length: 0", status="302 Found")
+        await relaying.serve(relaying.gateway(upstream.url, prefix="/live").relay)
+        reply = await (await relaying.connect()).ask("/live/a")
+        assert reply.head.one("Location") == "/live/x"
 
 
 async def test_relays_are_stored_in_the_parents_cache(relaying: Relaying) -> None:

@@ -3,11 +3,28 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from . import checks
 from .checks import PAGE, REGION, Size, parse_size
 from .engine import Pool
+
+DROPPED_FIELDS: Final = (
+    # What a proxy says of its client: the origin builds links from it, or picks a site or a tenant by it.
+    *("Forwarded", "Front-End-Https", "Via", "X-Forwarded*", "X-Forwarder-For", "X-Real-IP", "X-Scheme"),
+    *("Client-IP", "True-Client-IP", "X-Client-IP", "X-Cluster-Client-IP", "X-Originating-IP", "X-Remote-*"),
+    # What stands for the host, the path or the method of the request to some frameworks and servers.
+    *(
+        "X-Host",
+        "X-HTTP-*",
+        "X-Method-Override",
+        "X-Original-*",
+        "X-Override-*",
+        "X-Proxy-*",
+        "X-ProxyUser-*",
+    ),
+    *("Base-URL", "Proxy", "Request-URI", "X-Request-URI", "X-Rewrite-*", "X-URL-Scheme", "X-Envoy-*"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +108,14 @@ class Caching:
     """Query parameters that are not: what tells who asks, and not what for."""
     sort_parameters: bool = False
     """Whether the order of query parameters makes no difference."""
+    keep_fields: tuple[str, ...] | None = None
+    """Fields of clients' requests that the origin is sent for what may be stored, and no others; besides them those that
+    the cache itself acts on, such as Authorization. A name that ends in * stands for all that begin so. None: all but
+    `drop_fields`."""
+    drop_fields: tuple[str, ...] = DROPPED_FIELDS
+    """Fields of clients' requests that it is not sent: known to shape answers that do not name them in Vary, so that one
+    client would choose what others get. `_` and `.` are as `-`. What the gateway itself says of the client is among
+    them. Fields that `headers=` sets are sent in any case. Not used with `keep_fields`."""
     apart: float = 10.0
     """For how long requests for a key do not wait for each other once an answer has turned out not to be shared."""
     unread: int = 0
@@ -111,10 +136,11 @@ class Caching:
         checks.size(self, "max_object", 1)
         for name in ("store_cookies", "clients_may_refresh", "sort_parameters"):
             checks.flag(self, name)
-        for name in ("targets", "drop_parameters", "tags"):
+        for name in ("targets", "drop_parameters", "drop_fields", "tags"):
             checks.texts(self, name)
-        if self.keep_parameters is not None:
-            checks.texts(self, "keep_parameters")
+        for name in ("keep_parameters", "keep_fields"):
+            if getattr(self, name) is not None:
+                checks.texts(self, name)
         for name, known in (
             ("languages", ("ordered", "weighted", "preferred")),
             ("range_fill", ("whole", "asked", "slices")),

@@ -28,6 +28,9 @@ class Timeouts:
     """From the last byte of the request to the first of the response. Models think long."""
     between_bytes: float | None = 60.0
     """Between two reads of the body. Quiet event streams send a comment every 15 to 30 s."""
+    tunnel: float | None = 3600.0
+    """For a byte to pass a WebSocket, either way. An hour, as HAProxy's documentation has it: many applications send no
+    pings, and a peer that has vanished is found out sooner, by the kernel's probes."""
     total: float | None = None
     """For the whole exchange. None: live streams have no end."""
 
@@ -109,12 +112,17 @@ class Forwarding:
     """The pseudonym in Via (RFC 9110 §7.6.3), both ways; None sends none, and then nobody sees a loop."""
     trust_incoming: bool = False
     """Whether the client is a proxy of one's own. If so, what it says about its client is kept and added to;
-    if not, X-Forwarded-* and Forwarded of the client are dropped, because anybody can send them."""
+    if not, the client's Forwarded, X-Real-IP and every X-Forwarded-*, also with `_` or `.` for `-`, are dropped,
+    because anybody can send them."""
     preserve_host: bool = False
     """Send the client's Host to the origin, and not the origin's own: for origins with several sites."""
+    map_location: bool = True
+    """Give clients the path by which they reach it in place of a URL of the origin's own scheme, host and port, in
+    Location, Content-Location and Refresh: an origin that is asked by its own Host builds such URLs, and clients may not
+    be able to reach them. As nginx's `proxy_redirect default`."""
 
     def __post_init__(self) -> None:
-        for name in ("x_forwarded", "forwarded", "trust_incoming", "preserve_host"):
+        for name in ("x_forwarded", "forwarded", "trust_incoming", "preserve_host", "map_location"):
             checks.flag(self, name)
         if self.via is not None and not (isinstance(self.via, str) and _TOKEN.fullmatch(self.via)):
             raise checks.bad(self, "via", "must be a token (letters, digits, !#$%&'*+-.^_`|~) or None")

@@ -43,6 +43,8 @@ from .target import raw_target, replaced_target
 
 __all__ = ["TENANT", "Gateway"]
 
+_ForwardingKey = tuple[Place | Origins, Caching | None, bool]
+
 TENANT: Final = web.RequestKey("tenant", str)
 """Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
 
@@ -113,7 +115,7 @@ class Gateway(Shared):
         self._timeouts = None if timeouts is None else native_timeouts(timeouts)
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
-        self._forwarding = _native.Forwarding(self._policy)
+        self._forwardings: dict[_ForwardingKey, _native.Forwarding] = {}
         self._caching = caching
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
@@ -208,7 +210,7 @@ class Gateway(Shared):
             lambda: target or raw_target(request, where.base, self._prefix),
             None if headers is None else tuple(headers.items()),
             None,
-            self._forwarding,
+            self._forwarding(where, _fill(request, caching, overrides), is_mapped=path is None),
             self._native_timeouts(timeouts, events),
             policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
@@ -404,6 +406,22 @@ class Gateway(Shared):
             return native_timeouts(limits, lets_events_pause=True)
         return self._timeouts if timeouts is None else native_timeouts(timeouts)
 
+    def _forwarding(
+        self, where: Place | Origins, fill: Caching | None, *, is_mapped: bool
+    ) -> _native.Forwarding:
+        """What each side is told of the other; made once for all relays of a kind."""
+        key = (where, fill, is_mapped)
+        forwarding = self._forwardings.get(key)
+        if forwarding is None:
+            if len(self._forwardings) >= 1024:  # noqa: PLR2004 (more kinds than that are made anew for each request)
+                self._forwardings.clear()
+            redirects = None
+            if is_mapped:
+                endpoint = where.endpoint(self._engine or default_engine(), self._unix)
+                redirects = (endpoint, f"{where.base}/", f"{self._prefix}/")
+            forwarding = self._forwardings[key] = _native.Forwarding(self._policy, fill, redirects)
+        return forwarding
+
     def _policy_of(self, events: EventRelay) -> _native.EventPolicy:
         policy = self._policies.get(events)
         if policy is None:
@@ -422,6 +440,7 @@ class Gateway(Shared):
         permit: _native.Permit | None,
     ) -> web.StreamResponse:
         """Serve `route`, which is `resource` in this application, where the engine does not."""
+        caching = None if route.caching is None else self._handle(route.caching, route.name)
         stripped = None if permit is None else permit.target
         asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
         target = route.replacement + asked_for.removeprefix(resource.prefix)
@@ -432,16 +451,27 @@ class Gateway(Shared):
             lambda: target,
             route.request.set,
             route.request.add,
-            _native.Forwarding(route.forwarding),
+            resource.forwarding(_fill(request, route.caching, None)),
             native_timeouts(route.timeouts, lets_events_pause=lets_pause(route.events)),
             route.response,
             resource.drain,
             policy=resource.events,
             on_complete=route.on_complete,
-            caching=None if route.caching is None else self._handle(route.caching, route.name),
+            caching=caching,
             tenant=(None if permit is None else permit.tenant) or route.tenant,
             permit=permit,
             seen=None if route.inspect is None else self._seen(route.inspect, route.name),
             received=None if route.decisions is None else route.decisions._forwarded(request),  # noqa: SLF001
         )
         return await relay(request, order)
+
+
+def _fill(request: web.Request, caching: Caching | None, overrides: Overrides | None) -> Caching | None:
+    """`caching`, if what `request` is answered with may be stored by it for other clients."""
+    if (
+        caching is None
+        or request.method not in {"GET", "HEAD"}
+        or (overrides is not None and overrides.bypass)
+    ):
+        return None
+    return caching

@@ -371,6 +371,16 @@ class RelayResource(NativeResource):
     def __init__(self, route: NativeRoute, router: UrlDispatcher) -> None:
         super().__init__(route, router)
         self.drain, self.events = handles(route.drain, route.events)
+        self._forwardings: dict[Caching | None, _native.Forwarding] = {}
+
+    def forwarding(self, fill: Caching | None) -> _native.Forwarding:
+        """What each side is told of the other. `fill`: the response may be stored for other clients."""
+        forwarding = self._forwardings.get(fill)
+        if forwarding is None:
+            route = self.route
+            redirects = (route.origin.endpoint(route.engine(), route.unix), route.replacement, self.prefix)
+            forwarding = self._forwardings[fill] = _native.Forwarding(route.forwarding, fill, redirects)
+        return forwarding
 
     def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
         route = self.route

@@ -110,7 +110,7 @@ impl Awaitable {
                 let head = stream.poll_head(context);
                 // Looked at behind the head: those that came with it, from the engine's thread, are there then.
                 for head in stream.take_interim() {
-                    let via = forwarding.get().0.via((1, head.minor_version));
+                    let via = forwarding.get().policy.via((1, head.minor_version));
                     write.bind(py).call1((PyBytes::new(py, &encode_interim(&head, via.as_deref())),))?;
                 }
                 match head {

@@ -40,12 +40,19 @@ static TICKETS: AtomicU64 = AtomicU64::new(0);
 /// `("set" | "add" | "drop", name, value)`, validated in Python.
 pub(crate) type Change = (String, Vec<u8>, Vec<u8>);
 
-pub(crate) fn edit((kind, name, value): Change) -> Edit {
-    match kind.as_str() {
-        "set" => Edit::Set(name, value),
-        "add" => Edit::Add(name, value),
-        _ => Edit::Drop(name),
-    }
+/// # Errors
+/// `ConfigurationError`: there is no such kind.
+pub(crate) fn edits(py: Python<'_>, changes: Vec<Change>) -> PyResult<Vec<Edit>> {
+    let edit = |(kind, name, value): Change| match kind.as_str() {
+        "set" => Ok(Edit::Set(name, value)),
+        "add" => Ok(Edit::Add(name, value)),
+        "drop" => Ok(Edit::Drop(name)),
+        other => {
+            let detail = format!("{other:?} is no kind of change to a header field: set, add or drop");
+            Err(exception(py, &Code::BadConfiguration.error(detail)))
+        }
+    };
+    changes.into_iter().map(edit).collect()
 }
 
 #[pymethods]
@@ -55,6 +62,7 @@ impl Route {
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
+        py: Python<'_>,
         name: String,
         host: Option<String>,
         prefix: String,
@@ -71,17 +79,17 @@ impl Route {
         inspected: Option<Inspected<'_>>,
         on_end: Option<Py<PyAny>>,
         gate: Option<Py<Gate>>,
-    ) -> Self {
+    ) -> PyResult<Self> {
         let endpoint = endpoint.get();
         let native = Native {
             endpoint: endpoint.endpoint.clone(),
             upstream: endpoint.upstream.clone(),
             authority: endpoint.authority.clone(),
             replacement,
-            forwarding: forwarding.get().0.clone(),
+            forwarding: forwarding.get().policy.clone(),
             timeouts: timeouts.get().0,
-            request: request.into_iter().map(edit).collect(),
-            response: response.into_iter().map(edit).collect(),
+            request: edits(py, request)?,
+            response: edits(py, response)?,
             limits: limits.into(),
             gate: gate.as_ref().map(|gate| gate.get().shared()),
             cache: caching.map(|caching| caching.get().0.clone()),
@@ -92,7 +100,7 @@ impl Route {
             ticket: on_end.is_some().then(|| TICKETS.fetch_add(1, Ordering::Relaxed)),
             name,
         };
-        Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)), on_end, gate)
+        Ok(Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)), on_end, gate))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

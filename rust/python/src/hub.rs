@@ -20,7 +20,7 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::access::Gate;
 use crate::admission::{Admission, Decision, Guest};
-use crate::edge::{Change, edit};
+use crate::edge::{Change, edits};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::framing::Framing;
@@ -484,6 +484,7 @@ impl Topics {
     #[pyo3(signature = (name, host, prefix, hub, terms, limits, response, gate))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
     fn new(
+        py: Python<'_>,
         name: String,
         host: Option<String>,
         prefix: String,
@@ -492,12 +493,12 @@ impl Topics {
         limits: RouteLimitSettings,
         response: Vec<Change>,
         gate: Option<Py<Gate>>,
-    ) -> Self {
+    ) -> PyResult<Self> {
         let (hub, pattern) = (Arc::clone(&hub.get().shared), Pattern { host, prefix });
-        let response = response.into_iter().map(edit).collect();
+        let response = edits(py, response)?;
         let before = gate.as_ref().map(|gate| gate.get().shared());
         let topics = EdgeTopics::new(name, pattern, hub, terms.into(), limits.into(), response, before);
-        Self(Arc::new(topics), gate)
+        Ok(Self(Arc::new(topics), gate))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

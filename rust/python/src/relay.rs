@@ -4,17 +4,38 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use penstock_engine::relay::{self, Client};
+use penstock_engine::cache::READ;
+use penstock_engine::origin::own;
+use penstock_engine::relay::{self, Client, FillFields, Redirects};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::errors::IntoPython;
-use crate::request::Fields;
+use crate::request::{Endpoint, Fields};
 
 /// What each side is told of the other.
 #[pyclass(frozen, module = "penstock._native")]
-pub(crate) struct Forwarding(pub(crate) relay::Forwarding);
+pub(crate) struct Forwarding {
+    pub(crate) policy: relay::Forwarding,
+    /// Where the response may be stored for other clients: what of a client's request is sent.
+    fill: Option<FillFields>,
+    /// What stands for URLs of the origin in its responses.
+    pub(crate) redirects: Option<Redirects>,
+}
+
+/// `keep_fields` and `drop_fields` of `penstock.config.Caching`.
+#[derive(FromPyObject)]
+struct FillSettings {
+    keep_fields: Option<Vec<String>>,
+    drop_fields: Vec<String>,
+}
+
+impl From<FillSettings> for FillFields {
+    fn from(settings: FillSettings) -> Self {
+        Self::new(settings.keep_fields, settings.drop_fields, &READ)
+    }
+}
 
 /// `penstock.config.Forwarding`, validated there.
 #[derive(FromPyObject)]
@@ -25,6 +46,13 @@ struct Policy {
     via: Option<String>,
     trust_incoming: bool,
     preserve_host: bool,
+    map_location: bool,
+}
+
+/// Whether an origin could take the path of a target for another one.
+#[pyfunction]
+pub(crate) fn has_dot_segments(target: &str) -> bool {
+    penstock_engine::wire::has_dot_segments(target)
 }
 
 /// Names and values, as aiohttp's parser has them.
@@ -35,10 +63,23 @@ pub(crate) type Replaced<'py> = (Bound<'py, PyString>, Option<Bound<'py, PyStrin
 
 #[pymethods]
 impl Forwarding {
+    /// `fill` is a `penstock.config.Caching`, where what is answered may be stored. `redirects` is the origin, how its paths
+    /// begin there, and how they do here; without it, what the origin says of itself is not mapped.
     #[new]
-    fn new(policy: Policy) -> Self {
-        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host } = policy;
-        Self(relay::Forwarding { x_forwarded, forwarded, via, trust_incoming, preserve_host })
+    #[pyo3(signature = (policy, fill=None, redirects=None))]
+    fn new(
+        policy: Policy,
+        fill: Option<FillSettings>,
+        redirects: Option<(Bound<'_, Endpoint>, String, String)>,
+    ) -> Self {
+        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location } = policy;
+        let redirects = redirects.filter(|_| map_location).map(|(origin, from, to)| {
+            let Endpoint { endpoint, upstream, .. } = origin.get();
+            Redirects::new(own(endpoint, upstream.clone()), from, to)
+        });
+        let policy =
+            relay::Forwarding { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location };
+        Self { policy, fill: fill.map(Into::into), redirects }
     }
 
     /// The fields that go to the origin. `replaced` stand in place of others of their names; `None` sends none.
@@ -123,7 +164,8 @@ impl Forwarding {
         let replaced: Vec<_> =
             replaced.iter().map(|(name, value)| (name.as_ref(), value.as_deref())).collect();
         let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let mut fields = self.0.request_fields(received, client, &replaced).into_python(py)?;
+        let fields = self.policy.request_fields(received, client, &replaced, self.fill.as_ref());
+        let mut fields = fields.into_python(py)?;
         for (name, value) in added.into_iter().flatten() {
             fields.push(&wire_bytes(name)?, &wire_bytes(value)?);
         }
@@ -137,10 +179,10 @@ impl Forwarding {
         head: &penstock_engine::wire::Head,
     ) -> PyResult<Bound<'py, PyList>> {
         let fields = PyList::empty(py);
-        for (name, value) in relay::response_fields(head) {
-            fields.append((text(name), text(value)))?;
+        for (name, value) in relay::redirected(self.redirects.as_ref(), relay::response_fields(head)) {
+            fields.append((text(name), text(&value)))?;
         }
-        if let Some(via) = self.0.via((1, head.minor_version)) {
+        if let Some(via) = self.policy.via((1, head.minor_version)) {
             fields.append(("Via", via))?;
         }
         Ok(fields)

@@ -71,7 +71,7 @@ pub(crate) struct Timeouts(pub(crate) origin::Timeouts);
 #[pymethods]
 impl Timeouts {
     #[new]
-    #[pyo3(signature = (queue, resolve, connect, tls, first_byte, between_bytes, total, lets_events_pause))]
+    #[pyo3(signature = (queue, resolve, connect, tls, first_byte, between_bytes, tunnel, total, lets_events_pause))]
     #[expect(clippy::too_many_arguments, reason = "the limits, each once")]
     fn new(
         queue: Option<f64>,
@@ -80,6 +80,7 @@ impl Timeouts {
         tls: Option<f64>,
         first_byte: Option<f64>,
         between_bytes: Option<f64>,
+        tunnel: Option<f64>,
         total: Option<f64>,
         lets_events_pause: bool,
     ) -> Self {
@@ -91,6 +92,7 @@ impl Timeouts {
             tls: seconds(tls),
             first_byte: seconds(first_byte),
             between_bytes: seconds(between_bytes),
+            tunnel: seconds(tunnel),
             total: seconds(total),
             lets_events_pause,
         })

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use penstock_engine::Result;
 use penstock_engine::access::{self, AccessConfig, TenantLimits};
-use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, RangeFill};
+use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, RangeFill};
 use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
+use penstock_engine::relay::FillFields;
 use penstock_engine::store::{CachePolicy, Unread};
 use penstock_engine::stream::{FlowConfig, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
@@ -237,6 +238,8 @@ pub(crate) struct CachingSettings {
     keep_parameters: Option<Vec<String>>,
     drop_parameters: Vec<String>,
     sort_parameters: bool,
+    keep_fields: Option<Vec<String>>,
+    drop_fields: Vec<String>,
     apart: f64,
     unread: u8,
     tags: Vec<String>,
@@ -274,6 +277,7 @@ impl From<CachingSettings> for CachePolicy {
                 dropped: Names::new(settings.drop_parameters),
                 sorted: settings.sort_parameters,
             },
+            fields: FillFields::new(settings.keep_fields, settings.drop_fields, &READ),
             max_object: settings.max_object,
             apart: Duration::from_secs_f64(settings.apart),
             unread: match settings.unread {

@@ -7,7 +7,6 @@ use penstock_engine::Code;
 use penstock_engine::edge::{RelayedHead, relayed_head};
 use penstock_engine::events::Policy;
 use penstock_engine::pool::CopyReason;
-use penstock_engine::relay;
 use penstock_engine::stream::{ResponseHead, Stream, Timings};
 use penstock_engine::wire::Head;
 use pyo3::prelude::*;
@@ -72,7 +71,7 @@ impl FrameStream {
     /// The head as a client gets it that this is relayed to.
     pub(crate) fn relayed_head(
         &self,
-        forwarding: &relay::Forwarding,
+        forwarding: &Forwarding,
         method: &str,
         minor_version: u8,
         closes: bool,
@@ -81,8 +80,9 @@ impl FrameStream {
         let Some(ResponseHead { head, .. }) = self.stream.head() else {
             return Err(Code::Internal.error("a head was relayed that has not come"));
         };
-        let via = forwarding.via((1, head.minor_version));
-        relayed_head(head, method, minor_version, closes, via.as_deref(), policy)
+        let via = forwarding.policy.via((1, head.minor_version));
+        let redirects = forwarding.redirects.as_ref();
+        relayed_head(head, method, minor_version, closes, via.as_deref(), redirects, policy)
     }
 
     pub(crate) fn set_framing(&self, py: Python<'_>, framing: &Framing) -> PyResult<()> {

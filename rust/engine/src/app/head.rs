@@ -5,9 +5,9 @@
 
 use std::io::Write;
 
-use crate::wire::{Body, Incoming, is_one_of, write_field};
+use crate::wire::{Body, Incoming, reads_as_one_of, write_field};
 
-/// Fields that are written from what is known, and not copied.
+/// Fields that are written from what is known, and not copied; nor is what a reader may take for them, `Content_Length`.
 const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
 
 /// Serialises `head`, whose body ends as `body` says. Everything that is not about framing is as the client wrote it:
@@ -40,7 +40,7 @@ pub(crate) fn serialise(head: &Incoming, body: Body) -> Vec<u8> {
         Body::Chunked => put(b"Transfer-Encoding: chunked\r\n"),
         Body::Empty | Body::UntilClose => {}
     }
-    for (name, value) in head.headers().filter(|(name, _)| !is_one_of(name, &OURS)) {
+    for (name, value) in head.headers().filter(|(name, _)| !reads_as_one_of(name, &OURS)) {
         write_field(&mut bytes, name, value);
     }
     bytes.extend_from_slice(b"\r\n");

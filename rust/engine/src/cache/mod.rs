@@ -37,7 +37,7 @@ pub use list::{Lines, elements, unquoted, values};
 pub use policy::{Cookies, Languages, Policy, RangeFill};
 pub use range::{ContentRange, IfRange, Multipart, Ranges, Selected, Spec};
 pub(crate) use record::{Reading, Writing};
-pub use request::{Request, is_read};
+pub use request::{READ, Request, is_read};
 pub use spans::{Span, Spans};
 pub use status::CacheStatus;
 pub use storable::Refusal;
@@ -45,7 +45,7 @@ pub use stored::{Content, Stored};
 pub use targeted::{parse_targeted, response_control};
 pub use time::{LONGEST, Time};
 pub use validate::{Conditions, EntityTag, Tags, Validators, confirmed, freshened, is_in_not_modified};
-pub use vary::{SOCKET, Selection, Vary};
+pub use vary::{SOCKET, Selection, Vary, tells_url};
 
 #[cfg(test)]
 mod tests;

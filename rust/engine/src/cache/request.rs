@@ -32,7 +32,7 @@ pub struct Request<'a> {
 }
 
 /// The fields that [`Request::read`] looks at. What varies by other fields looks at those as well.
-const READ: [&str; 9] = [
+pub const READ: [&str; 9] = [
     "authorization",
     "cache-control",
     "if-match",

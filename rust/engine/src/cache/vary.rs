@@ -13,8 +13,22 @@ const AS_SENT: [&str; 7] = ["authorization", "cookie", "host", "origin", "refere
 /// Stands among the fields of a request for the Unix socket that its origin is behind. No field has that name.
 pub const SOCKET: &str = ":socket";
 /// What a request may be about besides its key: a Host that the client has chosen is part of the URL that the origin sees,
-/// and not of the key, which has the origin's own; and any number of sockets may have an origin of one URL behind them.
-const BESIDE_THE_KEY: [&str; 2] = ["host", SOCKET];
+/// and not of the key, which has the origin's own, and so is what a proxy says of the URL that its client has asked for; and any
+/// number of sockets may have an origin of one URL behind them.
+const BESIDE_THE_KEY: [&str; 7] = [
+    "host",
+    SOCKET,
+    "forwarded",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-forwarded-proto",
+];
+
+/// Whether a proxy says in a field of that name which URL its client has asked for: what is answered is for who has asked so.
+pub fn tells_url(name: &[u8]) -> bool {
+    is_one_of(name, &BESIDE_THE_KEY[2..])
+}
 
 /// The fields that a response varies by.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -30,7 +30,7 @@ use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::Feed;
 use crate::sync::Arc;
-use crate::wire::{Body, Incoming, members};
+use crate::wire::{Body, Incoming, offers_websocket};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -437,17 +437,6 @@ fn request_body(site: &Site, body: Body, is_tunnel: bool) -> (Option<Feed>, Requ
     stream.fed_by_own_task();
     let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
     (Some(feed), body)
-}
-
-/// RFC 6455, section 4.1. Offers of other protocols are passed over, as RFC 9110, section 7.8, allows.
-fn offers_websocket(incoming: &Incoming) -> bool {
-    let has = |name: &str, option: &[u8]| {
-        incoming.get_all(name).flat_map(members).any(|member| member.eq_ignore_ascii_case(option))
-    };
-    incoming.method() == "GET"
-        && incoming.minor_version == 1
-        && has("upgrade", b"websocket")
-        && has("connection", b"upgrade")
 }
 
 /// Tells the client why there is no answer.

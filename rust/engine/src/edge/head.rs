@@ -1,12 +1,13 @@
 //! The head of a relayed response, as the client gets it, on either lane.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use super::date::Date;
 use super::route::Edit;
 use crate::error::Result;
 use crate::events::{Field, Policy};
-use crate::relay::{is_event_stream, response_fields};
+use crate::relay::{Redirects, is_event_stream, redirected, response_fields};
 use crate::wire::{Body, Head, body_of, write_field, write_status_line};
 
 /// How the body of a response goes to the client.
@@ -67,7 +68,7 @@ pub struct RelayedHead {
 }
 
 /// The head of the response `head` to a request of `method` in HTTP/1.`minor_version`, for an application that relays it
-/// and lets the engine send what follows, event streams by `policy`. `closes` if the connection is to end behind it in any
+/// with URLs of the origin as `redirects` says, and lets the engine send what follows, event streams by `policy`. `closes` if the connection is to end behind it in any
 /// case.
 ///
 /// # Errors
@@ -78,6 +79,7 @@ pub fn relayed_head(
     minor_version: u8,
     closes: bool,
     via: Option<&str>,
+    redirects: Option<&Redirects>,
     policy: Option<&Policy>,
 ) -> Result<RelayedHead> {
     let framing = Framing::of(body_of(head, method)?, minor_version);
@@ -85,7 +87,8 @@ pub fn relayed_head(
     let status = (head.status, head.reason());
     let is_events = is_events(head, framing);
     let defaults = policy.filter(|_| is_events).map_or(&[][..], Policy::fields);
-    let bytes = encode(status, response_fields(head), framing, persistence, via, &[], defaults);
+    let fields = redirected(redirects, response_fields(head));
+    let bytes = encode(status, fields, framing, persistence, via, &[], defaults);
     Ok(RelayedHead { bytes, is_events })
 }
 
@@ -97,7 +100,7 @@ pub(super) fn is_events(head: &Head, framing: Framing) -> bool {
 /// The bytes of the head. `fields` are end-to-end; `defaults` stand where there is none of their name, and no edit of it.
 pub(super) fn encode<'a>(
     (status, reason): (u16, &[u8]),
-    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    fields: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
     framing: Framing,
     persistence: Persistence,
     via: Option<&str>,
@@ -119,7 +122,7 @@ pub(super) fn encode<'a>(
             continue;
         }
         dated |= name.eq_ignore_ascii_case(b"date");
-        write_field(out, name, value);
+        write_field(out, name, &value);
     }
     for edit in edits {
         let (Edit::Set(name, _) | Edit::Add(name, _) | Edit::Drop(name)) = edit;

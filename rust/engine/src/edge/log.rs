@@ -239,7 +239,7 @@ mod tests {
 
     fn request() -> Incoming {
         let limits = IncomingLimits { line: 100, bytes: 1000, fields: 10 };
-        parse_incoming(b"GET /a\"b HTTP/1.1\r\nHost: a\r\n\r\n", &limits).unwrap()
+        parse_incoming(b"GET /a%22b HTTP/1.1\r\nHost: a\r\n\r\n", &limits).unwrap()
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::metered::Metered;
 use super::progress::Progress;
 use super::route::{Edit, Route};
 use super::site::Site;
-use crate::cache::{Target, is_read};
+use crate::cache::{Target, is_read, tells_url};
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, EventBody, Field, Leave, Policy, begin_inspection};
 use crate::framing::Framing as Cut;
@@ -71,7 +71,9 @@ pub(super) fn begin_hit(
         endpoint: &native.endpoint,
         is_read: route.sets_read
             || task.incoming.headers().any(|(name, value)| {
-                is_read(name) && !route.replaces(name) && route.forwarded(name, value).is_some()
+                (is_read(name) || tells_url(name))
+                    && !route.replaces(name)
+                    && route.forwarded(name, value).is_some()
             }),
     };
     let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
@@ -441,6 +443,10 @@ impl Task<'_> {
                 Edit::Add(..) => None,
             })
             .collect();
+        // The answer to what asks for something else is stored for nobody, or says itself that it is for all (POST, RFC 9110,
+        // section 9.3.3).
+        let may_fill = !self.is_tunnel && matches!(incoming.method(), "GET" | "HEAD");
+        let fill = native.cache.as_ref().filter(|_| may_fill).map(Caching::fill_fields);
         let mut headers: Fields = if native.gate.as_ref().is_some_and(|gate| gate.verifier().is_some()) {
             let mut received = Fields::with_capacity(24, 1024);
             for (name, value) in incoming.headers() {
@@ -448,9 +454,9 @@ impl Task<'_> {
                     received.push(name, &value);
                 }
             }
-            native.forwarding.request_fields(received.iter(), &client, &replaced)?
+            native.forwarding.request_fields(received.iter(), &client, &replaced, fill)?
         } else {
-            native.forwarding.request_fields(incoming.headers(), &client, &replaced)?
+            native.forwarding.request_fields(incoming.headers(), &client, &replaced, fill)?
         };
         for edit in &native.request {
             if let Edit::Add(name, value) = edit {
@@ -527,6 +533,7 @@ impl Task<'_> {
         let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);
         let via = native.forwarding.via((1, minor_version));
         let (via, edits) = (via.as_deref(), &native.response);
+        let fields = relay::redirected(route.redirects.as_ref(), fields);
         let bytes = encode((status, reason), fields, framing, persistence, via, edits, defaults);
         self.progress.begin(status);
         outgoing.push_head(bytes);

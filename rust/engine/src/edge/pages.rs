@@ -13,6 +13,7 @@ use super::route::{Pattern, RouteLimits};
 use crate::access::{Entered, Limits};
 use crate::error::{Code, Result};
 use crate::net::{Outgoing, Piece};
+use crate::relay::redirected;
 use crate::wire::Incoming;
 
 /// Before the names of pages, for those who have several services behind one address. What scrapers ask for by default
@@ -132,7 +133,15 @@ pub(super) async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoin
     }
     let persistence = Persistence::of(progress.closes(), incoming.minor_version);
     let framing = Framing::Length(shown.text.len() as u64);
-    let head = encode((shown.status, reason), fields.into_iter(), framing, persistence, None, &[], &[]);
+    let head = encode(
+        (shown.status, reason),
+        redirected(None, fields.into_iter()),
+        framing,
+        persistence,
+        None,
+        &[],
+        &[],
+    );
     progress.begin(shown.status);
     outgoing.push(Piece::Bytes(head));
     if incoming.method() != "HEAD" {

@@ -9,14 +9,15 @@ use super::pages::{NAME, Pages};
 use super::tally::{Lane, Ledger, Tallies};
 use super::topics::Topics;
 use crate::access::{Entered, Gate, Limits, without_port};
-use crate::cache::is_read;
+use crate::cache::{is_read, tells_url};
 use crate::error::{Code, Error, Result};
 use crate::events::{Leave, Policy};
 use crate::inspect::{Counts, Rules};
-use crate::origin::{Endpoint, Timeouts, Upstream};
-use crate::relay::Forwarding;
+use crate::origin::{Endpoint, Timeouts, Upstream, own};
+use crate::relay::{Forwarding, Redirects};
 use crate::store::Caching;
 use crate::sync::Arc;
+use crate::wire::has_dot_segments;
 
 /// A change to the fields of a message on its way through. Names are compared in whatever case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct Route {
     pub(super) native: Native,
     /// Whether it puts a field into requests that says something to a cache by itself.
     pub(super) sets_read: bool,
+    /// What stands for URLs of the origin in its responses.
+    pub(super) redirects: Option<Redirects>,
     limiter: Limiter,
     /// Known from when a site serves it.
     tallies: OnceLock<Arc<Tallies>>,
@@ -101,15 +104,22 @@ impl Route {
     pub fn new(pattern: Pattern, native: Native) -> Self {
         // A Host of the route's or the client's makes another variant, and so does the origin's socket; otherwise the
         // origin is sent its own Host.
-        let sets = |name: &[u8]| is_read(name) || name.eq_ignore_ascii_case(b"host");
+        let sets = |name: &[u8]| is_read(name) || tells_url(name) || name.eq_ignore_ascii_case(b"host");
+        let is_sent = |name: &[u8]| native.cache.as_ref().is_some_and(|cache| cache.fill_fields().has(name));
         let sets_read = native.forwarding.preserve_host
             || native.endpoint.unix().is_some()
+            || (native.forwarding.x_forwarded && is_sent(b"x-forwarded-host"))
+            || (native.forwarding.forwarded && is_sent(b"forwarded"))
             || native.request.iter().any(|edit| match edit {
                 Edit::Set(name, _) | Edit::Add(name, _) => sets(name),
                 Edit::Drop(_) => false,
             });
         let limiter = Limiter::new(native.name.clone(), native.limits);
-        Self { pattern, native, sets_read, limiter, tallies: OnceLock::new() }
+        let redirects = native.forwarding.map_location.then(|| {
+            let is_own = own(&native.endpoint, native.upstream.clone());
+            Redirects::new(is_own, native.replacement.as_str(), pattern.prefix.as_str())
+        });
+        Self { pattern, native, sets_read, redirects, limiter, tallies: OnceLock::new() }
     }
 
     /// By which whoever wants to hear what became of its requests knows it.
@@ -283,19 +293,4 @@ impl Routes {
                 && route.takes(method)
         })
     }
-}
-
-/// RFC 3986, section 3.3; a backslash is a slash to some.
-fn has_dot_segments(path: &str) -> bool {
-    let path = path.split('?').next().unwrap_or_default();
-    // Most paths have neither a dot behind a slash nor a percent-encoded one.
-    if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
-        return false;
-    }
-    let plain = path.replace("%2e", ".").replace("%2E", ".").replace("%2f", "/").replace("%2F", "/");
-    plain
-        .replace("%5c", "/")
-        .replace("%5C", "/")
-        .split(['/', '\\'])
-        .any(|segment| segment == "." || segment == "..")
 }

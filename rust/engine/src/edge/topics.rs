@@ -14,6 +14,7 @@ use crate::access::{Decision, Entered, Gate};
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
 use crate::net::{Body, Outgoing, Supply};
+use crate::relay::redirected;
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming, byte_of};
 
@@ -126,8 +127,15 @@ impl Topics {
         }
         let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);
         let fields = fields(resumption, framing == Framing::Empty);
-        let bytes =
-            encode((status, reason), fields.into_iter(), framing, persistence, None, &self.response, &[]);
+        let bytes = encode(
+            (status, reason),
+            redirected(None, fields.into_iter()),
+            framing,
+            persistence,
+            None,
+            &self.response,
+            &[],
+        );
         progress.begin(status);
         outgoing.push_head(bytes);
     }

@@ -126,6 +126,13 @@ impl Reader {
         Poll::Pending
     }
 
+    /// What is waited for may take `limit` from now on.
+    pub(crate) fn wait_anew(&mut self, limit: Option<Duration>) {
+        if self.wait == Wait::Limited {
+            self.limit.start(limit);
+        }
+    }
+
     /// Gives a slab back that nobody needs while nothing comes; looks at it from `begin`, if the wait begins now.
     fn linger(&mut self, context: &mut Context<'_>, begin: Option<Instant>) {
         let mut begin = begin;

@@ -35,7 +35,9 @@ pub(super) struct Arriving {
     reader: Reader,
     decoder: Decoder,
     size: ReadSize,
-    between_bytes: Option<Duration>,
+    /// How long nothing may come; in a tunnel, how long nothing may pass either way.
+    limit: Option<Duration>,
+    is_tunnel: bool,
     /// Bytes read in this turn.
     turn: usize,
     /// The last read brought less than it was offered, and so all that there was.
@@ -81,16 +83,19 @@ impl Arriving {
         let Answered { head, rest, reader, body, keep, progress } = answered;
         let decoder = Decoder::new(body, terms.limits.body);
         let size = ReadSize::new(terms.reads, decoder.remaining());
+        let is_tunnel = upload.has_switched();
         let upload = (!upload.is_complete()).then(|| Box::new(upload));
         let pauses = terms.timeouts.lets_events_pause && is_event_stream(&head.head);
         let between_bytes = terms.timeouts.between_bytes.filter(|_| !pauses);
+        let limit = if is_tunnel { terms.timeouts.tunnel } else { between_bytes };
         let begun = Instant::now();
         let arriving = Self {
             lease,
             reader,
             decoder,
             size,
-            between_bytes,
+            limit,
+            is_tunnel,
             turn: 0,
             dry: false,
             body,
@@ -145,7 +150,11 @@ impl Arriving {
     /// Those of [`Upload::drive`].
     pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Result<()> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
-        upload.drive(context, self.lease.connection(), &self.progress)?;
+        let driven = upload.drive(context, self.lease.connection(), &self.progress);
+        if self.is_tunnel && upload.has_moved() {
+            self.reader.wait_anew(self.limit);
+        }
+        driven?;
         if upload.is_complete() {
             self.upload = None;
         }
@@ -187,7 +196,15 @@ impl Arriving {
             return pin!(yield_now()).poll(context).map(Ok);
         }
         let connection = self.lease.connection();
-        self.reader.poll_readable(context, connection, self.between_bytes, Code::IoTimeout, || true)
+        let ready = self.reader.poll_readable(context, connection, self.limit, Code::IoTimeout, || true);
+        ready.map_err(|error| {
+            match self.limit.filter(|_| self.is_tunnel && error.code() == Code::IoTimeout) {
+                Some(limit) => {
+                    Code::IoTimeout.error(format!("nothing has passed the tunnel, either way, for {limit:?}"))
+                }
+                None => error,
+            }
+        })
     }
 
     /// As [`Reader::poll_reserve`].

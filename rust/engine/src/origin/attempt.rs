@@ -16,7 +16,7 @@ use crate::error::{Code, Error, Result};
 use crate::pool::{PoolState, Slice};
 use crate::stream::{ResponseHead, Timings};
 use crate::sync::Arc;
-use crate::wire::encode_request;
+use crate::wire::{Handshake, Upload as Framing, encode_request};
 
 /// The head of a response, what came behind that in the same read, and the body from there on.
 pub(super) type Answer = (ResponseHead, Slice, Arriving);
@@ -67,6 +67,7 @@ async fn ask(
     let Request { method, target, headers, timeouts, .. } = request;
     let encode = || encode_request(method, target, authority, headers, &framing);
     let mut head = encode()?;
+    let handshake = (framing == Framing::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;
     let started = Instant::now();
     let mut lease = match origins.lease(place, endpoint, timeouts.queue).await {
@@ -82,6 +83,7 @@ async fn ask(
         reads: origins.reads,
         timeouts,
         method,
+        handshake,
         timings: Timings { queue, ..Timings::default() },
         reused: true,
     };

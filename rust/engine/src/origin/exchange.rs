@@ -12,7 +12,7 @@ use crate::net::{Connection, Peer, Reader};
 use crate::pool::{Pool, Slice};
 use crate::stream::reading::ReadSizes;
 use crate::stream::{ResponseHead, Timings};
-use crate::wire::{Body, Head, body_of, keeps_alive};
+use crate::wire::{Body, Handshake, Head, body_of, keeps_alive};
 
 /// Who is given interim responses.
 pub(crate) type Interim<'a> = dyn Fn(Head) + Send + Sync + 'a;
@@ -25,6 +25,8 @@ pub(super) struct Terms<'a> {
     pub(super) timeouts: &'a Timeouts,
     pub(super) reads: ReadSizes,
     pub(super) method: &'a str,
+    /// What a 101 must say, where WebSocket is offered.
+    pub(super) handshake: Option<Handshake>,
     /// The stages before.
     pub(super) timings: Timings,
     pub(super) reused: bool,
@@ -94,21 +96,18 @@ fn midway(error: Error) -> Failure {
 
 /// How the body ends, and whether the connection may serve again behind it.
 fn begin(response: &Head, upload: &mut Upload, terms: &Terms<'_>) -> Result<(Body, bool)> {
-    let switched = upload.asks_to_switch() && switches(response);
-    let body = if switched { Body::UntilClose } else { body_of(response, terms.method)? };
-    if switched {
-        upload.switch();
-    }
+    let body = match terms.handshake.as_ref().filter(|_| response.status == 101) {
+        Some(handshake) => {
+            handshake.check(response)?;
+            upload.switch();
+            Body::UntilClose
+        }
+        None => body_of(response, terms.method)?,
+    };
     let keep = keeps_alive(response);
     if !keep && response.status >= 400 {
         // The origin has said no and will not read on (RFC 9112, section 9.6).
         upload.abandon();
     }
     Ok((body, keep))
-}
-
-/// Whether the origin takes up the offer of WebSocket.
-fn switches(response: &Head) -> bool {
-    let is_websocket = |value: &[u8]| value.eq_ignore_ascii_case(b"websocket");
-    response.status == 101 && response.get("upgrade").is_some_and(is_websocket)
 }

@@ -27,6 +27,8 @@ pub struct Timeouts {
     /// While waiting for the socket, either way, and never while waiting for the consumer or for room in the pool
     /// (`IO_TIMEOUT`).
     pub between_bytes: Option<Duration>,
+    /// In a tunnel of WebSocket, while nothing passes either way (`IO_TIMEOUT`).
+    pub tunnel: Option<Duration>,
     /// The whole exchange, whatever it waits for (`TOTAL_TIMEOUT`).
     pub total: Option<Duration>,
     /// Whoever takes the body has a limit of his own for the pauses of an event stream: `between_bytes` is not for them.

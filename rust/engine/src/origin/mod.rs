@@ -50,5 +50,5 @@ pub use tally::OriginSums;
 pub use tls::{Roots, Tls};
 pub use upstream::{
     Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, MemberStats, RetryPolicy, Upstream,
-    UpstreamCounts, UpstreamPolicy, UpstreamStats,
+    UpstreamCounts, UpstreamPolicy, UpstreamStats, own,
 };

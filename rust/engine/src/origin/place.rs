@@ -364,6 +364,7 @@ mod tests {
             tls: None,
             first_byte: None,
             between_bytes: None,
+            tunnel: None,
             total: None,
             lets_events_pause: false,
         };
@@ -438,6 +439,7 @@ mod tests {
             tls: None,
             first_byte: None,
             between_bytes: None,
+            tunnel: None,
             total: None,
             lets_events_pause: false,
         };

@@ -72,9 +72,15 @@ impl Upload {
         Self { state: State::Running(message), limit, tunnel, switched: false }
     }
 
-    /// Whether the request asks for another protocol.
-    pub(super) fn asks_to_switch(&self) -> bool {
-        self.tunnel.is_some()
+    /// Whether the origin has switched to another protocol.
+    pub(super) fn has_switched(&self) -> bool {
+        self.switched
+    }
+
+    /// Whether the kernel has taken anything since the last call.
+    pub(super) fn has_moved(&mut self) -> bool {
+        let State::Running(message) = &mut self.state else { return false };
+        message.take_written() > 0
     }
 
     /// The origin has switched: what waited goes as it is.
@@ -127,7 +133,10 @@ impl Upload {
                     Code::UploadFailed.error(format!("the source of the request body failed: {error}"))
                 );
             }
-            Poll::Ready(Err(Fault::Socket(Stop::Stalled))) if !progress.answered.load(Ordering::Relaxed) => {
+            // A tunnel has no answer that would count all the same.
+            Poll::Ready(Err(Fault::Socket(Stop::Stalled)))
+                if self.switched || !progress.answered.load(Ordering::Relaxed) =>
+            {
                 let limit = message.limit();
                 return Err(Code::IoTimeout.error(format!("the origin took nothing for {limit:?}")));
             }

@@ -1,14 +1,20 @@
 //! Fields that end at this hop.
 
-use crate::wire::{HOP_BY_HOP, is_one_of, members};
+use crate::wire::{HOP_BY_HOP, is_one_of, members, reads_as_one_of};
 
 /// What a relay keeps back besides the fields of a connection: the credentials and challenges of proxies are
 /// between this hop and the next one.
 const BETWEEN_PROXIES: [&str; 3] = ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"];
 
-/// Whether a field of that name never crosses.
+/// Whether a field of that name never crosses. `Transfer_Encoding` does not either: what is behind CGI cannot tell it from
+/// the field that frames a message.
 pub(super) fn ends_here(name: &[u8]) -> bool {
-    is_one_of(name, &HOP_BY_HOP) || is_one_of(name, &BETWEEN_PROXIES)
+    reads_as_one_of(name, &HOP_BY_HOP) || reads_as_one_of(name, &BETWEEN_PROXIES)
+}
+
+/// Whether a field of that name is not Content-Length, and something on its way may take it for that.
+pub(super) fn is_like_length(name: &[u8]) -> bool {
+    reads_as_one_of(name, &["content-length"]) && !is(name, "content-length")
 }
 
 pub(super) fn is(name: &[u8], other: &str) -> bool {

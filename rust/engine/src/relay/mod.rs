@@ -6,12 +6,16 @@
 
 mod forwarded;
 mod hop;
+mod names;
+mod redirects;
 mod request;
 mod response;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use names::FillFields;
+pub use redirects::{Redirects, redirected};
 pub use request::{Client, Replaced};
 pub use response::{encode_interim, is_event_stream, response_fields};
 
@@ -29,6 +33,8 @@ pub struct Forwarding {
     pub trust_incoming: bool,
     /// Send the client's Host.
     pub preserve_host: bool,
+    /// Map URLs of the origin in the fields of its responses to the paths that clients know.
+    pub map_location: bool,
 }
 
 impl Forwarding {

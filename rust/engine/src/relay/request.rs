@@ -3,29 +3,17 @@
 use super::Forwarding;
 use super::forwarded::element;
 use super::hop::{Nominated, ends_here, is};
+use super::names::{FillFields, begins_as};
 use crate::error::Result;
-use crate::wire::{Fields, is_one_of};
+use crate::wire::{Fields, members, reads_as, reads_as_one_of};
 
 /// The engine frames and addresses the message itself, and Expect has been met by whoever accepted the request.
 const OURS: [&str; 3] = ["content-length", "expect", "host"];
 
-/// What a client that is not trusted could claim about itself.
-const CLAIMS: [&str; 9] = [
-    "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-prefix",
-    "x-forwarded-proto",
-    "x-forwarded-server",
-    "x-forwarded-ssl",
-    "x-real-ip",
-];
-
-/// CGI and what came of it, such as WSGI, tell `X_Forwarded_For` from `X-Forwarded-For` no more.
+/// What a proxy says of its client in, and a client that is not trusted must not: who is behind the last proxy reads its user,
+/// its certificate or its address there.
 fn is_claim(name: &[u8]) -> bool {
-    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-    CLAIMS.iter().any(|claim| claim.len() == name.len() && claim.bytes().eq(name.iter().map(plain)))
+    begins_as(name, "x-forwarded-") || reads_as_one_of(name, &["x-forwarded", "forwarded", "x-real-ip"])
 }
 
 /// Who sent the request, as the origin is told.
@@ -47,6 +35,11 @@ pub type Replaced<'a> = (&'a [u8], Option<&'a [u8]>);
 impl Forwarding {
     /// The end-to-end fields of `received`, in their order, then those of the policy, then `replaced`.
     ///
+    /// With `fill` the response may be stored for other clients, and only what `fill` has is sent of the client and about it.
+    /// Of its scheme the origin is told all the same if that is https, because many origins redirect what is not; the cache
+    /// keeps the responses to the two apart. Via then names HTTP/1.1, whatever the client speaks: the request is the
+    /// cache's own.
+    ///
     /// # Errors
     /// `BAD_REQUEST`: the Host cannot be told in Forwarded, because it has a control character.
     pub fn request_fields<'a>(
@@ -54,19 +47,28 @@ impl Forwarding {
         received: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
         client: &Client<'_>,
         replaced: &[Replaced<'_>],
+        fill: Option<&FillFields>,
     ) -> Result<Fields> {
+        let passes = |name: &[u8]| fill.is_none_or(|fill| fill.has(name));
+        let (mut is_https, mut tells_scheme) = (client.scheme == "https", self.x_forwarded);
         let nominated = Nominated::of(received.clone());
         let is_replaced = |name: &[u8]| replaced.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         let mut fields = Fields::with_capacity(24, 1024);
         let mut lists = Lists::default();
         for (name, value) in received {
-            let stays = is_one_of(name, &OURS)
+            let stays = reads_as_one_of(name, &OURS)
                 || ends_here(name)
                 || (!self.trust_incoming && is_claim(name))
                 || nominated.contains(name)
-                || is_replaced(name)
-                || (self.trust_incoming && lists.take(self, name, value));
-            if !stays {
+                || is_replaced(name);
+            if stays {
+                continue;
+            }
+            if self.trust_incoming && says_scheme(name, value) {
+                is_https = says_https(name, value);
+                tells_scheme |= reads_as(name, "x-forwarded-proto");
+            }
+            if passes(name) && !(self.trust_incoming && lists.take(self, name, value)) {
                 fields.push(name, value);
             }
         }
@@ -75,24 +77,32 @@ impl Forwarding {
                 fields.push(name.as_bytes(), value);
             }
         };
-        if self.x_forwarded {
+        if self.x_forwarded && passes(b"x-forwarded-for") {
             // A client on a Unix socket has no address; an empty element would be taken for one.
             let address = client.address.map_or("unknown", without_zone);
             add("X-Forwarded-For", &lists.x_forwarded_for.with(address.as_bytes()));
-            if !lists.has_proto {
-                add("X-Forwarded-Proto", client.scheme.as_bytes());
+        }
+        if !passes(b"x-forwarded-proto") {
+            if tells_scheme && is_https {
+                add("X-Forwarded-Proto", b"https");
             }
-            if !lists.has_host {
-                add("X-Forwarded-Host", client.host);
-            }
+        } else if self.x_forwarded && !lists.has_proto {
+            add("X-Forwarded-Proto", client.scheme.as_bytes());
+        }
+        if self.x_forwarded && !lists.has_host && passes(b"x-forwarded-host") {
+            add("X-Forwarded-Host", client.host);
         }
         if self.forwarded {
-            add("Forwarded", &lists.forwarded.with(&element(client)?));
+            if passes(b"forwarded") {
+                add("Forwarded", &lists.forwarded.with(&element(client)?));
+            } else if is_https {
+                add("Forwarded", b"proto=https");
+            }
         }
         if self.preserve_host {
             add("Host", client.host);
         }
-        if let Some(via) = self.via(client.version) {
+        if let Some(via) = self.via(if fill.is_some() { (1, 1) } else { client.version }) {
             // A further line of a list field continues the list (RFC 9110, section 5.3).
             add("Via", via.as_bytes());
         }
@@ -108,6 +118,28 @@ impl Forwarding {
 
 pub(super) fn without_zone(address: &str) -> &str {
     address.split_once('%').map_or(address, |(address, _)| address)
+}
+
+/// Whether a field of a proxy says how its client has asked.
+fn says_scheme(name: &[u8], value: &[u8]) -> bool {
+    reads_as(name, "x-forwarded-proto") || (reads_as(name, "forwarded") && protocol(value).is_some())
+}
+
+fn says_https(name: &[u8], value: &[u8]) -> bool {
+    let said = if reads_as(name, "forwarded") { protocol(value) } else { members(value).next() };
+    said.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+}
+
+/// The `proto` of the first element of a Forwarded field, which is that of the client itself (RFC 7239, section 5.4).
+fn protocol(value: &[u8]) -> Option<&[u8]> {
+    let pairs = members(value).next()?.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let mut schemes = pairs.filter_map(|pair| {
+        let (name, scheme) = pair.split_at_checked(6)?;
+        name.eq_ignore_ascii_case(b"proto=").then_some(scheme)
+    });
+    schemes.next().map(|scheme| {
+        scheme.strip_prefix(b"\"").and_then(|scheme| scheme.strip_suffix(b"\"")).unwrap_or(scheme)
+    })
 }
 
 /// What a trusted client says of its own client.

@@ -1,6 +1,6 @@
 //! The fields of a response on its way to the client, and interim responses as a whole.
 
-use super::hop::{Nominated, ends_here, is};
+use super::hop::{Nominated, ends_here, is, is_like_length};
 use crate::wire::{Head, members, write_field, write_status_line};
 
 /// The end-to-end fields of an origin's response, in their order.
@@ -11,7 +11,7 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
     let nominated = Nominated::of(head.headers());
     let mut has_length = false;
     head.headers().filter_map(move |(name, value)| {
-        if ends_here(name) || nominated.contains(name) {
+        if ends_here(name) || is_like_length(name) || nominated.contains(name) {
             return None;
         }
         if !is(name, "content-length") {

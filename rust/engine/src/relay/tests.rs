@@ -10,6 +10,7 @@ const QUIET: Forwarding = Forwarding {
     via: None,
     trust_incoming: false,
     preserve_host: false,
+    map_location: false,
 };
 
 const CLIENT: Client<'static> =
@@ -24,7 +25,7 @@ fn request(
     let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
     let replaced: Vec<_> =
         replaced.iter().map(|(name, value)| (name.as_bytes(), value.map(str::as_bytes))).collect();
-    Ok(lines(&policy.request_fields(received, client, &replaced)?))
+    Ok(lines(&policy.request_fields(received, client, &replaced, None)?))
 }
 
 fn lines(fields: &Fields) -> Vec<String> {
@@ -223,5 +224,97 @@ proptest! {
                 || (name == "x-real-ip" && !trust_incoming))
         }).map(|(name, value)| format!("{name}: {value}")).collect();
         prop_assert_eq!(passed, expected);
+    }
+}
+
+fn filled(
+    policy: &Forwarding,
+    client: &Client<'_>,
+    received: &[(&str, &str)],
+    fill: &FillFields,
+) -> Vec<String> {
+    let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    lines(&policy.request_fields(received, client, &[], Some(fill)).unwrap())
+}
+
+fn dropping(names: &[&str]) -> FillFields {
+    FillFields::new(None, names.iter().map(|name| (*name).to_owned()).collect(), &["authorization"])
+}
+
+#[test]
+fn a_fill_says_nothing_of_the_client_that_is_dropped() {
+    let policy = Forwarding { x_forwarded: true, forwarded: true, via: Some("p".to_owned()), ..QUIET };
+    let received =
+        [("x_host", "1"), ("Via", "1.0 a"), ("X-Host-Not", "1"), ("X.Original.URL", "/"), ("Accept", "a")];
+    let fill = dropping(&["Forwarded", "Via", "X-Forwarded*", "X-Host", "X-Original-*"]);
+    let old = Client { version: (1, 0), ..CLIENT };
+    assert_eq!(filled(&policy, &old, &received, &fill), ["X-Host-Not: 1", "Accept: a", "Via: 1.1 p"]);
+}
+
+#[test]
+fn a_fill_tells_of_https_alone() {
+    let policy = Forwarding { x_forwarded: true, forwarded: true, ..QUIET };
+    let fill = dropping(&["Forwarded", "X-Forwarded*"]);
+    let secure = Client { scheme: "https", ..CLIENT };
+    let told = ["X-Forwarded-Proto: https", "Forwarded: proto=https"];
+    assert_eq!(filled(&policy, &secure, &[], &fill), told);
+    assert_eq!(filled(&policy, &CLIENT, &[("X-Forwarded-Proto", "https")], &fill), Vec::<String>::new());
+    let trusting = Forwarding { trust_incoming: true, ..policy };
+    for (name, value) in [
+        ("X-Forwarded-Proto", "HTTPS"),
+        ("x_forwarded_proto", "https, http"),
+        ("Forwarded", "for=x; Proto=https, proto=http"),
+        ("Forwarded", "proto=\"https\""),
+    ] {
+        assert_eq!(filled(&trusting, &CLIENT, &[(name, value)], &fill), told, "{name}: {value}");
+    }
+    for (name, value) in
+        [("X-Forwarded-Proto", "http"), ("X-Forwarded-Proto", "x"), ("Forwarded", "proto=http, proto=https")]
+    {
+        assert_eq!(
+            filled(&trusting, &secure, &[(name, value)], &fill),
+            Vec::<String>::new(),
+            "{name}: {value}"
+        );
+    }
+}
+
+#[test]
+fn a_fill_that_keeps_names_sends_no_others() {
+    let fill = FillFields::new(Some(vec!["X-Kept*".to_owned()]), Vec::new(), &["authorization"]);
+    let received = [("X_Kept_This", "1"), ("Cookie", "1"), ("Authorization", "a"), ("X-Kep", "1")];
+    assert_eq!(filled(&QUIET, &CLIENT, &received, &fill), ["X_Kept_This: 1", "Authorization: a"]);
+}
+
+#[test]
+fn names_are_read_as_cgi_does() {
+    let received = [
+        ("X.Forwarded_User", "1"),
+        ("X-Forwarded", "1"),
+        ("Transfer_Encoding", "chunked"),
+        ("Content.Length", "1"),
+        ("Proxy_Authorization", "x"),
+        ("X-Forwardedly", "1"),
+    ];
+    assert_eq!(request(&QUIET, &CLIENT, &received, &[]).unwrap(), ["X-Forwardedly: 1"]);
+    assert_eq!(response("Content_Length: 1\r\nTransfer.Encoding: x\r\nX_A: 1\r\n"), ["X_A: 1"]);
+}
+
+proptest! {
+    /// A browser that resolves what it is given (RFC 3986, section 5.2) comes to the same host, or to where the origin sent it.
+    #[test]
+    fn what_is_mapped_names_no_other_host(
+        rest in "[/\\\\?#.a:@]{0,6}",
+        from in prop::sample::select(vec!["/", "/a/"]),
+        to in prop::sample::select(vec!["/", "/b/"]),
+    ) {
+        let redirects = Redirects::new(|origin| origin == "http://o", from, to);
+        let url = format!("http://o{rest}");
+        let mapped = redirects.field(b"Location", url.as_bytes());
+        let mapped = std::str::from_utf8(&mapped).unwrap();
+        if mapped != url {
+            prop_assert!(mapped.starts_with(to), "{}", mapped);
+            prop_assert!(!mapped.starts_with("//") && !mapped.starts_with("/\\"), "{}", mapped);
+        }
     }
 }

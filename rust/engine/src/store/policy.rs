@@ -10,6 +10,7 @@ use super::requests::Requests;
 use crate::cache::{Policy, Query};
 use crate::error::Error;
 use crate::origin::Origins;
+use crate::relay::FillFields;
 use crate::sync::Arc;
 
 /// How a route uses the cache.
@@ -19,6 +20,8 @@ pub struct CachePolicy {
     pub rules: Policy,
     /// What of a query is in the key.
     pub query: Query,
+    /// What of a client's request the origin is sent for what may be stored.
+    pub fields: FillFields,
     /// The largest body that is kept.
     pub max_object: u64,
     /// For how long requests for a key do not wait for each other once an answer has turned out not to be shared.
@@ -57,6 +60,11 @@ impl Caching {
         cache.learn(&policy.query);
         let requests = cache.requests.of(name);
         Self { cache, policy: Plain::new(policy), requests }
+    }
+
+    /// What of a client's request the origin is sent for what may be stored.
+    pub(crate) fn fill_fields(&self) -> &FillFields {
+        &self.policy.fields
     }
 
     /// How the cache's disk has failed, for the operator: not more often than is worth a line in a log.

@@ -11,6 +11,7 @@ use std::ops::Range;
 use super::body::{Body, content_length, persists};
 use super::request::is_host;
 use super::section::{self, Field, Scanner};
+use super::target;
 use super::text::{is_token, members, quoted, trim};
 use crate::error::{Code, Result};
 
@@ -296,6 +297,9 @@ fn request_line(line: &[u8]) -> Result<RequestLine> {
             (Some(shifted(authority)), shifted(path))
         }
     };
+    if let Some(bad) = target::fault(&line[path.clone()]) {
+        return Err(section::REQUEST_HEAD.malformed(format!("{} in the target", quoted(bad))));
+    }
     Ok(RequestLine { minor_version, method, target, authority, path })
 }
 

@@ -15,7 +15,10 @@ mod head;
 mod incoming;
 mod request;
 mod section;
+mod target;
 mod text;
+#[cfg(not(loom))]
+mod websocket;
 
 #[cfg(not(loom))]
 pub(crate) use body::has_no_body;
@@ -30,9 +33,12 @@ pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
+pub use target::has_dot_segments;
 #[cfg(not(loom))]
 pub(crate) use text::{byte_of, trim};
-pub(crate) use text::{is_one_of, is_token, members, write_field};
+pub(crate) use text::{folded, is_one_of, is_token, members, reads_as, reads_as_one_of, write_field};
+#[cfg(not(loom))]
+pub(crate) use websocket::{Handshake, offers_websocket};
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;

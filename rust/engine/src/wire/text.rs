@@ -48,13 +48,28 @@ pub(crate) fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
+/// The byte that stands for `byte` when two names are compared. CGI (RFC 3875, section 4.1.18) and what follows it turn `-`
+/// into `_`, and PHP and some servers do the same with `.`: they cannot tell `X_Forwarded.For` from `X-Forwarded-For`.
+pub(crate) fn folded(byte: u8) -> u8 {
+    if matches!(byte, b'_' | b'.') { b'-' } else { byte.to_ascii_lowercase() }
+}
+
+/// Whether `name` reads as `known`, which is in lower case.
+pub(crate) fn reads_as(name: &[u8], known: &str) -> bool {
+    name.len() == known.len() && name.iter().zip(known.bytes()).all(|(byte, known)| folded(*byte) == known)
+}
+
+/// Whether `name` reads as one of `names`, which are in lower case.
+pub(crate) fn reads_as_one_of(name: &[u8], names: &[&str]) -> bool {
+    names.iter().any(|known| reads_as(name, known))
+}
+
 /// What a line of text may hold (RFC 9110, section 5.5): visible characters, space, tab, and obs-text.
 pub(super) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
 /// The byte that two hexadecimal digits are, in whatever case: what stands behind a `%` (RFC 3986, section 2.1).
-#[cfg(not(loom))]
 pub(crate) fn byte_of(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)

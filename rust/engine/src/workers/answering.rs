@@ -205,7 +205,7 @@ impl Exchange {
     async fn send(&self, errands: &mut Errands) {
         while let Some((flow, errand, feed)) = errands.next().await {
             match errand {
-                Errand::Fetch(order) => self.fetch(flow, order, feed),
+                Errand::Fetch(order) => self.fetch(flow, *order, feed),
                 Errand::Subscribe(subscribing) => self.subscribe(flow, subscribing, feed),
                 Errand::Feed(source) => self.feed(flow, source, feed),
             }

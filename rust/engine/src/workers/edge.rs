@@ -129,7 +129,7 @@ pub struct Source {
 /// What the edge is to do.
 #[derive(Debug)]
 pub(super) enum Errand {
-    Fetch(Order),
+    Fetch(Box<Order>),
     Subscribe(Subscribing),
     Feed(Source),
 }
@@ -189,7 +189,7 @@ impl Edge {
     /// Has the edge fetch what `order` says, and feed `feed` with it as far as somebody reads `stream`, which is its other
     /// end. Attached to the response of the same request, it is sent by the edge without coming here.
     pub fn fetch(&self, order: Order, feed: Feed, stream: &Stream) {
-        self.place(stream, self.send(Errand::Fetch(order), feed));
+        self.place(stream, self.send(Errand::Fetch(Box::new(order)), feed));
     }
 
     /// Has the edge ask whether somebody is let in to a topic, and feed `feed` with a head, and then with events as far as

@@ -456,12 +456,12 @@ fn put_fetch<'a, 'b>(put: &'a mut Put<'b>, fetch: &Fetch) -> &'a mut Put<'b> {
         .bytes(fetch.method.as_bytes())
         .bytes(fetch.target.as_bytes())
         .fields(Pairs::of(&fetch.fields));
-    let Timeouts { queue, resolve, connect, tls, first_byte, between_bytes, total, lets_events_pause } =
+    let Timeouts { queue, resolve, connect, tls, first_byte, between_bytes, tunnel, total, .. } =
         fetch.timeouts;
-    for limit in [queue, resolve, connect, tls, first_byte, between_bytes, total] {
+    for limit in [queue, resolve, connect, tls, first_byte, between_bytes, tunnel, total] {
         put.limit(limit);
     }
-    put.flag(lets_events_pause);
+    put.flag(fetch.timeouts.lets_events_pause);
     match &fetch.body {
         FetchBody::None => put.u8(0),
         FetchBody::Bytes(bytes) => put.u8(1).bytes(bytes),
@@ -494,6 +494,7 @@ fn take_fetch(take: &mut Take<'_>) -> Result<Fetch> {
             tls: take.limit()?,
             first_byte: take.limit()?,
             between_bytes: take.limit()?,
+            tunnel: take.limit()?,
             total: take.limit()?,
             lets_events_pause: take.flag()?,
         },

@@ -46,6 +46,7 @@ pub(crate) fn timeouts() -> Timeouts {
         tls: Some(AMPLE),
         first_byte: Some(AMPLE),
         between_bytes: Some(AMPLE),
+        tunnel: Some(AMPLE),
         total: Some(AMPLE),
         lets_events_pause: false,
     }

@@ -44,7 +44,7 @@ pub(crate) fn fetch(flow: u32, port: u16, ticket: u64) -> Vec<u8> {
         text("GET"),
         text("/"),
         // No fields, no limits, no body, nothing decided, and nothing amended.
-        vec![0; 4 + 8 + 1 + 1],
+        vec![0; 4 + 9 + 1 + 1],
         [&[1], &ticket.to_le_bytes()[..], &[0]].concat(),
     ];
     message(FETCH, &parts.concat())

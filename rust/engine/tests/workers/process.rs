@@ -129,6 +129,7 @@ impl Process {
                 tls: Some(AMPLE),
                 first_byte: Some(AMPLE),
                 between_bytes: Some(AMPLE),
+                tunnel: Some(AMPLE),
                 total: None,
                 lets_events_pause: false,
             },

@@ -264,8 +264,7 @@ impl Transport {
     ) -> PyResult<usize> {
         self.core.shared.check_thread()?;
         let policy = policy_of(policy);
-        let head =
-            stream.get().relayed_head(&forwarding.get().0, method, version.1, closes, policy.as_deref());
+        let head = stream.get().relayed_head(forwarding.get(), method, version.1, closes, policy.as_deref());
         let RelayedHead { bytes, is_events } = head.into_python(py)?;
         // Of what goes with a length the events are told apart as well, to be seen.
         if is_events | inspector.is_some_and(|inspector| inspector.get().begin(stream)) {

@@ -117,6 +117,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
             tls: limit,
             first_byte: limit,
             between_bytes: limit,
+            tunnel: limit,
             total: None,
             lets_events_pause: false,
         },

@@ -31,6 +31,7 @@ pub use policy::{Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, Ret
 pub use seat::MemberStats;
 pub(super) use turn::Turn;
 
+use super::endpoint::Endpoint;
 use super::request::Request;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use budget::Budget;
@@ -109,6 +110,15 @@ pub(super) enum Reason {
     Resume,
 }
 
+/// Says whether `scheme://authority`, as endpoints are shown, is the origin at `endpoint`, or one of `upstream` if there is one.
+pub fn own(
+    endpoint: &Endpoint,
+    upstream: Option<Arc<Upstream>>,
+) -> impl Fn(&str) -> bool + Send + Sync + use<> {
+    let origin = endpoint.to_string();
+    move |named| upstream.as_ref().map_or(named == origin, |upstream| upstream.has(named))
+}
+
 impl Upstream {
     /// One of `members`, which must not be empty. `name` is `scheme://authority`.
     pub fn new(name: Plain<str>, policy: UpstreamPolicy, members: Vec<Member>) -> Self {
@@ -130,6 +140,11 @@ impl Upstream {
     /// What they are known by together.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether one of them is `origin`, `scheme://authority` as endpoints are shown.
+    pub fn has(&self, origin: &str) -> bool {
+        self.state().seats.iter().any(|seat| seat.member.endpoint.to_string() == origin)
     }
 
     /// From now on `members` are chosen from, which must not be empty. What is known of those that stay is kept; what is

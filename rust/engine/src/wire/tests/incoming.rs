@@ -47,7 +47,7 @@ fn forms_of_a_target() {
         ("GET http://[2001:db8::1]:8/ HTTP/1.1", "[2001:db8::1]:8", "/"),
         ("OPTIONS * HTTP/1.1", "a", "*"),
         ("GET //b.test/p HTTP/1.1", "a", "//b.test/p"),
-        ("GET /p|^{}\"<>`\\ HTTP/1.1", "a", "/p|^{}\"<>`\\"),
+        ("GET /p|^[]\\?{}`|^[]\\%zz HTTP/1.1", "a", "/p|^[]\\?{}`|^[]\\%zz"),
     ] {
         let head = parse(line(request)).unwrap();
         assert_eq!((head.authority(), head.path()), (authority, path), "{request}");

@@ -130,6 +130,30 @@ fn request_line(line: &[u8]) -> Faulty<(String, String, u8)> {
     if parts.len() > 3 || !parts[1].iter().all(|byte| matches!(byte, 0x21..=0x7e) && *byte != b'#') {
         return fault("BAD_REQUEST_HEAD");
     }
+    let rest = match parts[1] {
+        target if target.starts_with(b"/") || target == b"*" => target,
+        // Of an absolute URL what follows its authority.
+        url => {
+            let from = url.windows(3).position(|three| three == b"://").map_or(url.len(), |place| place + 3);
+            let slash = url[from..]
+                .iter()
+                .position(|byte| b"/?".contains(byte))
+                .map_or(url.len(), |place| from + place);
+            &url[slash..]
+        }
+    };
+    let mut halves = rest.splitn(2, |byte| *byte == b'?');
+    let (path, query) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
+    let coded = path.split(|byte| *byte == b'%').skip(1);
+    let is_sound =
+        coded.into_iter().all(|after| after.len() >= 2 && after[..2].iter().all(u8::is_ascii_hexdigit));
+    if method != b"CONNECT"
+        && (!is_sound
+            || path.iter().any(|byte| b"\"<>{}`".contains(byte))
+            || query.iter().any(|byte| b"\"<>".contains(byte)))
+    {
+        return fault("BAD_REQUEST_HEAD");
+    }
     if method == b"CONNECT" {
         return fault("UNSUPPORTED_METHOD");
     }

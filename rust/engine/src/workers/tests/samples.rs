@@ -106,17 +106,20 @@ fn response_head() -> impl Strategy<Value = ResponseHead> {
 }
 
 fn timeouts() -> impl Strategy<Value = Timeouts> {
-    let limits = (limit(), limit(), limit(), limit(), limit(), limit(), limit());
+    let limits = (limit(), limit(), limit(), limit(), limit(), limit(), limit(), limit());
     (limits, any::<bool>()).prop_map(
-        |((queue, resolve, connect, tls, first_byte, between_bytes, total), lets_events_pause)| Timeouts {
-            queue,
-            resolve,
-            connect,
-            tls,
-            first_byte,
-            between_bytes,
-            total,
-            lets_events_pause,
+        |((queue, resolve, connect, tls, first_byte, between_bytes, tunnel, total), lets_events_pause)| {
+            Timeouts {
+                queue,
+                resolve,
+                connect,
+                tls,
+                first_byte,
+                between_bytes,
+                tunnel,
+                total,
+                lets_events_pause,
+            }
         },
     )
 }

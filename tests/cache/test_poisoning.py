@@ -1,0 +1,224 @@
+"""What one client sends shapes nothing that another gets, though the origin echoes all it received in what may be
+stored: it is in the key, named in Vary, or not sent.
+
+Where the meaning must not depend on who serves a route, each test is one of every way to a client; that of worker
+processes is in `workers/test_relays.py`.
+"""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from edge.serving import Edges
+from gateway.client import RawClient, answer
+from penstock.config import Caching, Forwarding
+from penstock.testing import RecordedRequest, ScriptedOrigin
+from penstock.web import Gateway, Site
+
+from .origins import FRESH, Origin
+
+WAYS = pytest.mark.parametrize(
+    ("server", "lane"),
+    [("site", "native"), ("site", "app"), ("stock", "native"), ("stock", "app")],
+    ids=["native route", "relay", "native route on a stock server", "relay on a stock server"],
+)
+EVIL = "evil.test"
+
+
+def echoed(*fields: str) -> Any:
+    """Says all that was received, in a body that may be stored."""
+
+    def says(number: int, request: RecordedRequest) -> bytes:
+        lines = [f"{request.method} {request.target}"]
+        lines += [f"{name}: {value}" for name, value in request.fields]
+        body = "\n".join(lines).encode()
+        head = answer(FRESH, *fields, f"Content-Length: {len(body)}")
+        return head if request.method == "HEAD" else head + body
+
+    return says
+
+
+@asynccontextmanager
+async def serving(
+    edges: Edges, server: str, lane: str, gateway: Gateway, headers: dict[str, str] | None = None
+) -> AsyncIterator[int]:
+    app = web.Application()
+    if lane == "native":
+        app.add_routes([gateway.native("/", headers=headers)])
+    else:
+        app.router.add_route("*", "/{path:.*}", partial(gateway.relay, headers=headers))
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    site: web.BaseSite = (
+        Site(runner, "127.0.0.1", 0, engine=edges.engine)
+        if server == "site"
+        else web.TCPSite(runner, "127.0.0.1", 0)
+    )
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def ask(port: int, raw: str, source: str = "127.0.0.1") -> str:
+    """The body that is answered to these bytes, for a client at `source`."""
+    connection = socket.create_connection(("127.0.0.1", port), source_address=(source, 0))
+    connection.setblocking(False)
+    reader_writer = await RawClient.adopt(connection)
+    try:
+        await reader_writer.send(raw.encode("latin-1"))
+        head = await reader_writer.head()
+        assert head.status == 200, head
+        return (await reader_writer.body(head)).decode()
+    finally:
+        reader_writer.abort()
+
+
+def get(path: str, *fields: str, host: str = "honest.test", version: str = "1.1") -> str:
+    return "\r\n".join((f"GET {path} HTTP/{version}", f"Host: {host}", *fields, "Connection: close", "", ""))
+
+
+NAMES = (
+    *("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix"),
+    *(
+        "X-Forwarded-Scheme",
+        "X-Forwarded-Server",
+        "X-Forwarded-User",
+        "X-Forwarded-Client-Cert",
+        "X-Forwarded",
+    ),
+    *("X_Forwarded_Host", "X.Forwarded.Host", "X-Forwarded-Any_Thing", "Forwarded", "X-Real-IP", "Via"),
+    *("X-Host", "X_Host", "X-Original-URL", "X-Original-Host", "X-Rewrite-URL", "X-HTTP-Method-Override"),
+    *("X-HTTP-Method", "X-Method-Override", "X-HTTP-Host-Override", "X-HTTP-DestinationURL", "X-Proxy-Host"),
+    *("True-Client-IP", "Client-IP", "X-Client-IP", "X-Remote-User", "X-URL-Scheme", "X-Envoy-Original-Path"),
+    *(
+        "Proxy",
+        "Base-Url",
+        "Request-Uri",
+        "X-Override-URL",
+        "Transfer_Encoding",
+        "Content_Length",
+        "Front-End-Https",
+    ),
+)
+
+
+@WAYS
+async def test_no_client_shapes_what_another_gets(caching: Edges, server: str, lane: str) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            shaping = {name: lambda path, name=name: get(path, f"{name}: {EVIL}") for name in NAMES}
+            shaping["Host"] = lambda path: get(path, host=EVIL)
+            shaping["its port"] = lambda path: get(path, host="honest.test:6666")
+            shaping["version"] = lambda path: get(path, version="1.0")
+            if server == "site":
+                shaping["an absolute target"] = lambda path: get(f"http://{EVIL}{path}")
+            for number, (what, raw) in enumerate(shaping.items()):
+                path = f"/{number}"
+                poisoned = await ask(port, raw(path))
+                honest = await ask(port, get(path))
+                for part in (EVIL, "6666", "1.0 penstock"):
+                    assert part not in poisoned, what
+                    assert part not in honest, what
+            await ask(port, get("/address"), source="127.0.0.66")
+            assert "127.0.0.66" not in await ask(port, get("/address"))
+
+
+@WAYS
+async def test_what_vary_names_is_sent_and_tells_answers_apart(
+    caching: Edges, server: str, lane: str
+) -> None:
+    async with ScriptedOrigin(Origin(echoed("Vary: X-Kind, Accept-Language"))) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            for kind in ("one", "two", "one"):
+                assert f"X-Kind: {kind}" in await ask(port, get("/", f"X-Kind: {kind}"))
+            assert "X-Kind" not in await ask(port, get("/"))
+            assert len(origin.requests) == 3
+
+
+@WAYS
+async def test_the_scheme_that_a_proxy_tells_is_in_the_key(caching: Edges, server: str, lane: str) -> None:
+    """Who is asked by https and told nothing of it redirects for ever."""
+    trusting = Forwarding(trust_incoming=True)
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching(), forwarding=trusting)
+        async with serving(caching, server, lane, gateway) as port:
+            for _ in range(2):
+                secure = await ask(port, get("/", "X-Forwarded-Proto: https", "X-Forwarded-Host: h"))
+                assert "X-Forwarded-Proto: https" in secure
+                assert "X-Forwarded-Host" not in secure
+                for other in ((), ("X-Forwarded-Proto: http",), (f"X-Forwarded-Proto: {EVIL}",)):
+                    assert "X-Forwarded-Proto" not in await ask(port, get("/", *other))
+            assert len(origin.requests) == 2
+
+
+@WAYS
+async def test_a_host_that_is_kept_is_in_the_key(caching: Edges, server: str, lane: str) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching(), forwarding=Forwarding(preserve_host=True))
+        async with serving(caching, server, lane, gateway) as port:
+            for host in (EVIL, "honest.test", EVIL, "honest.test:8080"):
+                assert f"Host: {host}\n" in await ask(port, get("/", host=host)) + "\n"
+            assert len(origin.requests) == 3
+
+
+@WAYS
+async def test_an_operator_may_have_them_sent(caching: Edges, server: str, lane: str) -> None:
+    """And those that tell what was asked for are in the key then."""
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching(drop_fields=()))
+        async with serving(caching, server, lane, gateway) as port:
+            for host in (EVIL, "honest.test", EVIL):
+                body = await ask(port, get("/", host=host))
+                assert f"X-Forwarded-Host: {host}" in body
+                assert "X-Forwarded-For: 127.0.0.1" in body
+            assert len(origin.requests) == 2
+
+
+@WAYS
+async def test_an_operator_may_have_nothing_sent_but_what_is_named(
+    caching: Edges, server: str, lane: str
+) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching(keep_fields=("X-Kept*", "Accept_Language")))
+        async with serving(caching, server, lane, gateway) as port:
+            fields = (
+                "X-Kept-This: 1",
+                "Accept-Language: sv",
+                "User-Agent: u",
+                "Cookie: c",
+                "Authorization: a",
+            )
+            body = await ask(port, get("/", *fields))
+            assert ("X-Kept-This: 1" in body, "Accept-Language: sv" in body) == (True, True)
+            assert ("User-Agent" in body, "Cookie" in body, "X-Forwarded" in body) == (False, False, False)
+            assert "Authorization: a" in body
+
+
+@WAYS
+async def test_what_the_operator_sets_is_sent(caching: Edges, server: str, lane: str) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway, {"X-Forwarded-Host": "cdn.test"}) as port:
+            for host in (EVIL, "honest.test"):
+                assert "X-Forwarded-Host: cdn.test" in await ask(port, get("/", host=host))
+            assert len(origin.requests) == 1
+
+
+@WAYS
+async def test_what_is_not_stored_has_all_of_them(caching: Edges, server: str, lane: str) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            post = get("/", "Content-Length: 0").replace("GET", "POST")
+            body = await ask(port, post)
+            assert "X-Forwarded-Host: honest.test" in body
+            assert "X-Forwarded-For: 127.0.0.1" in body
