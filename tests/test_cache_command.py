@@ -121,7 +121,14 @@ async def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
         ('{"tag": "t", "soft": "no"}', "soft is neither"),
         ('{"all": true, "soft": true}', "a purge has one of"),
         ("{}", "give one of"),
+        ('{"tag": ' + "9" * 5000 + "}", "no JSON object"),
+        ("[" * 100_000, "no JSON object"),
+        ('{"tag":' * 100_000, "no JSON object"),
+        ('{"tag": "\\ud800"}', "half a surrogate"),
+        ('{"url": "http://o/\\udfff"}', "half a surrogate"),
+        ("0xff", "no JSON object"),
     ],
+    ids=lambda value: value[:20],
 )
 async def test_what_is_no_purge_is_refused_by_the_socket(control: str, body: str, says: str) -> None:
     async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
@@ -129,6 +136,30 @@ async def test_what_is_no_purge_is_refused_by_the_socket(control: str, body: str
         status, found = await raw(control.removeprefix("unix:"), (head + body).encode())
         assert status == 400
         assert says in str(found["detail"])
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("limit=" + "9" * 6000, "limit=" + "9" * 4000, "limit=%D9%A1", "limit=-1", "limit=0", "limit=1e3"),
+        *("prefix=%ED%A0%80", "prefix=%00", "after=%FF"),
+    ],
+    ids=lambda value: value[:20],
+)
+async def test_a_listing_that_cannot_be_is_refused_by_the_socket(control: str, query: str) -> None:
+    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)) as running:
+        path = control.removeprefix("unix:")
+        request = f"GET /cache/stored?{query} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+        status, found = await raw(path, request.encode())
+        assert status == (200 if query.startswith("after") else 400), found
+        assert len(str(found)) < 300
+        request = "POST /cache/purge HTTP/1.1\r\nHost: c\r\nConnection: close\r\n"
+        request += 'Content-Type: application/json; charset=none\r\nContent-Length: 14\r\n\r\n{"tag": "tag"}'
+        assert (await raw(path, request.encode()))[0] in (200, 400)
+        assert (await cache("stats", "--control", control))[0] == 0, "it goes on"
+        running.process.send_signal(signal.SIGTERM)
+        assert await running.ended() == 0
+    assert "Traceback" not in running.log()
 
 
 async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(control: str) -> None:

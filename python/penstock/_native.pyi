@@ -60,6 +60,8 @@ __all__ = [
     "Workers",
     "__version__",
     "error_table",
+    "hide",
+    "shown",
     "signed_url",
 ]
 
@@ -88,6 +90,11 @@ _ReportRow: TypeAlias = tuple[
 _HistogramRow: TypeAlias = tuple[list[int], float]
 
 def error_table() -> list[tuple[int, str, str, str, bool, str, int]]: ...
+def hide(name: str) -> None:
+    """Have logs show no values of the parameter `name` from now on, in this process."""
+
+def shown(target: str) -> str:
+    """The target of a request as logs may show it, without the values of tokens."""
 
 @final
 class Awaitable(Generic[_T_co]):

@@ -37,14 +37,14 @@ async def test_a_line_says_what_was_asked_and_answered(edge: Edges, tmp_path: Pa
     async with ScriptedOrigin(Recorder()) as origin:
         gateway = edge.gateway(origin.url)
         client = await edge.connect(await edge.serve([gateway.native("/vod/", name="films")], log=log))
-        await client.ask("/vod/a?token=1")
+        await client.ask("/vod/a?quality=1")
         await client.ask("/vod/b", method="HEAD")
         await client.ask("/vod/c", method="POST", version="1.0")
         found = await lines(log, 3)
     assert [
         (line["request"], line["status"], line["bytes"], line["route"], line["name"]) for line in found
     ] == [
-        ("GET /vod/a?token=1 HTTP/1.1", "200", "2", "films", None),
+        ("GET /vod/a?quality=1 HTTP/1.1", "200", "2", "films", None),
         ("HEAD /vod/b HTTP/1.1", "200", "0", "films", None),
         ("POST /vod/c HTTP/1.0", "200", "2", "films", None),
     ]

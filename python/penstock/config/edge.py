@@ -58,6 +58,18 @@ class Edge:
     """Bytes that what became of requests on native routes may take while it waits for an `on_complete` because Python
     is stalled: some 40,000 requests. What is beyond is dropped, and the log says how many: an engine thread waits for
     nobody."""
+    secret_parameters: tuple[str, ...] = (
+        "token",
+        "access_token",
+        "id_token",
+        "jwt",
+        "sig",
+        "signature",
+        "api_key",
+    )
+    """Parameters whose values no log shows, in the query and in the path; case does not matter. The names of tokens that
+    routes are given (`tokens.SignedUrl.name`, `tokens.Jwt.name`) are always among them, and a JSON Web Token is hidden
+    whatever it is called."""
     backlog: int = 4096
     """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
     reuse_port: bool = False
@@ -82,6 +94,7 @@ class Edge:
         checks.count(self, "app_waiting", 1)
         checks.seconds(self, "app_wait", optional=True)
         checks.size(self, "app_ends", PAGE)
+        checks.texts(self, "secret_parameters")
         checks.count(self, "backlog", 1)
         checks.flag(self, "reuse_port")
 

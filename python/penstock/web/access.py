@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractAccessLogger
 
 from penstock.exceptions import PenstockError
 
-from .failures import CLIENT_LEFT, FAILURE, note_failure
+from .failures import CLIENT_LEFT, FAILURE, note_failure, shown_target
 from .gateway import TENANT
 from .handover import HANDED_OVER, RelayEnd
 from .problem import status_for
@@ -57,7 +57,7 @@ class AccessLogger(AbstractAccessLogger):
     def _log(self, request: web.BaseRequest, status: int, size: int, time: float) -> None:
         version = request.version
         # What aiohttp could not decode, and quotes, must not break the line.
-        target = request.raw_path.encode("ascii", "backslashreplace").decode().replace('"', "%22")
+        target = shown_target(request).replace('"', "%22")
         tenant = request.get(TENANT)
         failure = request.get(FAILURE)
         self.logger.info(

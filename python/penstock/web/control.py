@@ -12,13 +12,14 @@ import asyncio
 import fcntl
 import json
 import os
+import re
 import socket
 import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -28,6 +29,7 @@ from penstock.exceptions import PenstockError, make_error
 __all__ = ["controlling"]
 
 _MODE = 0o600
+_LIMIT: Final = re.compile(r"[0-9]{1,9}")
 
 
 @asynccontextmanager
@@ -117,13 +119,10 @@ def _application(cache: Cache) -> web.Application:
 
     async def stored(request: web.Request) -> web.Response:
         query = request.query
-        try:
-            limit = int(query.get("limit", "1000"))
-        except ValueError:
-            raise make_error("BAD_REQUEST", f"limit is {query['limit']!r}, which is no number") from None
+        limit = _limit(query.get("limit", "1000"))
         # Beside the loop, which has clients to serve: all that is stored is looked at.
         rows = await asyncio.to_thread(
-            cache.list, prefix=query.get("prefix"), after=query.get("after"), limit=limit
+            cache.list, prefix=_text(query.get("prefix")), after=_text(query.get("after")), limit=limit
         )
         return web.json_response({"stored": [asdict(row) for row in rows]})
 
@@ -136,6 +135,8 @@ def _application(cache: Cache) -> web.Application:
             isinstance(it, str) for it in wanted.values()
         ):
             raise make_error("BAD_REQUEST", "a purge has one of url, prefix, tag (a text), and soft; or all")
+        for value in wanted.values():
+            _text(value)
         if not isinstance(soft, bool):
             raise make_error("BAD_REQUEST", "soft is neither true nor false")
         return web.json_response({"purged": await asyncio.to_thread(cache.purge, **wanted, soft=soft)})
@@ -147,10 +148,31 @@ def _application(cache: Cache) -> web.Application:
     return app
 
 
+def _limit(text: str) -> int:
+    if not _LIMIT.fullmatch(text):
+        raise make_error("BAD_REQUEST", f"limit is {text[:20]!r}: write a number from 1 to 999999999")
+    return int(text)
+
+
+def _text(value: str | None) -> str | None:
+    """`value`, which the engine can read.
+
+    Raises:
+        RequestError: it has half a surrogate pair, which no URL and no tag has.
+    """
+    try:
+        (value or "").encode()
+    except UnicodeEncodeError:
+        raise make_error("BAD_REQUEST", "a text is no Unicode: it has half a surrogate pair") from None
+    return value
+
+
 async def _json(request: web.Request) -> dict[str, Any]:
     try:
-        found = await request.json()
-    except ValueError:
+        # Whatever it calls its charset (RFC 8259, section 8.1).
+        found = json.loads(await request.read())
+    except (ValueError, RecursionError):
+        # It is no JSON; or it has an int of over 4,300 digits, or some thousand levels.
         found = None
     if not isinstance(found, dict):
         raise make_error("BAD_REQUEST", "the body is no JSON object")

@@ -330,7 +330,7 @@ class Decisions(Shared):
         try:
             answer = await self._asker.ask(request)
         except Exception:
-            _log.exception(_FAILED, request.route, request.method, request.path, "failed")
+            _log.exception(_FAILED, request.route, request.method, _native.shown(request.path), "failed")
             raise
         # Of a class of the application's own the parent knows nothing.
         if isinstance(answer, Allow):
@@ -392,7 +392,7 @@ class _Asker:
         except Exception:  # noqa: BLE001 (whatever it is, it is no answer)
             late = limit.expired()
             what = "taken too long" if late else "failed"
-            _log.exception(_FAILED, request.route, request.method, request.path, what)
+            _log.exception(_FAILED, request.route, request.method, _native.shown(request.path), what)
             question.fail(late)
         except BaseException:
             question.fail(False)

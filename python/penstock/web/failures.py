@@ -11,9 +11,18 @@ from typing import Final, NamedTuple
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from penstock import _native
 from penstock.exceptions import PenstockError, make_error
 
-__all__ = ["CLIENT_LEFT", "FAILURE", "Failure", "client_gone", "note_failure", "settle_failures"]
+__all__ = [
+    "CLIENT_LEFT",
+    "FAILURE",
+    "Failure",
+    "client_gone",
+    "note_failure",
+    "settle_failures",
+    "shown_target",
+]
 
 
 class Failure(NamedTuple):
@@ -42,9 +51,14 @@ def note_failure(request: web.BaseRequest, error: PenstockError, status: int | N
 
 def client_gone(request: web.BaseRequest, status: int | None) -> PenstockError:
     """The failure of a relay whose client has left, which is left on `request`."""
-    error = make_error("CLIENT_GONE", f"{request.method} {request.raw_path}: the client left")
+    error = make_error("CLIENT_GONE", f"{request.method} {shown_target(request)}: the client left")
     note_failure(request, error, status)
     return error
+
+
+def shown_target(request: web.BaseRequest) -> str:
+    """The target of `request` as logs may show it, without the values of tokens."""
+    return _native.shown(request.raw_path.encode("ascii", "backslashreplace").decode())
 
 
 @web.middleware

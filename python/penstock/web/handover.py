@@ -161,7 +161,7 @@ class Handover:
         """Take the end from the engine, which keeps this and not a method of it: it does so for hours."""
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
-            _log.log(level, "%s %s: %s", self._asked.method, self._asked.path, error)
+            _log.log(level, "%s %s: %s", self._asked.method, _native.shown(self._asked.path), error)
         self._asked.when_seen(partial(self._end, sent, error, begun))
 
     def _end(self, sent: int, error: PenstockError | None, begun: bool) -> None:

@@ -37,6 +37,9 @@ _ACCEPT_ENCODING: Final = "Accept-Encoding"
 _DIGESTS: Final = ("Content-Digest", "Content-MD5", "Digest", "Repr-Digest")
 
 
+# Of a whole number: 128 bits have 39.
+_DIGITS: Final = 64
+
 ReportRow = tuple[
     Literal["events", "json", "other"],
     bool,
@@ -94,8 +97,13 @@ def inspected(row: ReportRow | None) -> Inspected | None:
         return None
     content, amended, events, size, first, gap, total, usage, hidden = row
     # The engine has checked that it is an object, whole and of no great depth.
-    parsed = None if usage is None else json.loads(usage)
+    parsed = None if usage is None else json.loads(usage, parse_int=_whole)
     return Inspected(content, amended, events, size, first, gap, total, parsed, hidden)
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number of JSON. Of more digits than any count has it is a float: Python reads no int of over 4,300."""
+    return int(digits) if len(digits) <= _DIGITS else float(digits)
 
 
 @lru_cache(maxsize=64)

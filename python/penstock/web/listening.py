@@ -75,6 +75,8 @@ def make_lane(engine: Engine, factory: Callable[[], Any], edge: Edge, unix: str 
         edge: what clients may take.
         unix: the path of the socket that clients connect to, if it is a Unix socket.
     """
+    for name in edge.secret_parameters:
+        _native.hide(name)
     return _native.Lane(
         engine.native,
         factory,

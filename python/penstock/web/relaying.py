@@ -27,7 +27,7 @@ from .amending import amend
 from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
-from .failures import client_gone, note_failure
+from .failures import client_gone, note_failure, shown_target
 from .feeding import Feeding
 from .handover import HANDED_OVER, Asked, Handover, OnComplete, can_hand_over, engines, hand_over
 from .inspected import Seen
@@ -225,7 +225,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             if status is None:
                 # It is answered here: neither the request nor a log handler need keep our frames alive.
                 error.__traceback__ = None
-                _log.warning("%s %s: %s", request.method, request.raw_path, error)
+                _log.warning("%s %s: %s", request.method, shown_target(request), error)
                 return problem_response(error)
         raise
     else:

@@ -75,6 +75,10 @@ mod _native {
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
     #[pymodule_export]
+    use super::tokens::hide;
+    #[pymodule_export]
+    use super::tokens::shown;
+    #[pymodule_export]
     use super::tokens::{Jwt, signed_url};
     #[pymodule_export]
     use super::transport::Transport;

@@ -1,11 +1,13 @@
 //! `Jwt` and `signed_url`: what the engine verifies tokens by, and how Python gives it keys that it has fetched.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use penstock_engine::access::unix_seconds;
 use penstock_engine::tokens::{
     self, Algorithm, Claims, Key, Keys, PathRule, Pattern, Places, Secret, SignedUrl, read_key, read_set,
 };
+use penstock_engine::wire;
 use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
@@ -22,6 +24,7 @@ type PlacesRow = (String, Vec<String>, bool);
 
 fn places((name, places, forward): PlacesRow) -> Places {
     let has = |place: &str| places.iter().any(|other| other == place);
+    wire::hide(&name);
     Places {
         path: has("path"),
         query: has("query"),
@@ -30,6 +33,18 @@ fn places((name, places, forward): PlacesRow) -> Places {
         name,
         forward,
     }
+}
+
+/// Has logs show no values of the parameter `name` from now on.
+#[pyfunction]
+pub(crate) fn hide(name: &str) {
+    wire::hide(name);
+}
+
+/// The target of a request as logs may show it, without the values of tokens.
+#[pyfunction]
+pub(crate) fn shown(target: &str) -> Cow<'_, str> {
+    wire::shown(target)
 }
 
 /// What verifies signed URLs: ids and secrets, validated in Python.

@@ -27,7 +27,7 @@ use crate::net::{
 };
 use crate::runtime::from_afar;
 use crate::sys::descriptor::set_option;
-use crate::wire::{Body, Incoming};
+use crate::wire::{Body, Incoming, shown};
 
 /// A request as its head says.
 #[derive(Debug, Clone, Copy)]
@@ -531,7 +531,7 @@ impl Lane<'_> {
 
     /// Has the application hear of its mistake.
     fn blame(&self, error: Error) -> Error {
-        let request = format!("{} {}", self.incoming.method(), self.incoming.target());
+        let request = format!("{} {}", self.incoming.method(), shown(self.incoming.target()));
         self.queue.report(Fault { request: Some(request), error: error.clone() });
         error
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::date::Stamp;
 use crate::error::{Code, Error, Result};
-use crate::wire::Incoming;
+use crate::wire::{Incoming, shown};
 
 /// How long a line may wait for others to be written with it. Arbitrary; nobody reads faster.
 const DELAY: Duration = Duration::from_millis(100);
@@ -205,7 +205,7 @@ impl Entry<'_> {
             client.unwrap_or("-"),
             incoming.method(),
             // Graphic ASCII; a quote must not end the string.
-            incoming.target().replace('"', "%22"),
+            shown(incoming.target()).replace('"', "%22"),
             incoming.minor_version,
             elapsed.as_secs_f64(),
         )
@@ -260,6 +260,18 @@ mod tests {
                 "192.0.2.1 \"GET /a%22b HTTP/1.1\" 200 5 0.001500 failed=0x102/IO_TIMEOUT",
             ]
         );
+    }
+
+    #[test]
+    fn a_line_shows_no_token() {
+        crate::wire::hide("a_line_shows_no_token");
+        let limits = IncomingLimits { line: 100, bytes: 1000, fields: 10 };
+        let head = b"GET /a?a_line_shows_no_token=secret&b=1 HTTP/1.1\r\nHost: a\r\n\r\n";
+        let incoming = parse_incoming(head, &limits).unwrap();
+        let mut lines = Vec::new();
+        entry(&incoming).write(&mut lines);
+        let line = String::from_utf8(lines).unwrap();
+        assert!(line.contains("/a?a_line_shows_no_token=***&b=1 "), "{line}");
     }
 
     #[test]

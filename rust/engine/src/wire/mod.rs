@@ -13,6 +13,8 @@ mod decoder;
 mod fields;
 mod head;
 mod incoming;
+#[cfg(not(loom))]
+mod redact;
 mod request;
 mod section;
 mod target;
@@ -31,6 +33,8 @@ pub use fields::Fields;
 pub(crate) use head::write_status_line;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
+#[cfg(not(loom))]
+pub use redact::{hide, shown};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
 pub use target::has_dot_segments;

@@ -120,7 +120,10 @@ fn check_target(method: &str, target: &str) -> Result<()> {
         })
     };
     if !(target.starts_with('/') || (target == "*" && method == "OPTIONS") || absolute()) {
-        return Err(bad(format!("the target {} is neither a path nor a URL", quoted(target.as_bytes()))));
+        return Err(bad(format!(
+            "the target {} is neither a path nor a URL",
+            quoted(super::shown(target).as_bytes())
+        )));
     }
     if let Some(byte) = target.bytes().find(|byte| !byte.is_ascii_graphic() || *byte == b'#') {
         return Err(bad(format!("the target has a {}, which must be percent-encoded", quoted(&[byte]))));

@@ -1,0 +1,172 @@
+//! Targets of requests as logs may show them: without the values of tokens.
+//!
+//! A token in a target is a password that a log would keep. What the parameters are called is known from the settings
+//! of each site and from whatever verifies tokens; the names are kept for the whole process, because a request that
+//! missed its route, or was refused before it, has the same token. A JSON Web Token is known by its form as well.
+
+use std::borrow::Cow;
+use std::sync::{PoisonError, RwLock};
+
+static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
+
+/// What stands in the place of a value.
+const HIDDEN: &str = "***";
+
+/// Have the values of parameters that are called `name` hidden, in the query and in the path, from now on.
+pub fn hide(name: &str) {
+    let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
+    if !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}
+
+/// `target` as a log may show it.
+pub fn shown(target: &str) -> Cow<'_, str> {
+    without(target, &NAMES.read().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn without<'a>(target: &'a str, names: &[String]) -> Cow<'a, str> {
+    let mut made = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    for piece in target.split(['/', '?', '&', ';', '#']) {
+        let name = piece.split_once('=').map(|(name, _)| name);
+        let from = match name {
+            Some(name) if is_secret(name, names) => Some(name.len() + 1),
+            Some(name) if hides(&piece[name.len() + 1..], names) => Some(name.len() + 1),
+            None if hides(piece, names) => Some(0),
+            _ => None,
+        };
+        if let Some(from) = from {
+            made.push_str(&target[copied..at + from]);
+            made.push_str(HIDDEN);
+            copied = at + piece.len();
+        }
+        at += piece.len() + 1;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(target);
+    }
+    made.push_str(&target[copied..]);
+    Cow::Owned(made)
+}
+
+fn is_secret(name: &str, names: &[String]) -> bool {
+    let name = decoded(name).unwrap_or(Cow::Borrowed(name));
+    names.iter().any(|secret| name.eq_ignore_ascii_case(secret))
+}
+
+/// Whether a value has a token in it: a JSON Web Token, or an encoded target with one.
+fn hides(value: &str, names: &[String]) -> bool {
+    if value.find("eyJ").is_some_and(|at| is_jwt(&value[at..])) {
+        return true;
+    }
+    // Each time it is decoded it is shorter, by two bytes at least.
+    decoded(value).is_some_and(|decoded| matches!(without(&decoded, names), Cow::Owned(_)))
+}
+
+/// Three parts of base64url, of which the first is an object of JSON (RFC 7515, section 3.1).
+fn is_jwt(text: &str) -> bool {
+    let mut parts = text.split('.');
+    let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let (Some(header), Some(claims), Some(_)) = (parts.next(), parts.next(), parts.next()) else {
+        return false;
+    };
+    header.len() > 8 && is_part(header) && is_part(claims)
+}
+
+/// None if nothing is encoded in it.
+fn decoded(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return None;
+    }
+    let bytes = text.as_bytes();
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut made = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        match (bytes[at], digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                made.push(u8::try_from(high * 16 + low).expect("two digits"));
+                at += 3;
+            }
+            (byte, ..) => {
+                made.push(byte);
+                at += 1;
+            }
+        }
+    }
+    (made.len() < bytes.len()).then(|| Cow::Owned(String::from_utf8_lossy(&made).into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JWT: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2ln";
+
+    fn seen(target: &str) -> String {
+        without(target, &["token".to_owned(), "access_token".to_owned()]).into_owned()
+    }
+
+    #[test]
+    fn values_of_named_parameters_are_hidden_wherever_they_stand() {
+        for (target, expected) in [
+            ("/vod/token=abc/a/b.ts?x=1", "/vod/token=***/a/b.ts?x=1"),
+            ("/a?token=abc", "/a?token=***"),
+            ("/a?x=1&token=abc&y=2&token=d", "/a?x=1&token=***&y=2&token=***"),
+            ("/a?TOKEN=abc", "/a?TOKEN=***"),
+            ("/a;token=abc/b", "/a;token=***/b"),
+            ("/a?%74oken=abc", "/a?%74oken=***"),
+            ("/a?token=a=b", "/a?token=***"),
+            ("/a?token=", "/a?token=***"),
+            ("token=abc", "token=***"),
+            ("/a?next=%2Fvod%3Ftoken%3Dabc&x=1", "/a?next=***&x=1"),
+            ("/a?next=%252Fvod%253Ftoken%253Dabc", "/a?next=***"),
+            ("http://host/a?access_token=abc#b", "http://host/a?access_token=***#b"),
+        ] {
+            assert_eq!(seen(target), expected);
+        }
+    }
+
+    #[test]
+    fn a_json_web_token_is_hidden_whatever_it_is_called() {
+        assert_eq!(seen(&format!("/a?key={JWT}")), "/a?key=***");
+        assert_eq!(seen(&format!("/{JWT}/seg.ts")), "/***/seg.ts");
+        assert_eq!(seen(&format!("/a?auth=Bearer%20{JWT}")), "/a?auth=***");
+        assert_eq!(seen(&format!("/a?{JWT}")), "/a?***");
+    }
+
+    #[test]
+    fn all_else_is_shown_as_it_is() {
+        for target in [
+            "/",
+            "*",
+            "",
+            "/a?tokens=1&mytoken=2",
+            "/eyJ.eyJ.a",
+            "/a/token/b",
+            "/a?%7=%zz",
+            "/a%20b?c=%C3%A4",
+            "/%",
+        ] {
+            assert!(
+                matches!(without(target, &["token".to_owned()]), Cow::Borrowed(same) if same == target),
+                "{target}"
+            );
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_value_of_a_token_is_left(before in "[ -~]{0,20}", value in "[A-Z]{24}", after in "([&#;/][ -~]{0,20})?") {
+            let shown = seen(&format!("{before}&token={value}{after}"));
+            proptest::prop_assert!(!shown.contains(&value), "{}", shown);
+        }
+
+        #[test]
+        fn whatever_is_asked_for_can_be_shown(target in "\\PC{0,60}") {
+            seen(&target);
+        }
+    }
+}
