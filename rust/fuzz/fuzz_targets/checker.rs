@@ -27,7 +27,8 @@ fuzz_target!(|input: &[u8]| {
         let (_, checker) = write(is_head_request, may_switch, support::pieces(bytes, *seed));
         assert_passed(expected.stand, u64::from(flags >> 2), checker);
         let (_, mut checker) = write(is_head_request, may_switch, [bytes]);
-        let is_end = matches!(expected.stand, Stand::Complete | Stand::Switched | Stand::UntilClose);
+        let is_end =
+            matches!(expected.stand, Stand::Complete | Stand::Bodiless | Stand::Switched | Stand::UntilClose);
         assert_eq!(checker.finish().is_ok(), is_end);
     }
 });

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use crate::access::Gate;
 use crate::cache::Caching;
 use crate::engine::Engine;
-use crate::errors::{IntoPython, exception};
+use crate::errors::{IntoPython, exception, os_error};
 use crate::events::{Drain, EventPolicy, leave, policy};
 use crate::hub::Topics;
 use crate::inspect::{Inspected, parts};
@@ -250,7 +250,7 @@ impl Site {
 
     /// Accepts on a socket that is bound, or listens already, by a duplicate of its descriptor.
     fn listen_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<()> {
-        let descriptor = penstock_engine::duplicate(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor).map_err(os_error)?;
         self.engine.get().check(py)?;
         Listener::adopt(descriptor, self.options).into_python(py)?.serve(&self.shared, &self.threads);
         Ok(())

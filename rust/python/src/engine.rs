@@ -22,7 +22,7 @@ use pyo3::types::PyBytes;
 
 use crate::access::Decisions;
 use crate::cache::{Caching, OverrideSettings};
-use crate::errors::{IntoPython, exception};
+use crate::errors::{IntoPython, exception, os_error};
 use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::{Counts, Expected, Inspector};
@@ -394,7 +394,7 @@ impl Engine {
 
     /// Reads from a duplicate of `descriptor`, which is closed with the stream.
     fn open_fd(&self, py: Python<'_>, descriptor: i32, framing: &Bound<'_, Framing>) -> PyResult<Source> {
-        let descriptor = penstock_engine::duplicate(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor).map_err(os_error)?;
         self.begin(py, framing, |intake| source::read_descriptor(descriptor, intake))
     }
 

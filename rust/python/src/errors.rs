@@ -1,6 +1,7 @@
 //! The one place where an engine error becomes a Python exception.
 
 use penstock_engine::{Code, Error};
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -41,6 +42,18 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     match made {
         Ok(exception) => PyErr::from_value(exception.into_bound(py)),
         Err(failure) => failure,
+    }
+}
+
+/// The operating system's error as Python raises its own: with `errno`, and without the number in the words.
+pub(crate) fn os_error(error: std::io::Error) -> PyErr {
+    let words = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => {
+            let words = words.trim_end_matches(&format!(" (os error {number})")).to_owned();
+            PyOSError::new_err((number, words))
+        }
+        None => error.into(),
     }
 }
 

@@ -15,7 +15,7 @@ mod written;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
-use penstock_engine::app::{Content, Ends, Far, Loss, Outcome, Request};
+use penstock_engine::app::{ClientSocket, Content, Ends, Far, Loss, Outcome, Request};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::Stream;
 use penstock_engine::workers::Edge;
@@ -60,6 +60,8 @@ struct Exchange {
     tunnel: bool,
     /// The protocol has said that its response has ended.
     ended: bool,
+    /// The client's, unless this is a worker process.
+    socket: Option<ClientSocket>,
     /// In a worker process: what fetches where the client is.
     edge: Option<Arc<Edge>>,
     /// The rest of the body goes on without coming here: called when what does come has.
@@ -226,7 +228,7 @@ impl Core {
 
     /// Hands a request to the protocol. The transport is free.
     pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let Request { head, body, chunked, ends, thread, far, edge } = request;
+        let Request { head, body, chunked, ends, thread, far, socket, edge } = request;
         if let Err(error) = self.renew(py, ends) {
             // The request is dropped, which ends its connection.
             return self.fail(py, error, "a protocol could not be given a transport for its next request");
@@ -237,8 +239,8 @@ impl Core {
             if let Some(slot) = &state.slot {
                 far.listen(slot.waker());
             }
-            state.exchange =
-                Some(Exchange { far, body, chunked, tunnel: false, ended: false, edge, goes_on: None });
+            let (tunnel, ended, goes_on) = (false, false, None);
+            state.exchange = Some(Exchange { far, body, chunked, tunnel, ended, socket, edge, goes_on });
             state.reading = true;
             state.thread = thread;
             if state.ends == ends {

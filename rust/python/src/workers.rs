@@ -19,7 +19,7 @@ use pyo3::types::PyBytes;
 
 use crate::cache::Caching;
 use crate::engine::Engine;
-use crate::errors::{IntoPython, exception};
+use crate::errors::{IntoPython, exception, os_error};
 use crate::events::EventPolicy;
 use crate::framing::Framing;
 use crate::inspect::{Inspected, parts, report_row};
@@ -368,7 +368,7 @@ impl WorkerSite {
         parent: i32,
         lines: &Bound<'_, Lines>,
     ) -> PyResult<Self> {
-        let descriptor = penstock_engine::duplicate(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor).map_err(os_error)?;
         let (supplies, threads): (_, Arc<Threads>) = engine.get().lend(py)?;
         let worker = Arc::new(Worker::new(supplies, lane.get().queue(), parent, Arc::clone(&lines.get().0)));
         worker.serve(descriptor, &threads).into_python(py)?;

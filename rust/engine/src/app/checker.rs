@@ -34,6 +34,9 @@ enum State {
     /// After 101: bytes of another protocol, both ways.
     Switched,
     Complete,
+    /// Complete with its head, as that of a HEAD request or with status 204 or 304. A body that is written nevertheless,
+    /// because the handler is the one of GET, is not sent.
+    Bodiless,
 }
 
 /// How the rest of a response's body is framed.
@@ -73,12 +76,14 @@ impl Checker {
         }
     }
 
-    /// Looks at bytes that the application has written.
+    /// Looks at bytes that the application has written, and returns how many of them are to be sent: all, but for those
+    /// that follow a head that no body belongs to.
     ///
     /// # Errors
     /// `BAD_RESPONSE`, in the words of what is wrong: a head that is none, more bytes than the framing has, a 101 that
     /// nobody has asked for. The response cannot be saved then, and nothing more may be fed.
-    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<()> {
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<usize> {
+        let all = bytes.len();
         while !bytes.is_empty() {
             let used = match &mut self.state {
                 State::Head(_) => self.feed_head(bytes)?,
@@ -99,13 +104,14 @@ impl Checker {
                     used
                 }
                 State::UntilClose | State::Switched => bytes.len(),
+                State::Bodiless => return Ok(all - bytes.len()),
                 State::Complete | State::Framed => {
                     return Err(bad(format!("{} bytes behind the end of the response", bytes.len())));
                 }
             };
             bytes = &bytes[used..];
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Takes in bytes of a head; how many belong to it.
@@ -152,7 +158,8 @@ impl Checker {
         let body = body_of(head, method).map_err(|error| bad(error.detail()))?;
         self.end = Some((head.status, keeps_alive(head) && body != Body::UntilClose));
         self.state = match body {
-            Body::Empty | Body::Length(0) => State::Complete,
+            Body::Empty => State::Bodiless,
+            Body::Length(0) => State::Complete,
             Body::Length(remaining) => State::Length { remaining },
             Body::Chunked => State::Chunked(Box::new(Chunked::of_response(BODY))),
             Body::UntilClose => State::UntilClose,
@@ -166,7 +173,7 @@ impl Checker {
     /// `BAD_RESPONSE`: bytes are missing, and the client must not take what it has for the whole.
     pub fn finish(&mut self) -> Result<()> {
         let missing = match &self.state {
-            State::Complete | State::Switched => return Ok(()),
+            State::Complete | State::Bodiless | State::Switched => return Ok(()),
             State::UntilClose => {
                 self.state = State::Complete;
                 return Ok(());
@@ -187,7 +194,12 @@ impl Checker {
 
     /// Whether the response is whole. One that ends with its connection is after [`Checker::finish`].
     pub fn is_complete(&self) -> bool {
-        matches!(self.state, State::Complete)
+        matches!(self.state, State::Complete | State::Bodiless)
+    }
+
+    /// Whether a body may be written, and is not sent.
+    pub fn drops_body(&self) -> bool {
+        matches!(self.state, State::Bodiless)
     }
 
     /// Whether the connection belongs to another protocol now.
@@ -220,7 +232,7 @@ impl Checker {
             State::Framed => Ok(Some(Rest::Chunked)),
             State::Chunked(chunks) if chunks.is_between_chunks() => Ok(Some(Rest::Chunked)),
             State::UntilClose => Ok(Some(Rest::UntilClose)),
-            State::Complete => Ok(None),
+            State::Complete | State::Bodiless => Ok(None),
             State::Chunked(_) => Err(bad("a body was attached within a chunk")),
             State::Head(_) => Err(bad("a body was attached before the head")),
             State::Switched => Err(bad("a body was attached behind 101")),

@@ -42,6 +42,20 @@ impl Content {
     }
 }
 
+impl Content {
+    /// Keeps the first `length` bytes.
+    #[cfg(not(loom))]
+    pub(crate) fn truncate(&mut self, length: usize) {
+        match self {
+            Self::Bytes(bytes) => bytes.truncate(length),
+            Self::Foreign(_) if length < self.bytes().len() => {
+                *self = Self::Bytes(self.bytes()[..length].to_vec());
+            }
+            Self::Foreign(_) => {}
+        }
+    }
+}
+
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Content").field("length", &self.bytes().len()).finish()
@@ -381,7 +395,7 @@ impl Far {
         self.command(Command::File(file), |_| {});
     }
 
-    /// Sets an option of the client's socket, as soon as what was done before has been.
+    /// In a worker process: sets an option of the client's socket, as soon as what was done before has been.
     pub fn set_option(&self, level: i32, name: i32, value: i32) {
         self.command(Command::Option(level, name, value), |_| {});
     }

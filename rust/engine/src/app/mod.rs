@@ -12,6 +12,8 @@ mod head;
 mod link;
 mod queue;
 mod sign;
+#[cfg(not(loom))]
+mod socket;
 
 pub use checker::{Checker, Rest, asks_to_switch};
 pub use ended::{Ended, Stages};
@@ -23,6 +25,8 @@ pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, New
 pub use queue::{Completion, Ends, Fault, Place, Queue, QueueStats, Request};
 #[cfg(not(loom))]
 pub(crate) use sign::Sign;
+#[cfg(not(loom))]
+pub use socket::ClientSocket;
 
 #[cfg(all(test, loom))]
 mod loom_models;

@@ -41,6 +41,9 @@ pub struct Request {
     pub thread: usize,
     /// The application's half of the exchange.
     pub far: Far,
+    /// The client's, unless this is a worker process.
+    #[cfg(not(loom))]
+    pub socket: Option<super::ClientSocket>,
     /// In a worker process: what fetches for the request where the client is.
     #[cfg(not(loom))]
     pub edge: Option<Arc<crate::workers::Edge>>,

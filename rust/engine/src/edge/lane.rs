@@ -16,8 +16,8 @@ use super::native::{fault, is_leaving};
 use super::progress::Progress;
 use super::site::Site;
 use crate::app::{
-    Attachment, Checker, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome, Over, Place,
-    Queue, Request, Rest, Subscription, asks_to_switch, link, serialise,
+    Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
+    Over, Place, Queue, Request, Rest, Subscription, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
@@ -62,7 +62,9 @@ pub(super) async fn answer(
     let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
     let chunked = body == Body::Chunked;
     let head = serialise(incoming, body);
-    let place = queue.offer(Request { head, body: stream, chunked, ends, thread, far, edge: None })?;
+    let socket = Some(ClientSocket::new(&client.connection));
+    let request = Request { head, body: stream, chunked, ends, thread, far, socket, edge: None };
+    let place = queue.offer(request)?;
     let mut lane = Lane {
         client,
         incoming,
@@ -385,8 +387,17 @@ impl Lane<'_> {
         Ok(())
     }
 
-    fn write(&mut self, content: Content) -> Result<()> {
-        self.checker.feed(content.bytes()).map_err(|error| self.blame(error))?;
+    fn write(&mut self, mut content: Content) -> Result<()> {
+        let length = content.bytes().len();
+        let sent = self.checker.feed(content.bytes()).map_err(|error| self.blame(error))?;
+        if sent < length {
+            // The body of a response to HEAD: the application goes on as if it were sent.
+            self.near.sent(length - sent);
+            if sent == 0 {
+                return Ok(());
+            }
+            content.truncate(sent);
+        }
         if self.checker.is_within_head() {
             self.held.push(content);
             return Ok(());
@@ -409,6 +420,9 @@ impl Lane<'_> {
     /// From here on the engine frames the body.
     fn attach(&mut self, attachment: Attachment) -> Result<()> {
         let Attachment { stream, rest: completion, policy, inspector, account: _ } = attachment;
+        if completion.is_none() && self.checker.drops_body() {
+            return self.finish_sending(0, None);
+        }
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
         if framed {
@@ -471,6 +485,9 @@ impl Lane<'_> {
 
     /// From here on a file is sent, whose bytes nobody looks at: only a framing that needs no look will do.
     fn attach_file(&mut self, file: File) -> Result<()> {
+        if self.checker.drops_body() {
+            return self.finish_sending(0, None);
+        }
         match self.checker.rest().map_err(|error| self.blame(error))? {
             Some(Rest::Length(length)) if file.count <= length => {}
             Some(Rest::UntilClose) => {}

@@ -160,7 +160,8 @@ fn an_application_that_takes_no_requests_is_not_ready() {
     rig.listen(&site);
     let ends = Ends { remote: None, local: None };
     let (_near, far) = link();
-    let request = Request { head: Vec::new(), body: None, chunked: false, ends, thread: 0, far, edge: None };
+    let (head, socket) = (Vec::new(), None);
+    let request = Request { head, body: None, chunked: false, ends, thread: 0, far, socket, edge: None };
     queue.offer(request).unwrap();
     rig.check(Page::Ready, 503, "1 of 1 requests wait");
     queue.take().unwrap().far.finish();

@@ -1,7 +1,7 @@
 //! One connection: the socket, TLS if there is any, and how bytes get from it into memory that somebody else owns.
 //!
 //! Everything is polled through `&self`, so that a request body can be sent while its response is being read; the
-//! lock inside is never contended, because both halves are polled by one task. Plain HTTP reads with one `recv`
+//! lock inside is hardly contended: both halves are polled by one task, and others only ask for an option of the socket. Plain HTTP reads with one `recv`
 //! straight into the caller's memory; TLS decrypts into it.
 
 use std::io::{self, IoSlice};

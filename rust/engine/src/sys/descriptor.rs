@@ -92,6 +92,25 @@ pub(crate) fn set_option(socket: &impl AsFd, level: i32, name: i32, value: i32) 
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the kernel write what was received to an address within the option's value.
+const ZEROCOPY_RECEIVE: libc::c_int = 35;
+
+/// Reads an option of a socket into `value`, as much as fits; how many bytes that is.
+pub(crate) fn get_option(socket: &impl AsFd, level: i32, name: i32, value: &mut [u8]) -> io::Result<usize> {
+    let socket = socket.as_fd().as_raw_fd();
+    let mut size = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if (level, name) == (libc::IPPROTO_TCP, ZEROCOPY_RECEIVE) {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    // SAFETY: the descriptor is open (it is borrowed); pointer and size are those of a live slice of initialised bytes, and
+    // the kernel writes no more than the size. The one option that writes elsewhere was refused above.
+    let result = unsafe { libc::getsockopt(socket, level, name, value.as_mut_ptr().cast(), &raw mut size) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(value.len().min(usize::try_from(size).unwrap_or(0)))
+}
+
 /// Asks the kernel whether a write would be taken, or would fail, at once.
 pub(crate) fn is_writable(socket: &impl AsFd) -> bool {
     let mut poll = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events: libc::POLLOUT, revents: 0 };

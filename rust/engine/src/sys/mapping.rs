@@ -101,7 +101,8 @@ impl Mapping {
 #[cfg(any(miri, loom))]
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let layout = std::alloc::Layout::from_size_align(self.length, ALIGNMENT).expect("checked in new");
+        let layout =
+            std::alloc::Layout::from_size_align(self.length, super::memory::PAGE).expect("checked in new");
         // SAFETY: allocated in `new` with the same layout.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
     }

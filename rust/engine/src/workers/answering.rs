@@ -50,6 +50,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                     ends: Ends { remote, local },
                     thread,
                     far,
+                    socket: None,
                     edge: Some(edge),
                 };
                 // Before it can be taken: nobody who has one may find that there is none.

@@ -56,7 +56,7 @@ enum End {
 
 /// Has a worker answer `request`.
 pub(super) async fn run(shared: Arc<Shared>, request: Request) {
-    let Request { head, body, chunked, ends, thread, far, edge: _ } = request;
+    let Request { head, body, chunked, ends, thread, far, .. } = request;
     let is_safe = body.is_none() && is_safe(&head);
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use penstock_engine::app::{Attachment, Content, Far, File, Subscription};
+use penstock_engine::app::{Attachment, ClientSocket, Content, Far, File, Subscription};
 use penstock_engine::edge::RelayedHead;
 use penstock_engine::events::Policy;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::written::append;
 use super::{HIGH, Transport, closing};
 use crate::admission::{Admission, Guest};
-use crate::errors::IntoPython;
+use crate::errors::{IntoPython, os_error};
 use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
@@ -21,6 +22,12 @@ use crate::lock;
 use crate::relay::{Forwarding, Replaced};
 use crate::request::Fields;
 use crate::stream::FrameStream;
+
+/// What the kernel takes for the longest value of an option; Python has the same limit. In bytes.
+const OPTION: usize = 1024;
+
+/// Linux's number on all that it runs on.
+const EBADF: i32 = 9;
 
 impl Transport {
     /// Leaves the rest of a response to the engine, behind `head` if that is its own as well.
@@ -45,6 +52,17 @@ impl Transport {
             far.attach(Attachment { stream, rest, policy, inspector, account });
             Ok(())
         })
+    }
+
+    /// The client's socket, unless this is a worker process.
+    fn socket(&self) -> PyResult<Option<ClientSocket>> {
+        self.core.shared.check_thread()?;
+        let state = lock(&self.core.state);
+        let exchange = state.exchange.as_ref().filter(|_| state.turn == self.turn);
+        match exchange {
+            Some(exchange) => Ok(exchange.socket.clone()),
+            None => Err(os_error(std::io::Error::from_raw_os_error(EBADF))),
+        }
     }
 
     /// Leaves something to the engine by `how`.
@@ -222,7 +240,7 @@ impl Transport {
         count: u64,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.core.shared.check_thread()?;
-        let descriptor = penstock_engine::duplicate(descriptor)?;
+        let descriptor = penstock_engine::duplicate(descriptor).map_err(os_error)?;
         if self.is_over() {
             return Err(closing());
         }
@@ -355,11 +373,32 @@ impl Transport {
         }
     }
 
-    /// Sets an option of the client's socket that is a number.
+    /// Reads at most `size` bytes of an option of the client's socket. None in a worker process, which does not have it.
+    ///
+    /// # Errors
+    /// `OSError`: the kernel's, or `EBADF`: the response has ended.
+    fn _get_option<'py>(
+        &self,
+        py: Python<'py>,
+        level: i32,
+        name: i32,
+        size: usize,
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let Some(socket) = self.socket()? else { return Ok(None) };
+        let mut value = vec![0; size.min(OPTION)];
+        let length = socket.option(level, name, &mut value).map_err(os_error)?;
+        Ok(Some(PyBytes::new(py, &value[..length])))
+    }
+
+    /// Sets an option of the client's socket that is a number. In a worker process the edge does so later.
+    ///
+    /// # Errors
+    /// As for `_get_option`.
     fn _set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
-        self.core.shared.check_thread()?;
-        let state = lock(&self.core.state);
-        if let Some(exchange) = state.exchange.as_ref().filter(|_| state.turn == self.turn) {
+        if let Some(socket) = self.socket()? {
+            return socket.set_option(level, name, value).map_err(os_error);
+        }
+        if let Some(exchange) = &lock(&self.core.state).exchange {
             exchange.far.set_option(level, name, value);
         }
         Ok(())

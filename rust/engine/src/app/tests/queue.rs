@@ -19,6 +19,7 @@ fn request(name: &str) -> (Near, Request) {
             ends,
             thread: 0,
             far,
+            socket: None,
             edge: None,
         },
     )

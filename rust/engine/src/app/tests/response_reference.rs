@@ -15,6 +15,8 @@ pub(crate) enum Stand {
     WithinChunk,
     UntilClose,
     Complete,
+    /// Complete with its head: what follows is not sent.
+    Bodiless,
     Switched,
     Refused,
 }
@@ -81,7 +83,7 @@ pub(crate) fn response(bytes: &[u8], is_head_request: bool, may_switch: bool) ->
     verdict.most += head.length;
     let body = &bytes[verdict.most..];
     let (stand, most) = if is_head_request || is_empty_by_status {
-        counted(body, 0)
+        (Stand::Bodiless, 0)
     } else if !codings.is_empty() {
         in_chunks(body)
     } else if let Some(Some(length)) = length {
@@ -89,7 +91,7 @@ pub(crate) fn response(bytes: &[u8], is_head_request: bool, may_switch: bool) ->
     } else {
         (Stand::UntilClose, body.len())
     };
-    let keeps_alive = persists && stand == Stand::Complete;
+    let keeps_alive = persists && matches!(stand, Stand::Complete | Stand::Bodiless);
     Verdict { stand, keeps_alive, most: verdict.most + most, ..verdict }
 }
 
