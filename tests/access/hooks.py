@@ -20,6 +20,8 @@ class Hook:
     """What an `Allow` has besides the tenant."""
     denied: dict[str, Any] = field(default_factory=dict)
     """What a `Deny` has."""
+    pause: float = 0
+    """Seconds that each answer takes."""
     gate: asyncio.Event | None = None
     """Nobody is answered before it is set."""
     asked: list[NativeRequest] = field(default_factory=list)
@@ -28,6 +30,8 @@ class Hook:
         self.asked.append(request)
         if self.gate is not None:
             await self.gate.wait()
+        if self.pause:
+            await asyncio.sleep(self.pause)
         (token,) = request.key
         if token is not None and token.startswith("good-"):
             return Allow(token.removeprefix("good-"), **self.allowed)

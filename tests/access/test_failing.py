@@ -127,17 +127,18 @@ async def test_too_many_questions_are_refused_at_once(anywhere: Edges) -> None:
         decisions = route.decisions
         assert decisions is not None
         assert hook.gate is not None
-        waiting = [await anywhere.connect(served) for _ in range(2)]
+        waiting = [await anywhere.connect(served) for _ in range(4)]
         for number, client in enumerate(waiting):
             await client.get("/", f"Token: good-{number}")
-        await until(lambda: decisions.stats().open == 2, "they are asked")
-        reply = await (await anywhere.connect(served)).ask("/", "Token: good-2")
+        await until(lambda: decisions.stats().open == 4, "two are asked, and as many wait")
+        assert len(hook.asked) == 2
+        reply = await (await anywhere.connect(served)).ask("/", "Token: good-4")
         assert problem(reply) == (503, "ACCESS_BUSY")
         assert reply.head.one("Retry-After") == "1"
         hook.gate.set()
         for client in waiting:
             assert (await client.head()).status == 200
-        assert (await (await anywhere.connect(served)).ask("/", "Token: good-2")).body == b"ok"
+        assert (await (await anywhere.connect(served)).ask("/", "Token: good-4")).body == b"ok"
 
 
 async def test_clients_that_leave_while_they_wait_leave_nothing(edge: Edges) -> None:

@@ -1,9 +1,11 @@
 """Those who try at random are bounded in memory, and push out nobody who may."""
 
 import asyncio
+from collections import Counter
 
 from edge.origins import Recorder
 from edge.serving import Edges
+from gateway.client import RawClient
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 
@@ -32,6 +34,43 @@ async def test_a_flood_of_bad_tokens_stays_bounded_and_pushes_out_nobody(edge: E
         for number, viewer in enumerate(viewers):
             assert (await viewer.ask("/", f"Token: good-{number}")).body == b"ok"
         assert len(hook.asked) == asked, "nobody was asked about again"
+
+
+async def test_a_flood_from_an_address_keeps_nobody_else_from_being_asked_about(edge: Edges) -> None:
+    """Ten thousand distinct bad tokens, many more at a time than may be asked about, and an honest client amid them."""
+    lines, each, honest = 100, 100, 20
+    hook = Hook(denied={"lifetime": 0}, pause=0.005)
+    async with ScriptedOrigin(Recorder()) as upstream:
+        gateway = edge.gateway(upstream.url)
+        route = gateway.native("/", authorise=hook, decision_key=TOKEN, access=Access(questions=8))
+        served = await edge.serve([route])
+        statuses = Counter[int]()
+        halfway = asyncio.Event()
+
+        async def flood(line: int) -> None:
+            client = await edge.connect(served)
+            for number in range(each):
+                head = (await client.ask("/", f"Token: bad-{line}-{number}")).head
+                if head.one("Connection") == "close":
+                    client.abort()
+                    client = await edge.connect(served)
+                statuses[head.status] += 1
+                if statuses[503] > honest:
+                    halfway.set()
+
+        async with asyncio.TaskGroup() as group:
+            for line in range(lines):
+                group.create_task(flood(line))
+            await halfway.wait()
+            viewer = await RawClient.connect(served.port, source="127.0.0.2")
+            edge.keep(viewer)
+            replies = [await viewer.ask("/", f"Token: good-{number}") for number in range(honest)]
+            assert statuses.total() < lines * each, "the flood is over too soon to tell"
+        assert [(reply.head.status, reply.body) for reply in replies] == [(200, b"ok")] * honest
+        assert statuses.total() == lines * each
+        assert set(statuses) == {403, 503}
+        assert route.decisions is not None
+        assert route.decisions.stats().open == 0
 
 
 async def test_more_viewers_than_are_remembered_are_asked_about_again_and_let_in(edge: Edges) -> None:

@@ -41,11 +41,13 @@ class RawClient:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, port: int, receive_buffer: int | None = None) -> Self:
+    async def connect(cls, port: int, receive_buffer: int | None = None, source: str | None = None) -> Self:
         connection = socket.socket()
         connection.setblocking(False)
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source is not None:
+            connection.bind((source, 0))
         try:
             await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
         except OSError:

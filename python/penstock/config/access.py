@@ -52,8 +52,10 @@ class Access:
     """Decisions to refuse that are remembered, apart from the others: those who try at random push out nobody who
     may."""
     questions: int = 256
-    """Questions that the hook has not answered, each about another key; one more is answered with 503 (ACCESS_BUSY). A
-    hook that takes 50 ms answers 5,000 a second so, and a database has no more than that in flight."""
+    """Questions that the hook is asked at a time, each about another key; as many again wait for their turn. A hook that
+    takes 50 ms answers 5,000 a second so, and a database has no more than that in flight. Clients' addresses (of IPv6:
+    networks of 64 bits) take turns. Where no more can wait, one of the address that has most waiting gives way, and its
+    requests are answered with 503 (ACCESS_BUSY): a flood of unknown tokens shuts out its own address alone."""
     timeout: float = 5.0
     """For an answer (503, ACCESS_TIMEOUT). Players give up on a segment after some seconds more."""
     tenant_limits: TenantLimits = field(default_factory=TenantLimits)

@@ -27,7 +27,7 @@ pub struct AccessConfig {
     pub allowed: usize,
     /// Decisions to refuse.
     pub denied: usize,
-    /// Questions that are not answered.
+    /// Questions that are asked at a time; as many again wait.
     pub questions: usize,
     /// How long a question may take.
     pub timeout: Duration,
@@ -169,7 +169,10 @@ impl Decisions {
         if let Some(overdue) = overdue {
             overdue.settle(Outcome::Failed(too_late()));
         }
-        put.map(|()| Joined::Waiting(Waiting::new(&question)))
+        if let Some(gone) = put? {
+            self.fail(&gone, self.inbox.busy());
+        }
+        Ok(Joined::Waiting(Waiting::new(&question)))
     }
 
     /// What is decided, as a decision that is not remembered.
@@ -243,7 +246,7 @@ impl Decisions {
         self.inbox.listen(waker);
     }
 
-    /// The question that has waited for longest.
+    /// The question whose turn it is, if one more may be asked.
     pub fn take(this: &Arc<Self>) -> Option<Posed> {
         while let Some((question, request)) = this.inbox.take() {
             if question.is_settled() {

@@ -155,11 +155,11 @@ fn plain(value: &Json<'_>) -> Option<Box<str>> {
     is_plain.then(|| text.into())
 }
 
-/// A `NumericDate`, which may have a fraction: the whole seconds below it and above it.
+/// A `NumericDate`, which may have a fraction: the whole seconds below it and above it. None of what is no date from 1970 to
+/// the end of the year 9999: whoever wrote that meant something else.
 fn seconds(value: &Json<'_>) -> Option<(u64, u64)> {
-    let seconds = value.number().filter(|seconds| !seconds.is_nan())?;
     #[expect(clippy::cast_precision_loss, reason = "far fewer digits than it has")]
-    let seconds = seconds.clamp(0.0, END as f64);
+    let seconds = value.number().filter(|seconds| (0.0..=END as f64).contains(seconds))?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds above")]
     let whole = |seconds: f64| seconds as u64;
     Some((whole(seconds.floor()), whole(seconds.ceil())))

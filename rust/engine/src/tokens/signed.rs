@@ -169,7 +169,7 @@ impl<'a> Fields<'a> {
 /// Seconds since 1970, in decimal digits.
 fn seconds(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.len() <= 12 && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?.map(|seconds: u64| seconds.min(END))
+    is_number.then(|| text.parse().ok())?.filter(|seconds| *seconds <= END)
 }
 
 /// Whether an address is the one that a token is for, or in its network: `203.0.113.7`, `2001:db8::/32`.

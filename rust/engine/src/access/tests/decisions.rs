@@ -60,19 +60,81 @@ fn the_answer_is_remembered_though_all_have_left() {
 }
 
 #[test]
-fn who_is_too_many_is_refused_and_who_joins_is_not() {
-    let (decisions, _) = listened(CONFIG);
-    let first = wait(&decisions, key(1));
-    let all: Vec<_> = (2..=4).map(|number| wait(&decisions, key(number))).collect();
+fn so_many_are_asked_at_a_time_and_as_many_wait_and_who_joins_is_not_too_many() {
+    let (decisions, bell) = listened(CONFIG);
+    let all: Vec<_> = (1..=8).map(|number| wait(&decisions, key(number))).collect();
     let refused = |number| decisions.join(&key(number), Instant::now(), request).unwrap_err().code();
-    assert_eq!(refused(5), Code::AccessBusy);
+    assert_eq!(refused(9), Code::AccessBusy);
     drop(wait(&decisions, key(1)));
-    // Those that are being answered count as well.
-    let posed = Decisions::take(&decisions).unwrap();
-    assert_eq!(refused(5), Code::AccessBusy);
-    posed.answer(allow("a"), LIFETIME);
+    let mut posed: Vec<_> = (0..4).map(|_| Decisions::take(&decisions).unwrap()).collect();
+    assert!(Decisions::take(&decisions).is_none(), "more are asked at a time");
+    assert_eq!((refused(9), decisions.stats().open), (Code::AccessBusy, 8));
+    let rung = bell.0.load(Ordering::Relaxed);
+    posed.pop().unwrap().answer(allow("a"), LIFETIME);
+    assert_eq!(
+        bell.0.load(Ordering::Relaxed),
+        rung + 1,
+        "whoever takes them is told that one more may be asked"
+    );
+    posed.push(Decisions::take(&decisions).unwrap());
+    assert!(Decisions::take(&decisions).is_none());
+    drop(wait(&decisions, key(9)));
+    drop((posed, all));
+}
+
+fn join_from(decisions: &Decisions, number: u8, remote: &str) -> crate::error::Result<Joined> {
+    let request = || Request { remote: Some(remote.to_owned()), ..request() };
+    decisions.join(&key(number), Instant::now(), request)
+}
+
+#[test]
+fn an_address_that_asks_for_much_gives_way_to_one_that_asks_for_little() {
+    for (many, few) in [
+        (["192.0.2.1", "192.0.2.1", "::ffff:192.0.2.1", "192.0.2.1"], "192.0.2.2"),
+        (["2001:db8::1", "2001:db8::2", "2001:db8:0:0:ffff::", "2001:db8::"], "2001:db8:0:1::1"),
+        (["192.0.2.1", "192.0.2.1", "192.0.2.1", "192.0.2.1"], "2001:db8::1"),
+    ] {
+        let (decisions, _) = listened(AccessConfig { questions: 2, ..CONFIG });
+        let busy = |outcome: crate::error::Result<Joined>| {
+            let Err(error) = outcome else { panic!("{many:?} ask for one more") };
+            assert_eq!(error.code(), Code::AccessBusy);
+        };
+        let mut flood: Vec<_> = Vec::new();
+        for (number, remote) in (1..).zip(many) {
+            match join_from(&decisions, number, remote).unwrap() {
+                Joined::Waiting(waiting) => flood.push(waiting),
+                Joined::Decided(..) => panic!("it was decided"),
+            }
+        }
+        busy(join_from(&decisions, 5, many[0]));
+        let Joined::Waiting(mut first) = join_from(&decisions, 6, few).unwrap() else {
+            panic!("it was decided")
+        };
+        let Joined::Waiting(_second) = join_from(&decisions, 7, few).unwrap() else {
+            panic!("it was decided")
+        };
+        // The two that came last have given way, and none more: both have as many now.
+        let failed: Vec<_> = flood.iter_mut().map(|waiting| poll(waiting).is_ready()).collect();
+        assert_eq!(failed, [false, false, true, true]);
+        busy(join_from(&decisions, 8, few));
+        busy(join_from(&decisions, 9, many[0]));
+        assert_eq!((decisions.stats().open, decisions.stats().counted.failed), (4, 2));
+        // They take turns: it is the second that is asked about.
+        Decisions::take(&decisions).unwrap().answer(deny(), LIFETIME);
+        Decisions::take(&decisions).unwrap().answer(allow("a"), LIFETIME);
+        assert_eq!(decided(poll(&mut first)).tenant(), Some("a"));
+    }
+}
+
+#[test]
+fn who_has_given_up_takes_nobody_s_place() {
+    let (decisions, _) = listened(AccessConfig { questions: 2, ..CONFIG });
+    let all: Vec<_> = (1..=4).map(|number| wait(&decisions, key(number))).collect();
+    for waiting in &all {
+        decisions.expire(waiting);
+    }
     drop(wait(&decisions, key(5)));
-    drop((first, all));
+    assert_eq!(decisions.stats().open, 1);
 }
 
 #[test]

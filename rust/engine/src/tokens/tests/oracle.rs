@@ -118,19 +118,21 @@ proptest! {
 
     /// As `serde_json` has it, where it has no duplicates.
     #[test]
-    fn claims_are_those_of_a_parser(claims_of in prop::collection::hash_map("[a-z]{1,3}", any_json(), 0..4), exp in any::<i64>(), iss in "\\PC{0,6}") {
+    fn claims_are_those_of_a_parser(claims_of in prop::collection::hash_map("[a-z]{1,3}", any_json(), 0..4), exp in prop_oneof![any::<i64>(), -2..=i64::try_from(END).unwrap() + 2], iss in "\\PC{0,6}") {
         let mut map: serde_json::Map<_, _> = claims_of.into_iter().filter(|(name, _)| !["exp", "iss", "aud", "nbf", "iat"].contains(&name.as_str())).collect();
         map.insert("exp".to_owned(), json!(exp));
         map.insert("iss".to_owned(), json!(iss));
         let rules = Claims { issuers: vec!["a".to_owned(), iss.clone()], tenant: Some("iss".to_owned()), ..claims() };
         let result = check(rules, &token(&serde_json::to_string(&map).unwrap()));
-        let lives = u64::try_from(exp).is_ok_and(|exp| exp > NOW);
+        let is_date = u64::try_from(exp).is_ok_and(|exp| exp <= END);
+        let lives = is_date && u64::try_from(exp).is_ok_and(|exp| exp > NOW);
+        let refused = if !is_date { Code::TokenMalformed } else if lives { Code::TokenClaimMissing } else { Code::TokenExpired };
         match result {
             Ok(grant) => {
                 prop_assert!(lives);
                 prop_assert_eq!(grant.tenant.as_deref(), Some(iss.as_str()));
             }
-            Err(error) => prop_assert_eq!(error.code(), if lives { Code::TokenClaimMissing } else { Code::TokenExpired }),
+            Err(error) => prop_assert_eq!(error.code(), refused),
         }
     }
 }

@@ -77,6 +77,7 @@ fn what_a_token_says_is_held_to() {
         ("exp=1764000001.0~acl=*", Err(Code::TokenMalformed)),
         ("exp=~acl=*", Err(Code::TokenMalformed)),
         ("exp=9999999999999~acl=*", Err(Code::TokenMalformed)),
+        ("exp=253402300800~acl=*", Err(Code::TokenMalformed)),
     ] {
         assert_eq!(verify(fields).map(drop), expected, "{fields}");
     }
