@@ -38,7 +38,7 @@ impl Cache {
         match self.open(filed, place).await {
             Ok(bytes) => Brought::Here(Arc::new(object.readable(filed, bytes))),
             Err(Unread::Failed) => Brought::Failed,
-            // As if it were not there: the disk is not asked again.
+            // As if it were not there: the disk, or this file, is not asked again.
             Err(Unread::Late | Unread::Damaged) => Brought::Again,
         }
     }
@@ -50,14 +50,16 @@ impl Cache {
         place: u64,
     ) -> Result<Bytes, Unread> {
         let Some(disk) = &self.disk else { return Err(Unread::Failed) };
-        let opened = if filed.is_damaged() {
+        let opened = if filed.is_damaged() || filed.is_late() {
             Err(Unread::Damaged)
         } else {
             reading::open(&disk.directory, &disk.queue, &self.pool, filed, place).await
         };
         let opened = opened.inspect_err(|unread| {
             if matches!(unread, Unread::Damaged) {
-                filed.damage();
+                if !filed.is_late() {
+                    filed.damage();
+                }
                 self.forget_file(filed);
             }
         })?;
@@ -121,7 +123,7 @@ impl Filling {
                 Some(Ok(piece)) => filler.push(piece),
                 Some(Err(error)) => {
                     // Before they are told: whoever looks again then does not find it.
-                    if self.filed.is_damaged() {
+                    if self.filed.is_damaged() || self.filed.is_late() {
                         self.cache.forget_file(&self.filed);
                     }
                     if self.is_kept {

@@ -1,9 +1,10 @@
 //! How long whoever waits for a reading of the disk waits, and whether a disk that has kept one waiting for longer is asked
 //! at all.
 //!
-//! A disk that hangs keeps its threads, and would keep everybody who asks for what is on it. It counts as hanging from the
-//! first missed deadline until any reading ends; meanwhile it is as if nothing were on it, but for one request at a time,
-//! now and then, which finds out where only one file was at fault.
+//! A disk that hangs keeps its threads, and would keep everybody who asks for what is on it. It counts as hanging from when
+//! a reading has waited that long for a thread, all of which are kept, until any reading ends; meanwhile it is as if nothing
+//! were on it, but for one request at a time, now and then, which finds out whether it answers. One file that keeps one
+//! thread is that file's fault alone: the others are read on.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -49,11 +50,13 @@ impl Deadline {
         *lock(&self.retry) = None;
     }
 
-    /// Somebody has waited for as long as may be.
-    pub(crate) fn miss(&self) {
+    /// Somebody has waited for as long as may be, and the disk hangs or only a file does.
+    pub(crate) fn miss(&self, is_hanging: bool) {
         // Relaxed: a count, which orders nothing.
         self.missed.fetch_add(1, Ordering::Relaxed);
-        *lock(&self.retry) = Some(Instant::now() + PAUSE);
+        if is_hanging {
+            *lock(&self.retry) = Some(Instant::now() + PAUSE);
+        }
     }
 
     /// How often.
@@ -74,13 +77,15 @@ mod tests {
     fn a_disk_that_hangs_is_asked_by_one_now_and_then_and_by_all_once_it_answers() {
         let deadline = Deadline::new(Duration::from_secs(3600));
         assert!(deadline.may_ask() && !deadline.is_hanging());
-        deadline.miss();
+        deadline.miss(false);
+        assert!(!deadline.is_hanging() && deadline.may_ask(), "a file");
+        deadline.miss(true);
         assert!(deadline.is_hanging() && !deadline.may_ask());
         *lock(&deadline.retry) = Some(Instant::now());
         assert!(deadline.may_ask(), "one");
         assert!(!deadline.may_ask(), "and nobody else");
         deadline.answered();
         assert!(deadline.may_ask() && deadline.may_ask() && !deadline.is_hanging());
-        assert_eq!(deadline.missed(), 1);
+        assert_eq!(deadline.missed(), 2);
     }
 }

@@ -1,12 +1,14 @@
 //! The directory of a cache: 256 folders of files with names that are never used again, and one for what is being written.
 //!
 //! A file is renamed to its place when it is whole. Nothing is synchronised: what a crash of the machine has left half
-//! written does not have its checksums, and is as if it were not there. The invariant: nothing is removed here that does
-//! not have a name as this cache gives them, in a folder of its own.
+//! written does not have its checksums, and is as if it were not there. The invariants: nothing is removed here that does
+//! not have a name as this cache gives them, in a folder of its own; nothing is opened that is not a regular file, because
+//! a pipe in its place would hang whoever opens it; and what is stored here is for this user alone, whatever the umask.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Code, Error, Result};
@@ -16,6 +18,9 @@ use crate::sys::fork::Own;
 
 /// Where files are that are not whole.
 const UNFINISHED: &str = "unfinished";
+
+/// Of directories: what was stored for one client is not for other users of the machine.
+const PRIVATE: u32 = 0o700;
 
 /// A directory that this process alone uses. The lock goes with it.
 #[derive(Debug)]
@@ -42,7 +47,7 @@ impl Directory {
                 .error(format!("the cache's directory {} cannot be used: {error}", root.display()))
         };
         make(root).map_err(failed)?;
-        let locked = OpenOptions::new().create(true).truncate(false).write(true).open(root.join("lock"));
+        let locked = regular(OpenOptions::new().create(true).truncate(false).write(true), &root.join("lock"));
         let locked = locked.map_err(failed)?;
         lock_file(&locked).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => taken(root),
@@ -51,13 +56,13 @@ impl Directory {
         let held = Lock { _own: Own::new(&locked).map_err(failed)?, _file: locked };
         let directory = Self { root: root.to_owned(), lock: Mutex::new(Some(held)) };
         for number in 0..=u8::MAX {
-            make(&directory.folder(number)).map_err(failed)?;
+            make_own(&directory.folder(number)).map_err(failed)?;
         }
         let unfinished = root.join(UNFINISHED);
-        make(&unfinished).map_err(failed)?;
+        make_own(&unfinished).map_err(failed)?;
         for entry in fs::read_dir(&unfinished).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            if named(&entry.file_name()).is_some() {
+            if is_regular(&entry) && named(&entry.file_name()).is_some() {
                 fs::remove_file(entry.path()).map_err(failed)?;
             }
         }
@@ -76,7 +81,9 @@ impl Directory {
 
     /// Writes a file that is not to be found until [`Directory::finish`].
     pub(crate) fn begin(&self, name: u64) -> io::Result<File> {
-        OpenOptions::new().write(true).create_new(true).open(self.unfinished(name))
+        let file = regular(OpenOptions::new().write(true).create_new(true), &self.unfinished(name))?;
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        Ok(file)
     }
 
     /// The file is whole.
@@ -90,23 +97,24 @@ impl Directory {
     }
 
     pub(crate) fn read(&self, name: u64) -> io::Result<File> {
-        File::open(self.place(name))
+        regular(OpenOptions::new().read(true), &self.place(name))
     }
 
     pub(crate) fn change(&self, name: u64) -> io::Result<File> {
-        OpenOptions::new().write(true).open(self.place(name))
+        regular(OpenOptions::new().write(true), &self.place(name))
     }
 
     pub(crate) fn remove(&self, name: u64) -> io::Result<()> {
         fs::remove_file(self.place(name))
     }
 
-    /// The names of a folder's files.
+    /// The names of a folder's files. What else is there, a pipe or a link, is left alone.
     pub(crate) fn names(&self, folder: u8) -> io::Result<Vec<u64>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(self.folder(folder))? {
-            let name = named(&entry?.file_name());
-            names.extend(name.filter(|name| folder_of(*name) == folder));
+            let entry = entry?;
+            let name = named(&entry.file_name()).filter(|name| folder_of(*name) == folder);
+            names.extend(name.filter(|_| is_regular(&entry)));
         }
         Ok(names)
     }
@@ -124,12 +132,34 @@ impl Directory {
     }
 }
 
-/// Not its parents: where the disk is that was to be mounted there, nobody wants the cache to be beside it.
+/// Makes a directory for this user alone, whatever the umask, unless it is there. Not its parents: where the disk is that was
+/// to be mounted there, nobody wants the cache to be beside it.
 fn make(directory: &Path) -> io::Result<()> {
-    match fs::create_dir(directory) {
+    match DirBuilder::new().mode(PRIVATE).create(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+        made => made.and_then(|()| fs::set_permissions(directory, Permissions::from_mode(PRIVATE))),
     }
+}
+
+/// The same of a folder of the cache, which is for this user alone also where it was there. A link in its place is an error.
+fn make_own(folder: &Path) -> io::Result<()> {
+    make(folder)?;
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(folder)?;
+    opened.set_permissions(Permissions::from_mode(PRIVATE))
+}
+
+/// Opens a regular file. What else has its name is not waited for, followed or read.
+fn regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    Ok(file)
+}
+
+fn is_regular(entry: &fs::DirEntry) -> bool {
+    entry.file_type().is_ok_and(|kind| kind.is_file())
 }
 
 fn folder_of(name: u64) -> u8 {

@@ -15,21 +15,33 @@ pub(crate) struct Filed {
     pub(crate) layout: Layout,
     pub(crate) item: Arc<Item<Key>>,
     pub(crate) ending: Ending,
-    // All three Relaxed and without a partner: hints, or said under the lock of the order of leaving.
+    // All Relaxed and without a partner: hints, or said under the lock of the order of leaving.
     asked: AtomicU32,
+    late: AtomicBool,
     damaged: AtomicBool,
     removed: AtomicBool,
 }
 
 impl Filed {
     pub(crate) fn new(layout: Layout, item: Arc<Item<Key>>, ending: Ending) -> Self {
-        let (asked, damaged, removed) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Self { layout, item, ending, asked, damaged, removed }
+        let (asked, late) = (AtomicU32::new(0), AtomicBool::new(false));
+        let (damaged, removed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { layout, item, ending, asked, late, damaged, removed }
     }
 
     /// Notes that it is asked for, and says how often it was before.
     pub(crate) fn ask(&self) -> u32 {
         self.asked.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether a reading of it keeps a thread for longer than anybody waits, while the disk gives back other files.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Says whether one does.
+    pub(crate) fn set_late(&self, late: bool) {
+        self.late.store(late, Ordering::Relaxed);
     }
 
     /// A part of it is not what was written.

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::super::body::Body;
 use super::super::cache::{Cache, seconds, until};
+use super::super::entry::Entry;
 use super::super::eviction::Item;
-use super::super::index::Entry;
 use super::super::object::{Object, Part};
 use super::directory::Directory;
 use super::filed::{Filed, cost};

@@ -40,6 +40,10 @@ pub(super) use reading::{FileReader, Opened, Unread};
 /// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
 const READERS: usize = 4;
 
+/// For how long the threads are waited for at the end without a sign of life: a disk that is busy takes tenths of a second.
+/// Arbitrary.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+
 /// The part of the memory tier in which what leaves it waits to be written: an eighth. Whatever finds no room there is
 /// not written. More would be missed by what stays.
 const LEAVING_PART: usize = 8;
@@ -187,6 +191,23 @@ impl Disk {
     }
 }
 
+impl Disk {
+    /// Whether the thread that writes ends, which has until then to do so: a disk that gets nothing done for as long as anybody
+    /// waits for a reading hangs.
+    fn has_written(&self, thread: &Receiver<Infallible>, end: Instant) -> bool {
+        let limit = self.queue.deadline.limit().max(SIGN_OF_LIFE);
+        loop {
+            let done = self.queue.done();
+            if has_ended(thread, Instant::now() + limit) {
+                return true;
+            }
+            if self.queue.done() == done || Instant::now() >= end + limit {
+                return false;
+            }
+        }
+    }
+}
+
 /// Whether all threads have ended, by then.
 fn has_ended(threads: &Receiver<Infallible>, until: Instant) -> bool {
     let left = until.saturating_duration_since(Instant::now());
@@ -207,6 +228,11 @@ fn count(count: &AtomicU64) {
 }
 
 impl Cache {
+    /// Whether there is a disk that hangs.
+    pub(super) fn is_disk_hanging(&self) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.queue.deadline.is_hanging())
+    }
+
     /// Whether what is on disk may be read now, and what is there is not to be passed over as if it were not.
     pub(super) fn may_read(&self) -> bool {
         self.disk.as_ref().is_some_and(|disk| disk.queue.deadline.may_ask())
@@ -246,13 +272,7 @@ impl Cache {
             let (queue, read) = (Arc::clone(&disk.queue), read.clone());
             let reader = thread::Builder::new().name(format!("penstock-read-{number}")).spawn(move || {
                 let _reads = read;
-                while let Some(reading) = queue.next_reading() {
-                    // Clients leave while theirs waits.
-                    if reading.is_wanted() {
-                        reading.read();
-                        queue.deadline.answered();
-                    }
-                }
+                while queue.read_next() {}
             });
             readers.push(reader.map_err(failed)?);
         }
@@ -267,6 +287,7 @@ impl Cache {
             while let Some(chore) = queue.next_chore() {
                 let Some(cache) = weak.upgrade() else { return };
                 cache.do_chore(chore);
+                queue.finish_chore();
             }
         });
         *lock(&disk.threads) = Some(Crew { readers, writer: writer.map_err(failed)?, reading, writing });
@@ -276,7 +297,7 @@ impl Cache {
     /// Writes what is in memory alone and still of use, for as long as `within`, and lets go of the directory's threads.
     /// For an orderly end, when nothing is fetched any more: what is not written by then is lost with the memory.
     ///
-    /// A disk that hangs is waited for no longer than for a reading. False if it still keeps what is written: the directory
+    /// A disk that hangs is waited for no longer than for a reading, from its last sign of life on. False if it still keeps what is written: the directory
     /// is taken then until it answers, or the process ends.
     pub fn close(&self, within: Duration) -> bool {
         let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
@@ -291,11 +312,11 @@ impl Cache {
                 }
             });
         }
-        let limit = disk.queue.deadline.limit();
         let end = Instant::now() + within;
         disk.queue.close(last, end);
-        let has_written = has_ended(&crew.writing, end + limit);
-        if has_ended(&crew.reading, Instant::now() + limit) {
+        let has_written = disk.has_written(&crew.writing, end);
+        // One that a file keeps has nothing to say to anybody.
+        if has_ended(&crew.reading, Instant::now() + SIGN_OF_LIFE) {
             join(crew.readers);
         }
         if has_written {

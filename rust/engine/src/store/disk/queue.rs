@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Condvar, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,9 +69,22 @@ impl<T: Send, F: FnOnce() -> T + Send> Reading for Asked<T, F> {
     }
 }
 
+/// A reading that no thread has begun.
+struct Waiting {
+    /// The name of its file.
+    name: u64,
+    since: Instant,
+    reading: Box<dyn Reading>,
+}
+
+/// The most threads that read one file at once: half of them, so that one that hangs leaves others to read the rest.
+const OF_ONE_FILE: usize = super::READERS / 2;
+
 #[derive(Default)]
 struct State {
-    reads: VecDeque<Box<dyn Reading>>,
+    reads: VecDeque<Waiting>,
+    /// The names of the files that threads read.
+    reading: Vec<u64>,
     removals: VecDeque<u64>,
     /// By name: what changes again before its turn has come is written once.
     changes: BTreeMap<u64, Arc<Filed>>,
@@ -85,6 +100,18 @@ struct State {
 }
 
 impl State {
+    /// Whether a thread that is free would begin it.
+    fn may_read(&self, waiting: &Waiting) -> bool {
+        self.reading.iter().filter(|name| **name == waiting.name).count() < OF_ONE_FILE
+    }
+
+    fn next_reading(&mut self) -> Option<Waiting> {
+        let next = self.reads.iter().position(|waiting| self.may_read(waiting))?;
+        let next = self.reads.remove(next)?;
+        self.reading.push(next.name);
+        Some(next)
+    }
+
     fn removal(&mut self) -> Option<Chore> {
         self.removals.pop_front().map(Chore::Remove)
     }
@@ -102,6 +129,8 @@ pub(crate) struct Queue {
     state: Mutex<State>,
     for_reading: Condvar,
     for_writing: Condvar,
+    /// Chores that are over.
+    done: AtomicU64,
 }
 
 impl Queue {
@@ -112,38 +141,77 @@ impl Queue {
             state: Mutex::default(),
             for_reading: Condvar::new(),
             for_writing: Condvar::new(),
+            done: AtomicU64::new(0),
         }
     }
 
-    /// Has a thread do `work`, and gives what it gives. Dropped unrun once the queue is closed: whoever waits is told by
+    /// A chore is over.
+    pub(crate) fn finish_chore(&self) {
+        // Relaxed: a count, which orders nothing.
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many are.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Has a thread do `work` with the file `name`, and gives what it gives. Dropped unrun once the queue is closed: whoever waits is told by
     /// that.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
+        name: u64,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (reply, answer) = oneshot::channel();
         let mut state = lock(&self.state);
         if state.closed.is_none() {
-            state.reads.push_back(Box::new(Asked { reply, work }));
+            let (since, reading) = (Instant::now(), Box::new(Asked { reply, work }));
+            state.reads.push_back(Waiting { name, since, reading });
             drop(state);
             self.for_reading.notify_one();
         }
         answer
     }
 
-    /// Somebody has waited for too long, and no longer does. What nobody waits for leaves, with its memory: the threads
-    /// may be kept for hours.
-    pub(crate) fn miss(&self) {
-        self.deadline.miss();
-        let unwanted = {
+    /// Does as [`Queue::ask`], and waits, for as long as may be. None where that was not long enough, or the queue is closed.
+    /// Not on an engine thread.
+    pub(crate) fn wait_for<T: Send + 'static>(
+        &self,
+        name: u64,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let (reply, answer) = sync_channel(1);
+        // The other side waits for nothing: it may have left.
+        let _wanted = self.ask(name, move || drop(reply.send(work())));
+        answer.recv_timeout(self.deadline.limit()).ok()
+    }
+
+    /// Whether nothing more is taken.
+    pub(crate) fn is_closed(&self) -> bool {
+        lock(&self.state).closed.is_some()
+    }
+
+    /// Somebody has waited for `filed`, if it was known, for too long, and no longer does. Says whether the disk hangs, and not
+    /// that file alone. What nobody waits for leaves, with its memory: the threads may be kept for hours.
+    pub(crate) fn miss(&self, filed: Option<&Filed>) -> bool {
+        let (is_hanging, unwanted) = {
             let mut state = lock(&self.state);
+            // No thread has been free for as long.
+            let is_late = |waiting: &Waiting| waiting.since.elapsed() >= self.deadline.limit();
+            let is_hanging = state.reads.iter().any(|waiting| is_late(waiting) && state.may_read(waiting));
             let reads = std::mem::take(&mut state.reads);
             let (wanted, unwanted): (VecDeque<_>, VecDeque<_>) =
-                reads.into_iter().partition(|reading| reading.is_wanted());
+                reads.into_iter().partition(|waiting| waiting.reading.is_wanted());
             state.reads = wanted;
-            unwanted
+            (is_hanging, unwanted)
         };
+        self.deadline.miss(is_hanging);
+        if let Some(filed) = filed.filter(|_| !is_hanging) {
+            filed.set_late(true);
+        }
         drop(unwanted);
+        is_hanging
     }
 
     /// The file of that name is to go. Never refused while there is somebody to do it: what is written last may have others
@@ -191,18 +259,35 @@ impl Queue {
         lock(&self.state).leaving
     }
 
-    /// Waits for something to read; none when the queue is closed.
-    pub(crate) fn next_reading(&self) -> Option<Box<dyn Reading>> {
-        let mut state = lock(&self.state);
-        loop {
-            if state.closed.is_some() {
-                return None;
+    /// Waits for something to read, and reads it if somebody waits for it. False when the queue is closed.
+    pub(crate) fn read_next(&self) -> bool {
+        let Waiting { name, reading, .. } = {
+            let mut state = lock(&self.state);
+            loop {
+                if state.closed.is_some() {
+                    return false;
+                }
+                if let Some(next) = state.next_reading() {
+                    break next;
+                }
+                state = wait(&self.for_reading, state);
             }
-            if let Some(reading) = state.reads.pop_front() {
-                return Some(reading);
-            }
-            state = wait(&self.for_reading, state);
+        };
+        // Clients leave while theirs waits.
+        if reading.is_wanted() {
+            reading.read();
+            self.deadline.answered();
         }
+        let mut state = lock(&self.state);
+        if let Some(place) = state.reading.iter().position(|other| *other == name) {
+            state.reading.swap_remove(place);
+        }
+        if state.reads.iter().any(|waiting| waiting.name == name) {
+            drop(state);
+            // It may be its turn only now.
+            self.for_reading.notify_one();
+        }
+        true
     }
 
     /// Waits for something to do; none when the queue is closed, and nothing is left to do or the time for it is over.

@@ -87,11 +87,15 @@ pub(crate) async fn open(
             Some((block, room.await.map_err(|_| Unread::Failed)?))
         }
     };
-    let (directory, filed) = (Arc::clone(directory), Arc::clone(filed));
+    let (directory, asked) = (Arc::clone(directory), Arc::clone(filed));
     let (of_reader, pool) = (Arc::clone(queue), pool.clone());
-    let answer = queue.ask(move || open_now(&directory, filed, writer, of_reader, pool));
+    let answer = queue.ask(filed.layout.name, move || {
+        let opened = open_now(&directory, Arc::clone(&asked), writer, of_reader, pool);
+        asked.set_late(false);
+        opened
+    });
     let Ok(opened) = timeout(queue.deadline.limit(), answer).await else {
-        queue.miss();
+        queue.miss(Some(filed));
         return Err(Unread::Late);
     };
     opened.unwrap_or(Err(Unread::Failed))
@@ -106,7 +110,8 @@ fn open_now(
 ) -> std::result::Result<Arc<Opened>, Unread> {
     let layout = filed.layout;
     let of_file = |error: io::Error| match error.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Unread::Failed,
+        // The last where another program has it under a lease.
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EWOULDBLOCK) => Unread::Failed,
         _ => Unread::Damaged,
     };
     let file = directory.read(layout.name).map_err(of_file)?;
@@ -199,7 +204,7 @@ impl FileReader {
             return Poll::Pending;
         }
         self.coming.clear();
-        queue.miss();
+        queue.miss(Some(&self.opened.filed));
         let detail = format!("the cache's disk gave nothing back for {limit:?}");
         Poll::Ready(Some(Err(Code::CacheDiskTimeout.error(detail))))
     }
@@ -216,7 +221,11 @@ impl FileReader {
                 let room = self.opened.pool.poll_room(context, length, Purpose::Bulk);
                 let Poll::Ready(writer) = room else { return Ok(()) };
                 let writer = writer?;
-                Coming::Asked(self.opened.queue.ask(move || opened.read(block, writer)))
+                Coming::Asked(self.opened.queue.ask(opened.filed.layout.name, move || {
+                    let read = opened.read(block, writer);
+                    opened.filed.set_late(false);
+                    read
+                }))
             };
             self.coming.push_back(coming);
             self.next += 1;

@@ -2,6 +2,7 @@
 //! whoever asks for what has not been found yet gets it from the origin.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
@@ -25,15 +26,14 @@ impl Cache {
                 continue;
             };
             for name in names {
-                let Ok(file) = disk.directory.read(name) else {
-                    count(&disk.counts.failed);
-                    continue;
-                };
-                if let Some((layout, head)) = read_head(name, &file) {
-                    self.offer(disk, layout, head);
-                } else {
-                    count(&disk.counts.damaged);
-                    disk.remove(name);
+                match look(disk, name) {
+                    Some(Ok(Some((layout, head)))) => self.offer(disk, layout, head),
+                    Some(Ok(None)) => {
+                        count(&disk.counts.damaged);
+                        disk.remove(name);
+                    }
+                    // It is looked at again at the next start.
+                    Some(Err(_)) | None => count(&disk.counts.failed),
                 }
                 loop {
                     let (chore, goes_on) = disk.queue.small_chore();
@@ -65,6 +65,19 @@ impl Cache {
             None => self.remove_file(&filed),
         }
         self.make_room_on_disk(disk, 0);
+    }
+}
+
+/// The head of a file, as [`read_head`] has it; none if only that file does not come. One of the threads that read looks, so that
+/// what hangs keeps that one alone. A disk that hangs is waited for.
+fn look(disk: &Disk, name: u64) -> Option<io::Result<Option<(Layout, Head)>>> {
+    loop {
+        let directory = Arc::clone(&disk.directory);
+        let found =
+            disk.queue.wait_for(name, move || directory.read(name).map(|file| read_head(name, &file)));
+        if found.is_some() || disk.queue.is_closed() || !disk.queue.miss(None) {
+            return found;
+        }
     }
 }
 

@@ -35,8 +35,9 @@ pub(in super::super) fn part(start: u64, end: u64, length: u64) -> Stored {
     part
 }
 
-fn stored_of(status: u16, fields: &[(&str, &str)]) -> Stored {
-    let policy = Policy {
+/// Of a cache for tests.
+pub(in super::super) fn policy() -> Policy {
+    Policy {
         name: "penstock".to_owned(),
         targets: Vec::new(),
         lifetime: None,
@@ -50,7 +51,10 @@ fn stored_of(status: u16, fields: &[(&str, &str)]) -> Stored {
         languages: Languages::Preferred,
         range_fill: RangeFill::Whole,
         max_ranges: 8,
-    };
+    }
+}
+
+fn stored_of(status: u16, fields: &[(&str, &str)]) -> Stored {
     let received = Time::from_millis(RECEIVED * 1000 + 250);
     let asked = [
         (b"accept-language".as_slice(), b"de, en;q=0.5".as_slice()),
@@ -59,7 +63,7 @@ fn stored_of(status: u16, fields: &[(&str, &str)]) -> Stored {
     let request = Request::read("GET", target(), &asked, received);
     let lines: Vec<_> = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
     let timing = Timing { requested: Time::from_millis(RECEIVED * 1000), received };
-    Stored::of(&request, status, &lines, timing, &policy).expect("it may be stored")
+    Stored::of(&request, status, &lines, timing, &policy()).expect("it may be stored")
 }
 
 fn target() -> Target<'static> {

@@ -33,9 +33,9 @@ fn a_closed_one_finishes_in_time_and_takes_removals_alone() {
     queue.remove(7);
     queue.close(vec![leaving(1)], later());
     queue.remove(8);
-    drop(queue.ask(|| panic!("nobody reads any more")));
+    drop(queue.ask(1, || panic!("nobody reads any more")));
     assert!(!queue.keep(leaving(1), 100));
-    assert!(queue.next_reading().is_none());
+    assert!(!queue.read_next());
     for name in [7, 8] {
         assert!(matches!(queue.next_chore(), Some(Chore::Remove(removed)) if removed == name));
     }
@@ -70,4 +70,51 @@ fn changes_take_turns_with_what_is_to_be_written_and_each_file_has_one() {
     assert_eq!([next(), next(), next(), next(), next()], [3, 0, 4, 0, 5]);
     queue.close(Vec::new(), Instant::now());
     assert!(queue.next_chore().is_none(), "that was all");
+}
+
+/// Whether the disk hangs is asked once a reading of a file has been late.
+#[test]
+fn a_file_that_hangs_keeps_half_of_the_threads_and_the_disk_hangs_only_when_all_are_kept() {
+    let limit = Duration::from_millis(20);
+    let queue = Arc::new(Queue::new(limit));
+    let threads: Vec<_> = (0..4)
+        .map(|_| {
+            let queue = Arc::clone(&queue);
+            std::thread::spawn(move || while queue.read_next() {})
+        })
+        .collect();
+    let (begun, begins) = std::sync::mpsc::channel();
+    let mut held = Vec::new();
+    let mut hang = |name: u64, times: usize| {
+        for _ in 0..times {
+            let (let_go, kept) = std::sync::mpsc::channel::<()>();
+            let begun = begun.clone();
+            let answer = queue.ask(name, move || {
+                begun.send(()).expect("the test is there");
+                kept.recv().expect_err("nothing is sent");
+            });
+            held.push((let_go, answer));
+        }
+    };
+    hang(1, 10);
+    for _ in 0..2 {
+        begins.recv().expect("a thread begins it");
+    }
+    assert_eq!(queue.wait_for(2, || 7), Some(7), "others are read");
+    std::thread::sleep(2 * limit);
+    let (one, other) = (filed(1, 1), filed(3, 1));
+    assert!(!queue.miss(Some(&one)) && one.is_late() && !queue.deadline.is_hanging());
+    hang(3, 2);
+    for _ in 0..2 {
+        begins.recv().expect("a thread begins it");
+    }
+    assert_eq!(queue.wait_for(2, || 7), None, "no thread is left");
+    let _wanted = queue.ask(2, || 7);
+    std::thread::sleep(2 * limit);
+    assert!(queue.miss(Some(&other)) && !other.is_late() && queue.deadline.is_hanging());
+    drop(held);
+    queue.close(Vec::new(), Instant::now());
+    for thread in threads {
+        thread.join().expect("it ends");
+    }
 }

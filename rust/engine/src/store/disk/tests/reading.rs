@@ -41,7 +41,7 @@ impl Disk {
     /// Does what is asked, so many times; then the thread is as one that the disk keeps.
     fn work(&self, times: usize) -> thread::JoinHandle<()> {
         let queue = Arc::clone(&self.queue);
-        thread::spawn(move || (0..times).for_each(|_| queue.next_reading().expect("it is open").read()))
+        thread::spawn(move || (0..times).for_each(|_| assert!(queue.read_next(), "it is open")))
     }
 
     async fn open(&self) -> Result<Arc<Opened>, Unread> {
