@@ -56,7 +56,7 @@ _ENGINE_OPTIONS: Final = frozenset(
 # An application makes its own gateways.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
-        *("forwarded", "trust_forwarded", "preserve_host", "lane"),
+        *("forwarded", "trust_forwarded", "preserve_host", "lane", "cache_stale"),
         *(f"{name}_timeout" for name in _TIMEOUT_HELP),
     )
 )
@@ -177,6 +177,15 @@ main.add_command(cache)
     help="Directory for what leaves the cache's memory, which one process at a time may use.",
 )
 @click.option("--cache-disk-size", metavar="SIZE", help="What the files in there may take.")
+@click.option(
+    "--cache-stale",
+    type=click.FloatRange(0, 1e9),
+    default=config.Caching().stale_if_error,
+    show_default=True,
+    metavar="SECONDS",
+    help="For how long a stored response that is no longer fresh stands in for an origin that cannot be reached or "
+    "answers 500, 502, 503 or 504, unless the origin says otherwise; with --cache. 0: not at all.",
+)
 @click.option(
     "--control",
     type=control_path,
@@ -299,6 +308,8 @@ def serve(
     lane = options.pop("lane")
     if control is not None and options["cache"] is None:
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
+    if options["cache"] is None:
+        _refuse(ctx, frozenset(("cache_stale",)), "only with --cache")
     try:
         status = None if status_listen is None else config.Status(listen=status_listen)
     except ConfigurationError as error:
@@ -421,7 +432,7 @@ def _gateway(
         Gateway(origin)
     except ConfigurationError as error:
         raise click.UsageError(error.detail) from None
-    caching = None if options["cache"] is None else config.Caching()
+    caching = None if options["cache"] is None else config.Caching(stale_if_error=options["cache_stale"])
 
     async def make() -> _Made:
         engine = make_engine()

@@ -4,6 +4,8 @@ import asyncio
 import json
 from collections.abc import Callable
 
+import pytest
+
 from conftest import until
 from edge.serving import Edges, in_time
 from gateway.client import answer
@@ -171,6 +173,64 @@ async def test_a_stale_one_stands_in_for_an_error(caching: Edges) -> None:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         assert [(await client.ask("/a")).body for _ in range(2)] == [b"ok", b"ok"]
         assert len(script.requests) == 2
+
+
+class FailingOnceStale:
+    """Its first answer is of that age when it comes; then it answers 503, or closes."""
+
+    def __init__(self, control: str, age: int, *, closes: bool) -> None:
+        self._first = answer(f"Cache-Control: {control}", f"Age: {age}", "Content-Length: 2") + b"ok"
+        self._closes = closes
+        self._asked = 0
+
+    async def __call__(self, peer: Peer) -> None:
+        while True:
+            await peer.request()
+            self._asked += 1
+            if self._asked == 1:
+                await peer.send(self._first)
+            elif self._closes:
+                return
+            else:
+                await peer.send(answer("Content-Length: 0", status="503 Service Unavailable"))
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["503", "disconnected"])
+async def test_what_is_stale_stands_in_for_an_origin_that_fails_for_a_bounded_time(
+    caching: Edges, *, closes: bool
+) -> None:
+    """RFC 9111, sections 4.2.4 and 4.3.3."""
+    for control, age, policy, stands_in in (
+        ("max-age=60", 100, Caching(), True),
+        ("max-age=60", 359, Caching(), True),
+        ("max-age=60", 362, Caching(), False),
+        ("max-age=60", 100, Caching(stale_if_error=0), False),
+        ("max-age=60, stale-if-error=10", 100, Caching(), False),
+        ("max-age=60, stale-if-error=1000", 362, Caching(), True),
+        ("max-age=60, must-revalidate", 100, Caching(), False),
+        ("max-age=60, proxy-revalidate", 100, Caching(), False),
+        ("s-maxage=60", 100, Caching(), False),
+        ("max-age=60, no-cache", 100, Caching(), False),
+    ):
+        script = FailingOnceStale(control, age, closes=closes)
+        async with ScriptedOrigin(script) as origin:
+            client = await caching.connect(await caching.relay(origin.url, caching=policy))
+            assert (await client.ask("/a")).body == b"ok"
+            reply = await client.ask("/a")
+            if stands_in:
+                assert (reply.head.status, reply.body) == (200, b"ok"), (control, age)
+                assert "stale-if-error" in (reply.head.one("Cache-Status") or "")
+            else:
+                assert reply.head.status in {502, 503}, (control, age)
+
+
+async def test_what_was_never_fresh_is_not_stored_to_stand_in(caching: Edges) -> None:
+    """It would take room for nothing else, and there is much of it."""
+    async with ScriptedOrigin(Origin(always("Cache-Control: max-age=0"))) as origin:
+        client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        await client.ask("/a")
+        assert caching.engine.cache is not None
+        assert caching.engine.cache.stats().objects == 0
 
 
 async def test_variants_stand_beside_each_other(caching: Edges) -> None:

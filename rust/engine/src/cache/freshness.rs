@@ -99,6 +99,14 @@ impl Freshness {
         }
     }
 
+    /// For how long it is worth its room after it is no longer fresh, where it cannot be validated: as far as the origin, or the
+    /// operator for the time while it is fetched anew, wants it served then. That it may stand in for an error by default
+    /// is no reason to keep live segments on a disk.
+    pub fn beyond(&self, control: &ResponseControl) -> Duration {
+        let if_error = control.stale_if_error.map_or(Duration::ZERO, |_| self.if_error);
+        self.while_revalidate.max(if_error)
+    }
+
     /// When it came, or was confirmed last.
     pub fn received(&self) -> Time {
         self.received

@@ -133,9 +133,7 @@ pub(super) fn is_live(lines: &Lines<'_>) -> bool {
 pub(super) fn is_of_use(control: &ResponseControl, freshness: &Freshness) -> bool {
     freshness.basis != Basis::Nothing
         && control.no_cache != Scope::Response
-        && !(freshness.lifetime.is_zero()
-            && freshness.while_revalidate.is_zero()
-            && freshness.if_error.is_zero())
+        && !(freshness.lifetime.is_zero() && freshness.beyond(control).is_zero())
 }
 
 /// Statuses whose rules of caching are known here (RFC 9111, section 5.2.2.3): the final ones of RFC 9110.
