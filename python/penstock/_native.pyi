@@ -402,8 +402,13 @@ class Entered:
 class Cache:
     """What an engine keeps of what it fetches."""
 
-    def __new__(cls, engine: Engine, memory: int, disk: tuple[Path, int, float] | None) -> Self:
-        """`memory` is in bytes, of the engine's pool; `disk`: a directory, the bytes of its files, seconds to wait."""
+    def __new__(
+        cls, engine: Engine, memory: int, variants: int, disk: tuple[Path, int, float] | None
+    ) -> Self:
+        """`memory` is in bytes, of the engine's pool; `variants`: the most of one URL.
+
+        `disk`: a directory, the bytes of its files, seconds to wait.
+        """
 
     def close(self, within: float) -> bool:
         """Write what is in memory alone, for so many seconds at most, and let go of the directory unless it hangs."""

@@ -363,7 +363,7 @@ def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:
     disk = None
     if settings.disk is not None and settings.disk_budget is not None:
         disk = (Path(settings.disk), config.parse_size(settings.disk_budget), settings.disk_timeout)
-    return _native.Cache(engine, config.parse_size(settings.memory), disk)
+    return _native.Cache(engine, config.parse_size(settings.memory), settings.max_variants, disk)
 
 
 def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = False) -> _native.Timeouts:

@@ -1,10 +1,15 @@
 """What is stored for others, validated for a request that selects none of it (RFC 9111, section 4.3.1)."""
 
+import asyncio
+import time
+from email.utils import formatdate
 from pathlib import Path
 
+import penstock
 from conftest import until
 from edge.serving import Edges
 from gateway.client import RawClient, answer
+from penstock import config
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
 
@@ -115,3 +120,61 @@ async def test_for_whom_a_response_was_confirmed_is_known_after_a_restart(tmp_pa
             for device in ("tv", "wall"):
                 assert (await ask(here.client, device))[0] == b"large 1"
         assert (script.bodies, len(script.asked)) == (1, 2)
+
+
+async def test_a_client_that_sends_ever_new_values_leaves_a_bounded_number_of_variants(
+    tmp_path: Path,
+) -> None:
+    async def script(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            value = (request.get("X-Device") or "").encode()
+            await peer.send(answer(FRESH, "Vary: X-Device", f"Content-Length: {len(value)}") + value)
+
+    most = config.Cache().max_variants
+    async with penstock.Engine(memory="32MiB", threads=1, cache=config.Cache(memory="16MiB")) as engine:
+        edges = Edges(engine)
+        async with ScriptedOrigin(script) as origin:
+            client = await edges.connect(await edges.relay(origin.url, caching=Caching()))
+            for number in range(most + 50):
+                body, _ = await ask(client, str(number))
+                assert body == str(number).encode()
+            assert engine.cache is not None
+            assert engine.cache.stats().objects == most
+            for number, is_there in ((50, True), (most + 49, True), (0, False)):
+                body, status = await ask(client, str(number))
+                assert body == str(number).encode()
+                assert status is not None
+                assert status.startswith("penstock; hit") == is_there, number
+        await edges.close()
+
+
+async def test_a_late_older_answer_does_not_replace_a_newer_one(caching: Edges) -> None:
+    """RFC 9111, section 4: the most recent response by its Date is used."""
+    now = time.time()
+    come, answer_now = asyncio.Event(), asyncio.Event()
+    asked = 0
+
+    async def script(peer: Peer) -> None:
+        nonlocal asked
+        while True:
+            await peer.request()
+            number, asked = asked, asked + 1
+            # The second is made before the third, and comes after it.
+            if number == 1:
+                come.set()
+                await answer_now.wait()
+            date = formatdate(now - 60 + 10 * number, usegmt=True)
+            await peer.send(answer(FRESH, f"Date: {date}", "Content-Length: 1") + str(number).encode())
+
+    async with ScriptedOrigin(script) as origin:
+        served = await caching.relay(origin.url, caching=Caching())
+        slow, client = await caching.connect(served), await caching.connect(served)
+        assert (await client.ask("/a")).body == b"0"
+        late = asyncio.create_task(slow.ask("/a", "Cache-Control: no-cache"))
+        await come.wait()
+        assert (await client.ask("/a", "Cache-Control: no-cache")).body == b"2"
+        answer_now.set()
+        assert (await late).body == b"1", "who asked gets its own"
+        reply = await client.ask("/a")
+        assert (reply.body, asked) == (b"2", 3)

@@ -33,6 +33,10 @@ class Cache:
 
     memory: Size = "64MiB"
     """Bytes of the engine's pool at most, counted as the slabs that they lie in."""
+    max_variants: int = 256
+    """The most responses that are stored for one URL, each for other values of the fields that the origin's `Vary`
+    names. The oldest leaves for one more, so that a client that sends ever new values costs others no time. More than
+    an origin has of encodings and languages; one that varies by `Origin` may want more."""
     disk: str | os.PathLike[str] | None = None
     """A directory for what leaves memory, which one engine at a time may use; made if only it is missing. None: what
     leaves is gone. With a disk an eighth of `memory` is kept free for what is on its way there, and what is larger,
@@ -50,6 +54,7 @@ class Cache:
 
     def __post_init__(self) -> None:
         checks.size(self, "memory", REGION)
+        checks.count(self, "max_variants", 1)
         if (self.disk is None) != (self.disk_budget is None):
             raise checks.bad(self, "disk_budget", "goes with disk: give both or neither")
         if self.disk is not None:
@@ -85,8 +90,11 @@ class Caching:
     segment before it is there, and must not wait long for it."""
     stale_while_revalidate: float = 0.0
     """For how long a stale response is served while it is fetched anew, where the origin does not say (RFC 5861)."""
-    stale_if_error: float = 0.0
-    """For how long a stale response stands in for an error, where the origin does not say (RFC 5861)."""
+    stale_if_error: float = 300.0
+    """For how long a stale response stands in where the origin cannot be reached, or answers 500, 502, 503 or 504, and
+    the response does not say (RFC 9111, section 4.2.4; RFC 5861). One with `must-revalidate`, `proxy-revalidate`,
+    `no-cache` or `s-maxage` never does. Five minutes: an origin restarts within that, and players of a live playlist
+    that no longer grows must not be kept from another origin for longer. 0: none does."""
     store_cookies: bool = True
     """Whether a response that sets cookies is stored where the origin says for how long."""
     clients_may_refresh: bool = True

@@ -27,14 +27,15 @@ type Row = (String, u16, u64, u64, i64, u32, Vec<String>);
 
 #[pymethods]
 impl Cache {
-    /// `memory` is in bytes, of the engine's pool; `disk` is a directory, how many bytes its files take at most, and for how
+    /// `memory` is in bytes, of the engine's pool; `variants` the most of one key; `disk` is a directory, how many bytes its files take at most, and for how
     /// many seconds anybody waits for it.
     #[new]
-    #[pyo3(signature = (engine, memory, disk))]
+    #[pyo3(signature = (engine, memory, variants, disk))]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         memory: usize,
+        variants: usize,
         disk: Option<(PathBuf, u64, f64)>,
     ) -> PyResult<Self> {
         let disk = disk.map(|(directory, budget, timeout)| DiskConfig {
@@ -42,7 +43,7 @@ impl Cache {
             budget,
             timeout: Duration::from_secs_f64(timeout),
         });
-        Ok(Self(engine.get().cache(py, memory, disk.as_ref())?))
+        Ok(Self(engine.get().cache(py, memory, variants, disk.as_ref())?))
     }
 
     /// Writes what is in memory alone to the disk, for so many seconds at most, and lets go of the directory. The

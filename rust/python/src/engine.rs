@@ -127,18 +127,19 @@ impl Engine {
         Ok((supplies, Arc::clone(&self.threads)))
     }
 
-    /// A cache of so many bytes in the engine's pool, and a disk's.
+    /// A cache of so many bytes in the engine's pool, and so many variants of one key, and a disk's.
     pub(crate) fn cache(
         &self,
         py: Python<'_>,
         memory: usize,
+        variants: usize,
         disk: Option<&DiskConfig>,
     ) -> PyResult<Arc<Cache>> {
         self.check(py)?;
         let (pool, flow, meter) = (self.pool.clone(), self.flow, Arc::clone(&self.meter));
         let cache = match disk {
-            None => Arc::new(Cache::new(pool, memory, flow, meter)),
-            Some(disk) => Cache::with_disk(pool, memory, disk, flow, meter).into_python(py)?,
+            None => Arc::new(Cache::new(pool, memory, variants, flow, meter)),
+            Some(disk) => Cache::with_disk(pool, memory, variants, disk, flow, meter).into_python(py)?,
         };
         self.board.set_cache(&cache);
         Ok(cache)

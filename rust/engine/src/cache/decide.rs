@@ -12,7 +12,8 @@ use super::spans::Span;
 use super::stored::Stored;
 use super::time::Time;
 use super::validate::which_of;
-use super::vary::accepts_coding;
+use super::variants::{Variants, compared};
+use super::vary::{Codings, OfUrl};
 use crate::wire::Fields;
 
 /// Why the origin is asked (RFC 9211, section 2.2).
@@ -109,8 +110,57 @@ pub enum Decision {
     OnlyIfCached,
 }
 
+/// What has a stored response.
+pub trait Candidate {
+    /// What is kept of it beside its body.
+    fn stored(&self) -> &Stored;
+}
+
+impl Candidate for &Stored {
+    fn stored(&self) -> &Stored {
+        self
+    }
+}
+
+/// The responses that are stored under one key, the oldest first.
+#[derive(Debug, Clone, Copy)]
+pub struct Candidates<'a, C> {
+    /// All of them.
+    pub all: &'a [C],
+    /// Where each is found. None: each is compared, which is quicker where there is one.
+    pub variants: Option<&'a Variants>,
+}
+
+impl<C: Candidate> Candidates<'_, C> {
+    fn stored(&self, place: usize) -> &Stored {
+        self.all[place].stored()
+    }
+
+    /// Of those that a request may select and that match as well, the newest.
+    fn newest(
+        &self,
+        request: &Request<'_>,
+        policy: &Policy,
+        matches: impl Fn(&Stored) -> bool,
+    ) -> Option<usize> {
+        let date = |place: &usize| self.stored(*place).validators.date;
+        match self.variants {
+            None => (0..self.all.len()).filter(|place| matches(self.stored(*place))).max_by_key(date),
+            Some(variants) => variants
+                .places(request.lines, policy.languages)
+                .filter(|place| matches(self.stored(*place)))
+                .max_by_key(|place| (date(place), *place)),
+        }
+    }
+}
+
 /// What a request gets, given the responses that are stored under its key.
-pub fn decide(request: &Request<'_>, candidates: &[&Stored], policy: &Policy, now: Time) -> Decision {
+pub fn decide<C: Candidate>(
+    request: &Request<'_>,
+    candidates: &Candidates<'_, C>,
+    policy: &Policy,
+    now: Time,
+) -> Decision {
     if !matches!(request.method, "GET" | "HEAD") {
         return Decision::Bypass(Why::Method);
     }
@@ -125,13 +175,13 @@ pub fn decide(request: &Request<'_>, candidates: &[&Stored], policy: &Policy, no
             let fill = fill(request, policy);
             let among = variants(request, candidates);
             if !among.is_empty() {
-                let conditions = which_of(among.iter().map(|place| &candidates[*place].validators));
+                let conditions = which_of(among.iter().map(|place| &candidates.stored(*place).validators));
                 return Decision::Select { among, conditions, fill };
             }
-            let why = if candidates.is_empty() { Why::UriMiss } else { Why::VaryMiss };
+            let why = if candidates.all.is_empty() { Why::UriMiss } else { Why::VaryMiss };
             Decision::Miss { fill, why, stored: None }
         },
-        |stored| of_stored(request, stored, candidates[stored], policy, now),
+        |place| of_stored(request, place, candidates.stored(place), policy, now),
     );
     match decision {
         Decision::Hit { .. } => decision,
@@ -145,36 +195,45 @@ pub fn decide(request: &Request<'_>, candidates: &[&Stored], policy: &Policy, no
 
 /// The stored response that a request selects (RFC 9111, section 4.1): of several the newest one. One that was stored
 /// for the same values goes before one in the language that the client prefers.
-pub fn select(request: &Request<'_>, candidates: &[&Stored], policy: &Policy) -> Option<usize> {
-    let newest = |matches: &dyn Fn(&Stored) -> bool| {
-        let places = (0..candidates.len()).filter(|place| matches(candidates[*place]));
-        places.max_by_key(|place| candidates[*place].validators.date)
-    };
-    let exact = newest(&|stored| stored.selection.matches(request.lines, policy.languages, None));
+pub fn select<C: Candidate>(
+    request: &Request<'_>,
+    candidates: &Candidates<'_, C>,
+    policy: &Policy,
+) -> Option<usize> {
+    let exact = candidates
+        .newest(request, policy, |stored| stored.selection.matches(request.lines, policy.languages, None));
     if exact.is_some() || policy.languages != Languages::Preferred {
         return exact;
     }
-    newest(&|stored| stored.selection.matches(request.lines, policy.languages, stored.language()))
+    candidates.newest(request, policy, |stored| {
+        stored.selection.matches(request.lines, policy.languages, stored.language())
+    })
 }
 
-/// So many stored responses at most are asked about at once: more would make the request larger than origins take.
+/// The most stored responses that are asked about at once: more would make the request larger than origins take.
 /// Arbitrary.
 const VARIANTS: usize = 16;
 
+/// The most stored responses that are looked at for that, the newest of all: so that a miss costs the same however many
+/// there are. Arbitrary.
+const LOOKED_AT: usize = 64;
+
 /// The stored responses that may be good for a request that selects none of them, the newest first: an entity tag tells
 /// them apart.
-fn variants(request: &Request<'_>, candidates: &[&Stored]) -> Vec<usize> {
+fn variants<C: Candidate>(request: &Request<'_>, candidates: &Candidates<'_, C>) -> Vec<usize> {
+    if request.method != "GET" || candidates.all.is_empty() {
+        // HEAD is sent as it came.
+        return Vec::new();
+    }
+    let (url, codings) = (OfUrl::of(request.lines), Codings::of(request.lines));
     let may_be = |stored: &Stored| {
         stored.validators.etag.is_some()
-            && stored.selection.is_of_url(request.lines)
-            && accepts_coding(request.lines, stored.coding())
+            && compared(|| stored.selection.is_of_url(&url))
+            && codings.accept(stored.coding())
     };
-    let mut among: Vec<_> = (0..candidates.len()).filter(|place| may_be(candidates[*place])).collect();
-    if request.method != "GET" {
-        // HEAD is sent as it came.
-        among.clear();
-    }
-    among.sort_by_key(|place| Reverse(candidates[*place].validators.date));
+    let newest = (0..candidates.all.len()).rev().take(LOOKED_AT);
+    let mut among: Vec<_> = newest.filter(|place| may_be(candidates.stored(*place))).collect();
+    among.sort_by_key(|place| Reverse(candidates.stored(*place).validators.date));
     among.truncate(VARIANTS);
     among
 }

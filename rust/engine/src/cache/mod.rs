@@ -24,12 +24,13 @@ mod stored;
 mod targeted;
 mod time;
 mod validate;
+mod variants;
 mod vary;
 
 pub use answer::{Answer, Fill, Gap, Slicing, answer, fill, refill, unsliced};
 pub use answered::{Asked, Held, Outcome, Reply, answered, stands_in};
 pub use control::{MaxStale, RequestControl, ResponseControl, Scope};
-pub use decide::{Decision, Why, decide, select};
+pub use decide::{Candidate, Candidates, Decision, Why, decide, select};
 pub use freshness::{Basis, Freshness, State, Timing, allows_heuristic};
 pub use invalidate::{invalidated, is_safe, resolve};
 pub use key::{Key, Names, Query, Target};
@@ -45,6 +46,9 @@ pub use stored::{Content, Stored};
 pub use targeted::{parse_targeted, response_control};
 pub use time::{LONGEST, Time};
 pub use validate::{Conditions, EntityTag, Tags, Validators, confirmed, freshened, is_in_not_modified};
+pub use variants::Variants;
+#[cfg(test)]
+pub(crate) use variants::comparisons;
 pub use vary::{SOCKET, Selection, Vary, tells_url};
 
 #[cfg(test)]

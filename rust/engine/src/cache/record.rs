@@ -11,7 +11,7 @@ use super::spans::Span;
 use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
-use super::vary::{Kind, Selection};
+use super::vary::Selection;
 use crate::wire::Fields;
 
 /// Bytes that are being written. Numbers are little-endian, and texts have their length before them.
@@ -252,10 +252,10 @@ impl Freshness {
 
 impl Selection {
     fn encode(&self, to: &mut Writing) {
-        to.number(self.0.len() as u64);
-        for kind in &self.0 {
-            to.number(kind.len() as u64);
-            for (name, value) in kind {
+        to.number(self.values().len() as u64);
+        for values in self.values() {
+            to.number(self.names().len() as u64);
+            for (name, value) in self.names().iter().zip(values) {
                 to.text(name);
                 to.optional(value.as_deref(), Writing::text);
             }
@@ -263,15 +263,20 @@ impl Selection {
     }
 
     fn decode(from: &mut Reading<'_>) -> Option<Self> {
-        let one = |from: &mut Reading<'_>| {
-            Some((from.text()?.into(), from.optional(|from| from.text().map(Box::from))?))
-        };
-        let count = from.number()?;
-        let kind = |from: &mut Reading<'_>| -> Option<Kind> {
-            let count = from.number()?;
-            (0..count).map(|_| one(from)).collect()
-        };
-        let kinds: Vec<_> = (0..count).map(|_| kind(from)).collect::<Option<_>>()?;
-        (!kinds.is_empty()).then_some(Self(kinds))
+        let mut fields: Option<Box<[Box<[u8]>]>> = None;
+        let mut kinds = Vec::new();
+        for _ in 0..from.number()? {
+            let (mut names, mut values) = (Vec::new(), Vec::new());
+            for _ in 0..from.number()? {
+                names.push(Box::from(from.text()?));
+                values.push(from.optional(|from| from.text().map(Box::from))?);
+            }
+            let names: Box<[_]> = names.into();
+            if *fields.get_or_insert_with(|| names.clone()) != names {
+                return None;
+            }
+            kinds.push(values.into());
+        }
+        Self::of_values(fields.unwrap_or_default(), kinds)
     }
 }

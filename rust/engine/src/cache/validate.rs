@@ -99,7 +99,7 @@ pub struct Validators {
     pub etag: Option<EntityTag>,
     /// When it was last modified, and as the origin has written it: some compare letters.
     pub last_modified: Option<(Time, Box<[u8]>)>,
-    /// When the origin made the response; when it came, where that is not told.
+    /// When the origin made the response; when it came, where that is not told, or a clock that is ahead says something later.
     pub date: Time,
 }
 
@@ -117,7 +117,7 @@ impl Validators {
             date: values(lines, "date")
                 .next()
                 .and_then(|value| Time::parse(value, received))
-                .unwrap_or(received),
+                .map_or(received, |date| date.min(received)),
         }
     }
 

@@ -3,12 +3,18 @@
 //! Two values are alike only if their field's own rules say that they mean the same. Where the rules are not known,
 //! lines are joined and whitespace around commas is left out, which no list can tell apart.
 
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::LazyLock;
+
 use super::list::{Lines, split, values};
 use super::policy::Languages;
+use super::variants::compared;
 use crate::wire::{is_one_of, is_token, members};
 
 /// Fields in which a comma does not separate, or that are compared by the letter to be on the safe side.
 const AS_SENT: [&str; 7] = ["authorization", "cookie", "host", "origin", "referer", "user-agent", SOCKET];
+
+const ACCEPT_LANGUAGE: &[u8] = b"accept-language";
 
 /// Stands among the fields of a request for the Unix socket that its origin is behind. No field has that name.
 pub const SOCKET: &str = ":socket";
@@ -64,25 +70,70 @@ impl Vary {
     }
 }
 
-/// Requests of so many kinds at most are known to select one response: whoever asks with ever new values makes the cache
-/// forget the oldest, which is asked about again. Arbitrary.
+/// The most sets of values that one response is known to be selected by. Beyond it the oldest is forgotten, and confirmed
+/// again by the origin when it is asked for. Arbitrary.
 const KINDS: usize = 64;
 
 /// What the requests that a response is for had in the fields that it varies by: the one that it was made for, and those
 /// for which the origin has confirmed it since. Never empty.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Selection(pub(super) Vec<Kind>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// The fields, in order.
+    pub(super) names: Box<[Box<[u8]>]>,
+    pub(super) kinds: Vec<Kind>,
+}
 
 /// Requests that have the same in all the fields that a response varies by.
-pub(super) type Kind = Box<[Selecting]>;
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kind {
+    /// Of the names and the values. It is compared first, and the values only where it is the same.
+    pub(super) hash: u64,
+    /// One for each name.
+    values: Box<[Value]>,
+}
 
-/// A field, and its normalised value; none if the request did not have it.
-pub(super) type Selecting = (Box<[u8]>, Option<Box<[u8]>>);
+/// The normalised value of a field; none if the request did not have it.
+type Value = Option<Box<[u8]>>;
+
+/// Its keys are random: a client cannot make values of one hash.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+impl Kind {
+    fn new(names: &[Box<[u8]>], values: Box<[Value]>) -> Self {
+        Self { hash: hash(names, values.iter().map(Option::as_deref)), values }
+    }
+
+    /// That of a request.
+    pub(super) fn of(names: &[Box<[u8]>], request: &Lines<'_>, languages: Languages) -> Self {
+        Self::new(names, names.iter().map(|name| normalised(name, request, languages)).collect())
+    }
+
+    /// Under which the requests are found that would rather have a response in `language` than in any other, and have the
+    /// same in all other fields; none where the language does not matter.
+    pub(super) fn preferring(&self, names: &[Box<[u8]>], language: &[u8]) -> Option<u64> {
+        let place = names.iter().position(|name| **name == *ACCEPT_LANGUAGE)?;
+        // No value of a field has a NUL in it.
+        let language = [b"\0", language].concat().to_ascii_lowercase();
+        let value = |(at, value): (usize, &'_ Value)| -> Value {
+            if at == place { Some(language.as_slice().into()) } else { value.clone() }
+        };
+        Some(Self::new(names, self.values.iter().enumerate().map(value).collect()).hash)
+    }
+}
+
+fn hash<'a>(names: &[Box<[u8]>], values: impl Iterator<Item = Option<&'a [u8]>>) -> u64 {
+    let mut hasher = HASHER.build_hasher();
+    for (name, value) in names.iter().zip(values) {
+        name.hash(&mut hasher);
+        value.hash(&mut hasher);
+    }
+    hasher.finish()
+}
 
 impl Default for Selection {
     /// Any request's.
     fn default() -> Self {
-        Self(vec![Kind::default()])
+        Self { names: Box::default(), kinds: vec![Kind::new(&[], Box::default())] }
     }
 }
 
@@ -90,13 +141,38 @@ impl Selection {
     /// Of a request; none if the response varies by anything.
     pub fn of(vary: &Vary, request: &Lines<'_>, languages: Languages) -> Option<Self> {
         let Vary::Fields(names) = vary else { return None };
-        let select = |name: &[u8]| (name.into(), normalised(name, request, languages));
-        Some(Self(vec![names.iter().map(|name| select(name)).collect()]))
+        let names: Box<[_]> = names.as_slice().into();
+        let kinds = vec![Kind::of(&names, request, languages)];
+        Some(Self { names, kinds })
+    }
+
+    /// Of these sets of values of the fields `names`; none if there is none, or one has not a value for each field.
+    pub(super) fn of_values(names: Box<[Box<[u8]>]>, kinds: Vec<Box<[Value]>>) -> Option<Self> {
+        if kinds.is_empty() || kinds.iter().any(|values| values.len() != names.len()) {
+            return None;
+        }
+        let kinds = kinds.into_iter().map(|values| Kind::new(&names, values)).collect();
+        Some(Self { names, kinds })
+    }
+
+    /// The fields that a response varies by, in order.
+    pub(super) fn names(&self) -> &[Box<[u8]>] {
+        &self.names
+    }
+
+    /// The sets of values of those fields, the oldest first.
+    pub(super) fn values(&self) -> impl ExactSizeIterator<Item = &[Value]> {
+        self.kinds.iter().map(|kind| &*kind.values)
+    }
+
+    /// How many sets of values select the response.
+    pub fn kinds(&self) -> usize {
+        self.kinds.len()
     }
 
     /// Whether any request selects the response.
     pub fn is_open(&self) -> bool {
-        self.0.iter().any(|kind| kind.is_empty())
+        self.names.is_empty()
     }
 
     /// Whether a request selects the response. `content_language` is that of the response.
@@ -106,68 +182,118 @@ impl Selection {
         languages: Languages,
         content_language: Option<&[u8]>,
     ) -> bool {
-        let is_named = |kind: &Kind, beside: &str| kind.iter().any(|(name, _)| **name == *beside.as_bytes());
-        self.0.iter().any(|kind| {
-            beside_the_key(request).all(|beside| is_named(kind, beside))
-                && kind.iter().all(|(name, value)| {
-                    normalised(name, request, languages) == *value
-                        || (&**name == b"accept-language"
-                            && languages == Languages::Preferred
-                            && content_language.is_some_and(|language| is_preferred(language, request)))
-                })
-        })
+        if !names_all_beside_the_key(&self.names, request) {
+            return false;
+        }
+        if let [kind] = self.kinds.as_slice() {
+            // Field by field: the second is not read where the first differs.
+            if compared(|| {
+                self.fields_of(kind).all(|(name, value)| normalised(name, request, languages) == *value)
+            }) {
+                return true;
+            }
+        } else {
+            let asked = Kind::of(&self.names, request, languages);
+            if self.kinds.iter().any(|kind| compared(|| *kind == asked)) {
+                return true;
+            }
+        }
+        let Some(language) = content_language.filter(|_| languages == Languages::Preferred) else {
+            return false;
+        };
+        let is_same_but_for_it = |kind: &Kind| {
+            self.fields_of(kind).all(|(name, value)| {
+                *name == *ACCEPT_LANGUAGE || normalised(name, request, languages) == *value
+            })
+        };
+        self.names.iter().any(|name| **name == *ACCEPT_LANGUAGE)
+            && is_preferred(language, request)
+            && self.kinds.iter().any(|kind| compared(|| is_same_but_for_it(kind)))
+    }
+
+    fn fields_of<'a>(&'a self, kind: &'a Kind) -> impl Iterator<Item = (&'a [u8], &'a Value)> {
+        self.names.iter().map(|name| &**name).zip(&kind.values)
     }
 
     /// Whether the response is of the URL that a request is about, whatever else it varies by.
-    pub fn is_of_url(&self, request: &Lines<'_>) -> bool {
-        let of = |kind: &Kind, beside: &str| {
-            let named = kind.iter().find(|(name, _)| **name == *beside.as_bytes());
-            named.and_then(|(_, value)| value.clone())
-        };
-        let is_same = |kind: &Kind, beside: &str| {
-            of(kind, beside) == normalised(beside.as_bytes(), request, Languages::Ordered)
-        };
-        self.0.iter().all(|kind| BESIDE_THE_KEY.iter().all(|beside| is_same(kind, beside)))
+    pub(super) fn is_of_url(&self, url: &OfUrl) -> bool {
+        BESIDE_THE_KEY.iter().zip(&url.0).all(|(beside, asked)| {
+            let place = self.names.iter().position(|name| **name == *beside.as_bytes());
+            let is_same = |kind: &Kind| place.and_then(|place| kind.values[place].as_ref()) == asked.as_ref();
+            self.kinds.iter().all(is_same)
+        })
     }
 
-    /// Those that select either.
+    /// Those that select either. Both are of the same fields, or `other` alone counts.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
-        for kind in other.0 {
-            if !self.0.contains(&kind) {
-                self.0.push(kind);
+        if self.names != other.names {
+            return other;
+        }
+        for kind in other.kinds {
+            if !self.kinds.contains(&kind) {
+                self.kinds.push(kind);
             }
         }
-        self.0.drain(..self.0.len().saturating_sub(KINDS));
+        self.kinds.drain(..self.kinds.len().saturating_sub(KINDS));
         self
+    }
+
+    /// Whether all that select it select `other` too.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.kinds.iter().all(|kind| other.kinds.contains(kind)) && self.names == other.names
     }
 
     /// Those that do not select `other`, if there are any.
     pub fn without(&self, other: &Self) -> Option<Self> {
-        let left: Vec<_> = self.0.iter().filter(|kind| !other.0.contains(kind)).cloned().collect();
-        (!left.is_empty()).then_some(Self(left))
+        if !self.meets(other) {
+            return Some(self.clone());
+        }
+        let left: Vec<_> = self.kinds.iter().filter(|kind| !other.kinds.contains(kind)).cloned().collect();
+        (!left.is_empty()).then(|| Self { names: self.names.clone(), kinds: left })
     }
 
     /// Whether there are requests that select both.
     pub fn meets(&self, other: &Self) -> bool {
-        self.0.iter().any(|kind| other.0.contains(kind))
+        self.kinds.iter().any(|kind| other.kinds.contains(kind)) && self.names == other.names
     }
 
     /// Whether it is of the same fields, if not of the same values.
     pub fn has_fields_of(&self, vary: &Vary) -> bool {
-        let is_of = |kind: &Kind, names: &[Box<[u8]>]| names.iter().eq(kind.iter().map(|(name, _)| name));
-        matches!(vary, Vary::Fields(names) if self.0.iter().all(|kind| is_of(kind, names)))
+        matches!(vary, Vary::Fields(names) if **names == *self.names)
     }
 }
 
-/// Whether a client that sends `request` can read what has these codings (RFC 9110, section 12.5.3). Some origins give one
-/// entity tag to a representation in all of its codings, so that a tag alone does not tell.
-pub(super) fn accepts_coding(request: &Lines<'_>, coding: Option<&[u8]>) -> bool {
-    let Some(coding) = coding else { return true };
-    let wishes = values(request, "accept-encoding").flat_map(members).map(Wish::of);
-    let coding = canonical(coding.to_ascii_lowercase());
-    let mut wishes = wishes.filter(|wish| wish.what == coding).peekable();
-    wishes.peek().is_some() && wishes.all(|wish| wish.weight.is_some_and(|weight| weight > 0))
+/// What a request has in the fields that tell what it is about besides its key.
+pub(super) struct OfUrl([Value; BESIDE_THE_KEY.len()]);
+
+impl OfUrl {
+    pub(super) fn of(request: &Lines<'_>) -> Self {
+        Self(BESIDE_THE_KEY.map(|name| normalised(name.as_bytes(), request, Languages::Ordered)))
+    }
+}
+
+/// The codings that a client can read (RFC 9110, section 12.5.3). Some origins give one entity tag to a representation in
+/// all of its codings, so that a tag alone does not tell.
+pub(super) struct Codings(Vec<Wish>);
+
+impl Codings {
+    pub(super) fn of(request: &Lines<'_>) -> Self {
+        Self(values(request, "accept-encoding").flat_map(members).map(Wish::of).collect())
+    }
+
+    /// Whether what has this coding can be read.
+    pub(super) fn accept(&self, coding: Option<&[u8]>) -> bool {
+        let Some(coding) = coding else { return true };
+        let coding = canonical(coding.to_ascii_lowercase());
+        let mut wishes = self.0.iter().filter(|wish| wish.what == coding).peekable();
+        wishes.peek().is_some() && wishes.all(|wish| wish.weight.is_some_and(|weight| weight > 0))
+    }
+}
+
+/// Whether `names` has all the fields of a request that tell what it is about besides its key.
+pub(super) fn names_all_beside_the_key(names: &[Box<[u8]>], request: &Lines<'_>) -> bool {
+    beside_the_key(request).all(|beside| names.iter().any(|name| **name == *beside.as_bytes()))
 }
 
 /// What of a request is told by the fields alone.
@@ -262,15 +388,20 @@ fn weight(parameter: &[u8]) -> Option<u16> {
 /// Whether the response is in the one language that the client prefers to all others: an origin that has it would
 /// choose it again.
 fn is_preferred(content_language: &[u8], request: &Lines<'_>) -> bool {
+    preferred(request).is_some_and(|language| language.eq_ignore_ascii_case(content_language))
+}
+
+/// The one language that the client prefers to all others, if there is one.
+pub(super) fn preferred(request: &Lines<'_>) -> Option<Vec<u8>> {
     let wishes: Vec<_> = values(request, "accept-language")
         .flat_map(members)
         .filter(|member| !member.is_empty())
         .map(Wish::of)
         .collect();
-    let Some(best) = wishes.iter().map(|wish| wish.weight).max().flatten() else { return false };
-    let mut first = wishes.iter().filter(|wish| wish.weight == Some(best));
-    best > 0
-        && wishes.iter().all(|wish| wish.weight.is_some())
-        && first.next().is_some_and(|wish| wish.what.eq_ignore_ascii_case(content_language))
-        && first.next().is_none()
+    let best = wishes.iter().map(|wish| wish.weight).max().flatten().filter(|best| *best > 0)?;
+    if wishes.iter().any(|wish| wish.weight.is_none()) {
+        return None;
+    }
+    let mut first = wishes.into_iter().filter(|wish| wish.weight == Some(best));
+    first.next().filter(|_| first.next().is_none()).map(|wish| wish.what)
 }

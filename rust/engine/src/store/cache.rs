@@ -10,7 +10,8 @@ use super::eviction::{Eviction, Item};
 use super::index::{Added, Index};
 use super::object::Object;
 use super::requests::{RequestStats, Routes};
-use crate::cache::{Key, Query, State, Time};
+use super::voids::Since;
+use crate::cache::{Key, Query, State, Stored, Time};
 use crate::clock::since_1970;
 use crate::error::Result;
 use crate::framing::Framing;
@@ -58,9 +59,10 @@ pub struct CacheStats {
 }
 
 impl Cache {
-    /// An empty one, for `limit` bytes of `pool`. `flow` and `meter` are those of the fetches it makes.
-    pub fn new(pool: Pool, limit: usize, flow: FlowConfig, meter: Plain<Meter>) -> Self {
-        Self::build(pool, limit, None, flow, meter)
+    /// An empty one, for `limit` bytes of `pool` and so many `variants` of one key. `flow` and `meter` are those of the
+    /// fetches it makes.
+    pub fn new(pool: Pool, limit: usize, variants: usize, flow: FlowConfig, meter: Plain<Meter>) -> Self {
+        Self::build(pool, limit, variants, None, flow, meter)
     }
 
     /// One that keeps on disk what leaves its memory, and has what is there from before.
@@ -70,20 +72,29 @@ impl Cache {
     pub fn with_disk(
         pool: Pool,
         limit: usize,
+        variants: usize,
         disk: &DiskConfig,
         flow: FlowConfig,
         meter: Plain<Meter>,
     ) -> Result<Plain<Self>> {
         let disk = Disk::new(disk, limit)?;
-        let cache = Plain::new(Self::build(pool, limit, Some(disk), flow, meter));
+        let cache = Plain::new(Self::build(pool, limit, variants, Some(disk), flow, meter));
         Self::start_disk(&cache)?;
         Ok(cache)
     }
 
-    fn build(pool: Pool, limit: usize, disk: Option<Disk>, flow: FlowConfig, meter: Plain<Meter>) -> Self {
+    fn build(
+        pool: Pool,
+        limit: usize,
+        variants: usize,
+        disk: Option<Disk>,
+        flow: FlowConfig,
+        meter: Plain<Meter>,
+    ) -> Self {
         let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
         let eviction = Mutex::new(Eviction::new(kept as u64));
-        let (index, budget, queries) = (Index::new(), Plain::new(Budget::new(limit)), Mutex::default());
+        let index = Index::new(variants);
+        let (budget, queries) = (Plain::new(Budget::new(limit)), Mutex::default());
         let requests = Routes::default();
         let evicted = AtomicU64::new(0);
         Self { index, budget, pool, disk, requests, evicted, queries, eviction, flow, meter }
@@ -122,17 +133,23 @@ impl Cache {
         lock(&self.queries).clone()
     }
 
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests; unless it has been purged since
-    /// the purge of number `began`. Whether it is stored.
-    pub(super) fn put(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, began: u64) -> bool {
-        let gone = self.index.put(key, old, object, began);
+    /// The origin is asked from now on.
+    pub(super) fn since(&self) -> Since {
+        Since { requested: Self::now(), purge: self.index.last_purge() }
+    }
+
+    /// Puts `object` in the place of `old`, and of whatever answered the same requests; unless it has been purged since it was
+    /// asked for, or something newer has come. Whether it is stored.
+    pub(super) fn put(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, since: Since) -> bool {
+        let gone = self.index.put(key, old, object, since);
         gone.map(|gone| self.let_go(gone, Some(object))).is_some()
     }
 
     /// Adds the parts of `object` to what is there of its state, and puts it in the place of `old` and of whatever else
-    /// answered the same requests; unless it has been purged since the purge of number `began`. Whether it is stored.
-    pub(super) fn add(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, began: u64) -> bool {
-        self.index.add(key, old, object, began).map(|added| self.let_go_of_rest(added)).is_some()
+    /// answered the same requests; unless it has been purged since it was asked for, or something newer has come. Whether it is
+    /// stored.
+    pub(super) fn add(&self, key: &Key, old: Option<&Object>, object: &Arc<Object>, since: Since) -> bool {
+        self.index.add(key, old, object, since).map(|added| self.let_go_of_rest(added)).is_some()
     }
 
     /// What was there in the place of what was added leaves, and so do parts of no use.
@@ -147,8 +164,8 @@ impl Cache {
 
     /// Puts `object`, which has the bytes of `old`, in its place, wherever those are by now. What has left meanwhile stays
     /// away.
-    pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, began: u64) -> bool {
-        let Some((gone, placed)) = self.index.renew(key, old, object, began) else { return false };
+    pub(super) fn renew(&self, key: &Key, old: &Object, object: &Arc<Object>, since: Since) -> bool {
+        let Some((gone, placed)) = self.index.renew(key, old, object, since) else { return false };
         self.let_go(gone, Some(&placed));
         self.change_files(&placed);
         true
@@ -207,7 +224,7 @@ impl Cache {
     pub(super) fn admit(&self, key: &Key, item: &Arc<Item<Key>>) {
         let now = Self::now();
         let known = self.index.look(key, |entry| {
-            let object = entry.objects.iter().find(|object| object.has_item(item))?;
+            let object = entry.objects().iter().find(|object| object.has_item(item))?;
             Some((object.cost(item) as u64, until(object, now)))
         });
         let Some((cost, until)) = known.flatten() else { return };
@@ -251,14 +268,14 @@ impl Cache {
     }
 }
 
-/// From when on nothing can be done any more with a response; none where it can be validated.
+/// From when on a response is not worth its room; none where it can be validated.
 pub(super) fn until(object: &Object, now: Time) -> Option<u32> {
     if object.stored.validators.any() {
         return None;
     }
-    let freshness = &object.stored.freshness;
+    let Stored { freshness, control, .. } = &object.stored;
     let left = if let State::Fresh(left) = freshness.state(now) { left } else { Duration::ZERO };
-    Some(seconds(now.plus(left + freshness.while_revalidate.max(freshness.if_error))))
+    Some(seconds(now.plus(left + freshness.beyond(control))))
 }
 
 /// The order of leaving is kept in seconds, which last until 2106.

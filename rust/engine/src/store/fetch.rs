@@ -9,18 +9,20 @@ use super::asking::Asking;
 use super::cache::Cache;
 use super::delivery::Delivery;
 use super::disk::Brought;
+use super::entry::Entry;
 use super::eviction::Item;
-use super::fill::{Fill, Joiner};
+use super::fill::Joiner;
 use super::filling::{Duty, Fetched, Filling, Own};
 use super::hit::Serving;
-use super::index::{Entry, Memory, Note, Settled};
-use super::object::{Object, candidates};
+use super::index::{Memory, Note, Settled};
+use super::object::Object;
 use super::order::Order;
 use super::policy::{CachePolicy, Overrides};
-use super::posted::{Posted, Since};
+use super::posted::Posted;
 use super::purge::Meant;
 use super::requests::{Requests, Went};
 use super::slices::Slices;
+use super::voids::Since;
 use crate::cache::{
     Answer, Asked, CacheStatus, Decision, Fill as Wanted, Key, Request, Slicing, Span, Stored, Time, Why,
     answer, decide, invalidated, refill, stands_in, unsliced,
@@ -211,8 +213,10 @@ impl Access {
         request: &Request<'_>,
         now: Time,
     ) -> Step {
-        let objects = entry.readable(|| self.cache.may_read());
-        let decision = decide(request, &candidates(&objects), &self.policy.rules, now);
+        let readable = entry.readable(self.cache.is_disk_hanging(), || self.cache.may_read());
+        let candidates = readable.candidates();
+        let objects = candidates.all;
+        let decision = decide(request, &candidates, &self.policy.rules, now);
         let is_apart = || memory.is_apart(request.authorized, now);
         let object = |place: usize| Arc::clone(&objects[place]);
         let status =
@@ -224,7 +228,7 @@ impl Access {
             ),
             Decision::HitStale { stored, answer, refresh } => {
                 let (object, status) = (object(*stored), status(Some(*stored)));
-                let filling = refresh.as_ref().filter(|_| entry.fills.is_empty()).map(|conditions| {
+                let filling = refresh.as_ref().filter(|_| !entry.is_filling()).map(|conditions| {
                     let mut order = Order {
                         stored: Some(Arc::clone(&object)),
                         conditions: conditions.clone(),
@@ -236,7 +240,7 @@ impl Access {
                         Wanted::Asked => {}
                         wanted => order.fill(wanted, request),
                     }
-                    let duty = order.awaited().map(|span| self.lead(entry, asking, span));
+                    let duty = order.awaited().and_then(|span| self.lead(entry, asking, span));
                     Box::new(self.filling(asking, duty, None, order))
                 });
                 Step::Serve(Serving { object, answer: answer.clone(), status }, filling)
@@ -292,19 +296,17 @@ impl Access {
         let alone = is_apart || order.why == Why::Request || asking.method == "HEAD";
         let duty = match order.awaited().filter(|_| !alone) {
             None => None,
-            Some(span) => match entry.fill_of(span) {
-                Some(fill) => return Step::Join(Fill::join(fill)),
-                None => Some(self.lead(entry, asking, span)),
+            Some(span) => match entry.join(span) {
+                Some(joiner) => return Step::Join(joiner),
+                None => self.lead(entry, asking, span),
             },
         };
         let (sender, receiver) = mpsc::unbounded_channel();
         Step::Ask(Box::new(self.filling(asking, duty, Some(sender), order)), receiver)
     }
 
-    fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>, span: Span) -> Duty {
-        let (fill, leader) = Fill::new();
-        entry.fills.push((span, fill));
-        Duty::new(&self.cache, asking, leader)
+    fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>, span: Span) -> Option<Duty> {
+        entry.lead(span).map(|leader| Duty::new(&self.cache, asking, leader))
     }
 
     /// What reads `object` piece by piece, if that is how `answer` is read: where it is in slices, or on a disk that may fail
@@ -324,7 +326,14 @@ impl Access {
         own: Option<mpsc::UnboundedSender<Own>>,
         order: Order,
     ) -> Filling {
-        Filling { access: self.clone(), asking: Arc::clone(asking), duty, own, order, began: 0 }
+        Filling {
+            access: self.clone(),
+            asking: Arc::clone(asking),
+            duty,
+            own,
+            order,
+            since: self.cache.since(),
+        }
     }
 
     /// Whether a body of that length may be kept.
@@ -401,7 +410,7 @@ impl Access {
         feed: &Feed,
     ) -> Result<Served> {
         let (inner, stream) = self.cache.stream();
-        let since = (asking.method == "POST").then(|| Since::now(&self.cache));
+        let since = (asking.method == "POST").then(|| self.cache.since());
         let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
         let ((), result) = tokio::join!(fetching, self.forward(asking, stream, status, since, feed));
         result

@@ -17,9 +17,10 @@ use super::index::{Note, Settled};
 use super::object::Object;
 use super::order::Order;
 use super::policy::Unread;
+use super::voids::Since;
 use crate::cache::{
     Answer, Asked, CacheStatus, Content, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span,
-    State, Stored, Time, Timing, answer, answered, fill, refill, stands_in,
+    State, Stored, Timing, answer, answered, fill, refill, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin;
@@ -77,19 +78,13 @@ impl Duty {
     /// From now on those wait who want any of `span`.
     fn widen(&self, span: Span) {
         let Some(leader) = &self.leader else { return };
-        self.cache.index.with(&self.asking.key, |entry| {
-            for (awaited, _) in entry.fills.iter_mut().filter(|(_, fill)| Arc::ptr_eq(fill, leader.fill())) {
-                *awaited = span;
-            }
-        });
+        self.cache.index.with(&self.asking.key, |entry| entry.widen(leader, span));
     }
 
     /// From now on nobody joins.
     fn release(&mut self) -> Option<Leader<Settled>> {
         let leader = self.leader.take()?;
-        self.cache.index.with(&self.asking.key, |entry| {
-            entry.fills.retain(|(_, other)| !Arc::ptr_eq(other, leader.fill()));
-        });
+        self.cache.index.with(&self.asking.key, |entry| entry.release(&leader));
         Some(leader)
     }
 }
@@ -109,8 +104,8 @@ pub(super) struct Filling {
     /// Who has had it begun, unless nobody is waiting.
     pub(super) own: Option<mpsc::UnboundedSender<Own>>,
     pub(super) order: Order,
-    /// The last purge before the origin was asked.
-    pub(super) began: u64,
+    /// When the origin was asked.
+    pub(super) since: Since,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -127,14 +122,13 @@ impl Filling {
     pub(super) async fn run(mut self) {
         loop {
             let (feed, stream) = self.access.cache.stream();
-            let requested = Cache::now();
-            self.began = self.access.cache.index.last_purge();
+            self.since = self.access.cache.since();
             let fetching = origin::fetch(
                 Arc::clone(&self.access.origins),
                 self.asking.order(&self.order.conditions),
                 feed,
             );
-            let ((), next) = tokio::join!(fetching, self.receive(stream, requested));
+            let ((), next) = tokio::join!(fetching, self.receive(stream));
             if next == Next::Done {
                 return;
             }
@@ -164,7 +158,7 @@ impl Filling {
         .await
     }
 
-    async fn receive(&mut self, stream: Stream, requested: Time) -> Next {
+    async fn receive(&mut self, stream: Stream) -> Next {
         let arrived = self.pass_interim(&stream).await;
         let received = Cache::now();
         let asking = Arc::clone(&self.asking);
@@ -185,7 +179,11 @@ impl Filling {
             None if head.status == 304 => self.order.confirmed(&lines, received),
             old => old,
         };
-        let reply = Reply { status: head.status, lines: &lines, timing: Timing { requested, received } };
+        let reply = Reply {
+            status: head.status,
+            lines: &lines,
+            timing: Timing { requested: self.since.requested, received },
+        };
         self.order.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);
         let outcome =
@@ -203,8 +201,7 @@ impl Filling {
                 let reason = if span.is_some() { b"OK" } else { head.reason() };
                 let object = Object::whole(*stored, reason, self.access.item(&asking.key, 0), body);
                 let object = Arc::new(object.tagged(self.access.tags()));
-                self.order.status.stored = true;
-                self.put(&object, old.as_deref());
+                self.order.status.stored = self.put(&object, old.as_deref());
                 // Nobody follows it yet, and it is not abandoned.
                 let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
                 let sent = || lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
@@ -260,16 +257,18 @@ impl Filling {
         Next::Done
     }
 
-    /// Stores `object`, unless it has been purged since it was asked for.
-    fn put(&self, object: &Arc<Object>, old: Option<&Object>) {
-        if self.access.cache.put(&self.asking.key, old, object, self.began) {
+    /// Stores `object`, unless it has been purged since it was asked for, or something newer has come; and says whether.
+    fn put(&self, object: &Arc<Object>, old: Option<&Object>) -> bool {
+        let is_stored = self.access.cache.put(&self.asking.key, old, object, self.since);
+        if is_stored {
             self.see_whether_stale(object);
         }
+        is_stored
     }
 
     /// Stores what is now known of `old`, unless that has left.
     fn renew(&self, old: &Object, object: &Arc<Object>) {
-        if self.access.cache.renew(&self.asking.key, old, object, self.began) {
+        if self.access.cache.renew(&self.asking.key, old, object, self.since) {
             self.see_whether_stale(object);
         }
     }
@@ -321,7 +320,7 @@ impl Filling {
         self.order.status.detail = Some(CacheStatus::IF_ERROR);
         let fetched = self.fetched(Arc::clone(&object));
         // Who has joined after a purge must not get what that was of.
-        let is_void = self.access.cache.index.is_void(&self.asking.key, &object, self.began);
+        let is_void = self.access.cache.index.is_void(&self.asking.key, &object, self.since);
         let settled = if is_void { Settled::Look(None) } else { Settled::Stale(object) };
         self.tell(settled, Own::Serve(fetched));
     }
@@ -337,7 +336,7 @@ impl Filling {
             (Some(old), Held::Dropped) => self.forget_state(old),
             (Some(old), Held::Stale) => {
                 let stored = Stored { is_invalid: true, ..old.stored.clone() };
-                self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.began);
+                self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.since);
             }
         }
         if let Some(apart) = apart {

@@ -4,8 +4,8 @@
 use super::asking::socket;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
-use super::index::Entry;
-use super::object::{Object, candidates};
+use super::entry::Entry;
+use super::object::Object;
 use super::policy::Caching;
 use super::requests::{Requests, Went};
 use super::slices::Slices;
@@ -45,12 +45,12 @@ impl Caching {
         let key = Key::new(asked.target, &policy.query);
         let serve = |entry: &Entry, lines: &Lines<'_>| {
             let request = Request::read(asked.method, asked.target, lines, now);
-            let decision = decide(&request, &candidates(&entry.objects), &policy.rules, now);
+            let decision = decide(&request, &entry.candidates(), &policy.rules, now);
             match &decision {
                 // Whoever is the first to get it has it fetched anew.
-                Decision::HitStale { refresh: Some(_), .. } if entry.fills.is_empty() => None,
+                Decision::HitStale { refresh: Some(_), .. } if !entry.is_filling() => None,
                 Decision::Hit { stored, answer } | Decision::HitStale { stored, answer, .. } => {
-                    let object = Arc::clone(&entry.objects[*stored]);
+                    let object = Arc::clone(&entry.objects()[*stored]);
                     let status = CacheStatus::of(&decision, Some(&object.stored), now);
                     // What is on disk has to be waited for, and what is in slices is read one after the other.
                     let is_here = object.is_at_hand(answer, asked.method)
@@ -61,9 +61,8 @@ impl Caching {
             }
         };
         let found = cache.index.look(&key, |entry| {
-            let is_open = entry.objects.iter().all(|object| object.stored.selection.is_open());
             // None: it matters.
-            (is_open && !asked.is_read).then(|| serve(entry, &[]))
+            (!asked.is_read && entry.is_open()).then(|| serve(entry, &[]))
         });
         let serving = match found {
             None => None,

@@ -1,18 +1,15 @@
 //! What is stored, by key. A shard is locked for as long as it takes to look or to change an entry, and never across I/O.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::body::Follower;
-use super::disk::Filed;
-use super::eviction::Item;
-use super::fill::Fill;
-use super::object::{Bytes, Object, Part};
+use super::entry::Entry;
+use super::object::{Object, Part};
 use super::purge::Meant;
-use super::voids::{Began, Voids};
-use crate::cache::{Key, Span, Stored, Time};
+use super::voids::{Began, Since, Voids};
+use crate::cache::{Key, Stored, Time};
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -35,20 +32,13 @@ pub(super) enum Settled {
     Failed(Error),
 }
 
-/// What is known under one key.
-#[derive(Debug, Default)]
-pub(super) struct Entry {
-    /// Responses, each for other requests.
-    pub(super) objects: Vec<Arc<Object>>,
-    /// What is being fetched, until its head is there: each with the bytes that are asked for.
-    pub(super) fills: Vec<(Span, Arc<Fill<Settled>>)>,
-}
-
 /// All entries.
 #[derive(Debug)]
 pub(super) struct Index {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
+    /// The most variants of one key.
+    most_variants: usize,
     /// Purges so far.
     purges: AtomicU64,
 }
@@ -100,9 +90,10 @@ impl Memory<'_> {
 }
 
 impl Index {
-    pub(super) fn new() -> Self {
+    /// `most_variants`: of one key. The oldest leaves for one more.
+    pub(super) fn new(most_variants: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, hasher: RandomState::new(), purges: AtomicU64::new(0) }
+        Self { shards, hasher: RandomState::new(), most_variants, purges: AtomicU64::new(0) }
     }
 
     /// Looks at, and changes, the entry of a key. One with nothing in it afterwards is forgotten.
@@ -165,21 +156,24 @@ impl Index {
     }
 
     /// Puts `object` in the place of `old`, and of whatever answered the same requests, and gives what was there;
-    /// unless it has been purged since the purge of number `began`.
+    /// unless it has been purged since it was asked for, or something newer has come.
     pub(super) fn put(
         &self,
         key: &Key,
         old: Option<&Object>,
         object: &Arc<Object>,
-        began: u64,
+        since: Since,
     ) -> Option<Vec<Arc<Object>>> {
         // Under one lock, as a purge: else one that comes between would miss it.
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        if voids.has(hash, key, object, began) {
+        if voids.has(hash, key, object, since) {
             return None;
         }
-        Some(entries.entry(key.clone()).or_default().replace(old, object))
+        if entries.get(key).is_some_and(|entry| entry.has_newer(object, since.requested)) {
+            return None;
+        }
+        Some(entries.entry(key.clone()).or_default().replace(old, object, self.most_variants))
     }
 
     /// Adds the parts of `object` to what is there of the same state, or puts it as [`Index::put`] does where there is none:
@@ -189,16 +183,23 @@ impl Index {
         key: &Key,
         old: Option<&Object>,
         object: &Arc<Object>,
-        began: u64,
+        since: Since,
     ) -> Option<Added> {
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
-        if voids.has(hash, key, object, began) {
+        if voids.has(hash, key, object, since) {
+            return None;
+        }
+        let is_late = |entry: &Entry| {
+            // Of the same state nothing is older: its parts stand beside each other.
+            entry.same_state(object).is_none() && entry.has_newer(object, since.requested)
+        };
+        if entries.get(key).is_some_and(is_late) {
             return None;
         }
         let entry = entries.entry(key.clone()).or_default();
         let mut useless = Vec::new();
-        let placed = match entry.objects.iter_mut().find(|other| other.is_same_state(object)) {
+        let placed = match entry.objects_mut().iter_mut().find(|other| other.is_same_state(object)) {
             Some(current) if current.is_in_parts() => {
                 useless = Arc::make_mut(current).join(object);
                 Arc::clone(current)
@@ -210,7 +211,7 @@ impl Index {
             // As it has, on a disk that did not answer.
             Some(_) | None => Arc::clone(object),
         };
-        let gone = entry.replace(old, &placed);
+        let gone = entry.replace(old, &placed, self.most_variants);
         Some(Added { gone, useless, placed })
     }
 
@@ -222,7 +223,7 @@ impl Index {
         if voids.has(hash, key, object, began) {
             return None;
         }
-        let there = entries.get_mut(key).map_or([].as_mut_slice(), |entry| &mut entry.objects);
+        let there = entries.get_mut(key).map_or([].as_mut_slice(), |entry| entry.objects_mut());
         if let Some(current) =
             there.iter_mut().find(|other| object.is_in_parts() && other.is_same_state(object))
         {
@@ -232,13 +233,13 @@ impl Index {
         }
         let Stored { selection, freshness, .. } = &object.stored;
         let mut left = selection.clone();
-        for other in entries.get(key).map_or([].as_slice(), |entry| &entry.objects) {
+        for other in entries.get(key).map_or([].as_slice(), Entry::objects) {
             if other.stored.freshness.received() >= freshness.received() {
                 left = left.without(&other.stored.selection)?;
             }
         }
         let placed = if left == *selection { Arc::clone(object) } else { object.selected_by(left) };
-        let gone = entries.entry(key.clone()).or_default().replace(None, &placed);
+        let gone = entries.entry(key.clone()).or_default().replace(None, &placed, self.most_variants);
         Some(Added { gone, useless: Vec::new(), placed })
     }
 
@@ -249,24 +250,24 @@ impl Index {
         key: &Key,
         old: &Object,
         object: &Arc<Object>,
-        began: u64,
+        since: Since,
     ) -> Option<(Vec<Arc<Object>>, Arc<Object>)> {
         let hash = self.hash(key);
         let Shard { entries, voids, .. } = &mut *lock(self.shard(hash));
         let entry = entries.get_mut(key)?;
-        if voids.has(hash, key, object, began) {
+        if voids.has(hash, key, object, since) || entry.has_newer(object, since.requested) {
             return None;
         }
         let current = entry.with_item(&old.item)?;
         let placed =
             if object.is_of(current) { Arc::new(object.placed_as(current)) } else { Arc::clone(object) };
-        Some((entry.replace(Some(old), &placed), placed))
+        Some((entry.replace(Some(old), &placed, self.most_variants), placed))
     }
 
-    /// Whether `object` has been purged since the purge of number `began`.
-    pub(super) fn is_void(&self, key: &Key, object: &Object, began: u64) -> bool {
+    /// Whether `object` has been purged since it was asked for.
+    pub(super) fn is_void(&self, key: &Key, object: &Object, since: Since) -> bool {
         let hash = self.hash(key);
-        lock(self.shard(hash)).voids.has(hash, key, object, began)
+        lock(self.shard(hash)).voids.has(hash, key, object, since)
     }
 
     /// Removes all that is under a key because `object` has come in its place, and gives it; and from when on that is newer,
@@ -282,7 +283,7 @@ impl Index {
         let is_void = voids.has(hash, key, object, last);
         let own = self.next_purge();
         voids.add_key(hash, own);
-        let gone = entries.remove(key).map(|entry| entry.objects).unwrap_or_default();
+        let gone = entries.remove(key).map(Entry::into_objects).unwrap_or_default();
         (gone, (!is_void).then_some(Began { last, own: Some(own) }))
     }
 
@@ -299,7 +300,7 @@ impl Index {
     pub(super) fn expire(&self, meant: &Meant, now: Time) -> Vec<Arc<Object>> {
         let mut expired = Vec::new();
         self.change(meant, |key, entry| {
-            for object in entry.objects.iter_mut().filter(|object| meant.has(key, object)) {
+            for object in entry.objects_mut().iter_mut().filter(|object| meant.has(key, object)) {
                 *object = Arc::new(object.expired(now));
                 expired.push(Arc::clone(object));
             }
@@ -311,8 +312,8 @@ impl Index {
     /// and not stored.
     fn change(&self, meant: &Meant, mut work: impl FnMut(&Key, &mut Entry)) {
         let mut visit = |key: &Key, entry: &mut Entry| {
-            if meant.has_key(key) || entry.objects.iter().any(|object| meant.has(key, object)) {
-                entry.fills.clear();
+            if meant.has_key(key) || entry.objects().iter().any(|object| meant.has(key, object)) {
+                entry.release_all();
                 work(key, entry);
             }
             !entry.is_empty()
@@ -341,7 +342,7 @@ impl Index {
     pub(super) fn each(&self, mut look: impl FnMut(&Key, &[Arc<Object>])) {
         for shard in &self.shards {
             for (key, entry) in &lock(shard).entries {
-                look(key, &entry.objects);
+                look(key, entry.objects());
             }
         }
     }
@@ -354,114 +355,5 @@ impl Index {
     /// How many keys are known.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).entries.len()).sum()
-    }
-}
-
-impl Entry {
-    fn is_empty(&self) -> bool {
-        self.objects.is_empty() && self.fills.is_empty()
-    }
-
-    /// What is being fetched that has all of `span`.
-    pub(super) fn fill_of(&self, span: Span) -> Option<&Arc<Fill<Settled>>> {
-        self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| fill)
-    }
-
-    /// What is stored and can be read: all of it, where the disk `answers` if it is needed.
-    pub(super) fn readable(&self, answers: impl FnOnce() -> bool) -> Cow<'_, [Arc<Object>]> {
-        if self.objects.iter().all(|object| object.is_in_memory()) || answers() {
-            return Cow::Borrowed(&self.objects);
-        }
-        let in_memory = |object: &Arc<Object>| {
-            if object.is_in_memory() { Some(Arc::clone(object)) } else { object.in_memory().map(Arc::new) }
-        };
-        Cow::Owned(self.objects.iter().filter_map(in_memory).collect())
-    }
-
-    /// Puts `object` in the place of `old`, and of whatever answered the same requests; and gives what was there. It may be
-    /// there already.
-    pub(super) fn replace(&mut self, old: Option<&Object>, object: &Arc<Object>) -> Vec<Arc<Object>> {
-        let selection = &object.stored.selection;
-        let gone = self.remove(|other| {
-            old.is_some_and(|old| other.is_of(old)) || other.stored.selection.without(selection).is_none()
-        });
-        for other in &mut self.objects {
-            let left = other.stored.selection.without(selection);
-            if let Some(left) = left.filter(|left| *left != other.stored.selection) {
-                // Its file still says otherwise: of two that a request selects the newer one is taken.
-                *other = other.selected_by(left);
-            }
-        }
-        self.objects.push(Arc::clone(object));
-        gone
-    }
-
-    /// What is of the same state, and answers some of the same requests.
-    pub(super) fn same_state(&self, object: &Object) -> Option<&Arc<Object>> {
-        self.objects.iter().find(|other| other.is_same_state(object))
-    }
-
-    /// What has the part that is meant.
-    pub(super) fn having(&self, is_meant: impl Fn(&Part) -> bool) -> Option<&Arc<Object>> {
-        self.objects.iter().find(|object| object.position(&is_meant).is_some())
-    }
-
-    /// Where the part is that is meant: in which object, and where there.
-    fn position(&self, is_meant: impl Fn(&Part) -> bool) -> Option<(usize, usize)> {
-        let position = |(place, object): (usize, &Arc<Object>)| Some((place, object.position(&is_meant)?));
-        self.objects.iter().enumerate().find_map(position)
-    }
-
-    /// Has `change` done to the part that is meant.
-    pub(super) fn change<T>(
-        &mut self,
-        is_meant: impl Fn(&Part) -> bool,
-        change: impl FnOnce(&mut Part) -> T,
-    ) -> Option<T> {
-        let (place, part) = self.position(is_meant)?;
-        Some(change(Arc::make_mut(&mut self.objects[place]).part_mut(part)))
-    }
-
-    /// Takes what leaves by way of `item` out of memory: what has no file is gone.
-    pub(super) fn leave_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
-        let mut bytes = None;
-        let rest = self.leave(|part| part.leaves_by(item), |part| part.leave_memory(&mut bytes));
-        bytes.or(rest)
-    }
-
-    /// Gives the file up that is meant: what is not in memory, all of it, is gone.
-    pub(super) fn leave_disk(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
-        self.leave(|part| part.is_in(filed), Part::leave_disk)
-    }
-
-    /// Has the part that is meant leave one of its places, and removes it where that was its last; gives what it had in
-    /// memory then.
-    fn leave(
-        &mut self,
-        is_meant: impl Fn(&Part) -> bool,
-        leave: impl FnOnce(&mut Part) -> bool,
-    ) -> Option<Bytes> {
-        let (place, part) = self.position(is_meant)?;
-        let object = Arc::make_mut(&mut self.objects[place]);
-        if leave(object.part_mut(part)) {
-            return None;
-        }
-        let part = object.remove(part);
-        if object.is_empty() {
-            self.objects.remove(place);
-        }
-        part.into_bytes()
-    }
-
-    /// What has that item, however it has been confirmed or moved since.
-    pub(super) fn with_item(&self, item: &Arc<Item<Key>>) -> Option<&Arc<Object>> {
-        self.objects.iter().find(|object| Arc::ptr_eq(&object.item, item))
-    }
-
-    /// Removes what is meant, and gives it.
-    pub(super) fn remove(&mut self, is_meant: impl Fn(&Arc<Object>) -> bool) -> Vec<Arc<Object>> {
-        let (gone, kept) = std::mem::take(&mut self.objects).into_iter().partition(is_meant);
-        self.objects = kept;
-        gone
     }
 }

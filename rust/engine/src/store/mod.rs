@@ -16,6 +16,8 @@ mod delivery;
 #[cfg(not(loom))]
 mod disk;
 #[cfg(not(loom))]
+mod entry;
+#[cfg(not(loom))]
 mod fetch;
 #[cfg(not(loom))]
 mod filling;

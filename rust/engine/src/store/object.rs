@@ -9,7 +9,7 @@ mod reader;
 use super::body::Body;
 use super::disk::{Filed, Opened};
 use super::eviction::Item;
-use crate::cache::{Content, Key, Selection, Span, Stored, Time};
+use crate::cache::{Candidate, Content, Key, Selection, Span, Stored, Time};
 use crate::sync::Arc;
 use crate::wire::{Fields, is_one_of, trim};
 
@@ -198,9 +198,10 @@ impl Part {
     }
 }
 
-/// What is known of responses, without the bodies.
-pub(super) fn candidates(objects: &[Arc<Object>]) -> Vec<&Stored> {
-    objects.iter().map(|object| &object.stored).collect()
+impl Candidate for Arc<Object> {
+    fn stored(&self) -> &Stored {
+        &self.stored
+    }
 }
 
 /// The tags in `fields`, and `own` ones, a line each. No field has a line break in it.

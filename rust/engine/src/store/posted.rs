@@ -6,19 +6,12 @@ use super::body::{Body, Filler};
 use super::cache::Cache;
 use super::fetch::Access;
 use super::object::Object;
-use super::voids::Began;
-use crate::cache::{Content, Lines, Stored, Time, Timing};
+use super::voids::{Began, Since};
+use crate::cache::{Content, Lines, Stored, Timing};
 use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::Arc;
 use crate::wire::Head;
-
-/// When the origin was asked: the time, and the last purge before.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Since {
-    requested: Time,
-    began: u64,
-}
 
 /// What has come of such a response.
 #[derive(Debug)]
@@ -28,13 +21,6 @@ pub(super) struct Posted<'a> {
     object: Arc<Object>,
     filler: Filler,
     began: Began,
-}
-
-impl Since {
-    /// The origin is asked from now on.
-    pub(super) fn now(cache: &Cache) -> Self {
-        Self { requested: Cache::now(), began: cache.index.last_purge() }
-    }
 }
 
 impl<'a> Posted<'a> {
@@ -61,7 +47,7 @@ impl<'a> Posted<'a> {
         let (body, filler) = Body::new(&access.cache.budget);
         let object = Object::whole(stored, head.reason(), access.item(&asking.key, 0), body);
         let object = Arc::new(object.tagged(access.tags()));
-        let (gone, began) = access.cache.index.supersede(&asking.key, &object, since.began);
+        let (gone, began) = access.cache.index.supersede(&asking.key, &object, since.purge);
         access.cache.let_go(gone, None);
         began.map(|began| Self { access, asking, object, filler, began })
     }

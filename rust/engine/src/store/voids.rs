@@ -7,13 +7,26 @@ use std::collections::{HashMap, VecDeque};
 
 use super::object::Object;
 use super::purge::Meant;
-use crate::cache::Key;
+use crate::cache::{Key, Time};
 use crate::sync::Arc;
 
 /// Keys that are remembered in a shard. Arbitrary.
 const KEYS: usize = 64;
 /// Prefixes and tags that are. Each is compared with what comes, so there are few. Arbitrary.
 const PATTERNS: usize = 64;
+
+/// When something was asked of an origin: the time, and the number of the last purge before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Since {
+    pub(super) requested: Time,
+    pub(super) purge: u64,
+}
+
+impl From<Since> for Began {
+    fn from(since: Since) -> Self {
+        Self { last: since.purge, own: None }
+    }
+}
 
 /// When something was asked of an origin, in purges.
 #[derive(Debug, Clone, Copy)]

@@ -126,7 +126,12 @@ impl Cache {
         let text = Text::new(request);
         let lines = text.lines();
         let request = Request::read(method, TARGET, &lines, self.now);
-        decide(&request, &self.held.iter().collect::<Vec<_>>(), &self.policy, self.now)
+        let held: Vec<_> = self.held.iter().collect();
+        let each = decide(&request, &Candidates { all: &held, variants: None }, &self.policy, self.now);
+        let found = Variants::of(self.held.iter());
+        let found = Candidates { all: &held, variants: Some(&found) };
+        assert_eq!(decide(&request, &found, &self.policy, self.now), each, "found by hash");
+        each
     }
 
     pub(super) fn get(&self, request: &str) -> Decision {
@@ -144,6 +149,7 @@ impl Cache {
         let (request, lines) = (request.lines(), response.lines());
         let request = Request::read(method, TARGET, &request, self.now);
         let held: Vec<_> = self.held.iter().collect();
+        let candidates = Candidates { all: &held, variants: None };
         let (asked, place) = match &decision {
             Decision::Revalidate { stored, .. } => (Asked::Validity, Some(*stored)),
             Decision::HitStale { stored, refresh: Some(fields), .. } => {
@@ -156,7 +162,7 @@ impl Cache {
             }
             Decision::Complete { stored, .. } => (Asked::Rest, Some(*stored)),
             Decision::Miss { stored, .. } => {
-                (Asked::Nothing, stored.or(select(&request, &held, &self.policy)))
+                (Asked::Nothing, stored.or(select(&request, &candidates, &self.policy)))
             }
             Decision::Bypass(_) => (Asked::Nothing, None),
             other => panic!("the origin is not asked: {other:?}"),

@@ -83,9 +83,10 @@ impl Filling {
         let object =
             Object::part(stored, self.access.item(&self.asking.key, 0), Arc::clone(&item), span, body);
         let object = Arc::new(object.tagged(self.access.tags()));
-        self.order.status.stored = true;
         self.access.cache.make_room(usize::try_from(span.len()).unwrap_or(usize::MAX));
-        if self.access.cache.add(&self.asking.key, old.as_deref(), &object, self.began) {
+        self.order.status.stored =
+            self.access.cache.add(&self.asking.key, old.as_deref(), &object, self.since);
+        if self.order.status.stored {
             self.see_whether_stale(&object);
         }
         // What was there when it was asked for is for who has asked, whatever has left since.
