@@ -129,7 +129,7 @@ impl Entry {
     pub(super) fn has_newer(&self, object: &Object, requested: Time) -> bool {
         let Stored { selection, validators, .. } = &object.stored;
         self.objects.iter().any(|other| {
-            other.stored.freshness.received() > requested
+            other.stored.freshness.received() >= requested
                 && other.stored.validators.date > validators.date
                 && other.stored.selection.meets(selection)
         })

@@ -39,7 +39,7 @@ fn ask(entry: &Entry, value: &str) -> (Decision, usize) {
 fn holding(count: usize, more: &[(&str, &str)]) -> Entry {
     let mut entry = Entry::default();
     for number in 0..count {
-        entry.replace(None, &object(&format!("http://{number}"), 0, more), usize::MAX);
+        entry.objects_mut().push(object(&format!("http://{number}"), 0, more));
     }
     entry
 }
