@@ -672,6 +672,9 @@ class Site:
     def active(self) -> int:
         """Requests that are being answered."""
 
+    def waited_for(self) -> list[tuple[str, str, int]]:
+        """Lane, route and number of requests that are being answered, on all sites of the engine."""
+
     def counts(self) -> tuple[int, int, int, int]:
         """Connections, accepted, requests, refused."""
 

@@ -43,7 +43,7 @@ async def test_a_site_that_is_closed_ends_subscriptions_behind_whole_events(topi
     await until(lambda: hub.stats().subscribers == 0, "all have left")
 
 
-async def test_a_subscription_that_begins_while_the_site_drains_says_that_it_is_the_last(
+async def test_a_subscription_that_begins_while_the_site_drains_ends_at_once(
     topics: Topics,
 ) -> None:
     hub = topics.hub()
@@ -55,8 +55,9 @@ async def test_a_subscription_that_begins_while_the_site_drains_says_that_it_is_
     await client.send(b"ws HTTP/1.1\r\nHost: a\r\n\r\n")
     head = await in_time(client.head())
     assert (head.status, head.one("Connection")) == (200, "close")
-    await hub.finish("news")
-    assert b"penstock-end" in await in_time(client.rest())
+    rest = await in_time(client.rest())
+    assert b"penstock-end" not in rest, "the client is to come back"
+    assert rest.endswith(b"0\r\n\r\n")
 
 
 async def test_the_access_log_tells_of_a_subscription(topics: Topics, tmp_path: Path) -> None:

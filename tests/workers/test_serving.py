@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
@@ -189,8 +190,8 @@ async def test_a_second_signal_ends_all_at_once(directory: Path) -> None:
         await serving.logged("stopping")
         serving.running.process.terminate()
         assert await serving.running.ended() == 128 + signal.SIGTERM
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-            await held
+        with suppress(asyncio.IncompleteReadError, ConnectionResetError):
+            assert (await held)[0] == 503, "it had no head"
         await until(lambda: not serving.alive(), "the workers are gone")
 
 

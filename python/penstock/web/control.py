@@ -26,6 +26,8 @@ from aiohttp import web
 from penstock.cache import Cache
 from penstock.exceptions import PenstockError, make_error
 
+from .stopping import last_act
+
 __all__ = ["controlling"]
 
 _MODE = 0o600
@@ -55,14 +57,19 @@ def _listening(path: Path) -> Iterator[socket.socket]:
     """A socket at `path`, which goes with it."""
     listener = _listen(path)
     own = path.stat().st_ino
-    try:
-        yield listener
-    finally:
-        listener.close()
+
+    def remove() -> None:
         # Whoever has replaced it keeps theirs.
         with suppress(FileNotFoundError):
             if path.stat().st_ino == own:
                 path.unlink()
+
+    with last_act(remove):
+        try:
+            yield listener
+        finally:
+            listener.close()
+            remove()
 
 
 def _listen(path: Path) -> socket.socket:

@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from penstock import _native
@@ -13,10 +15,17 @@ from penstock.exceptions import make_error
 from penstock.metrics import Pages
 
 from .client_socket import ClientSocket
+from .stopping import last_act
 
 __all__ = ["Listening", "Where", "make_lane"]
 
 _log: Final = logging.getLogger("penstock.web")
+
+# Seconds until a stop says what it waits for: most have nothing to wait for by then. And until it says so again.
+_SOON: Final = 0.25
+_AGAIN: Final = 10.0
+# Seconds that a process which is to end at once takes to reset its connections (arbitrary): an engine thread's turn.
+_CUTTING: Final = 0.5
 
 
 class Where(NamedTuple):
@@ -136,8 +145,12 @@ class Listening:
         self.site: Final = _native.Site(engine.native, edge, routes, access_log, lane)
         self.pages: Pages | None = None
         self.addresses: list[Any] = []
+        self.tell: Callable[[str], None] | None = None
         self._open = True
         self._release: Callable[[], None] | None = None
+        self._reminder: asyncio.TimerHandle | None = None
+        # A process that is ended at once has its responses cut off before.
+        self._last = ExitStack()
         if status is not None:
             try:
                 self.pages = Pages(engine, status)
@@ -157,6 +170,7 @@ class Listening:
             self.abandon()
             raise
         self._release = release
+        self._last.enter_context(last_act(self._cut))
 
     def abandon(self) -> None:
         """Close everything at once."""
@@ -178,6 +192,28 @@ class Listening:
         self.lane.drain()
         if self._release is not None:
             self._release()
+        self._remind(_SOON)
+
+    def _remind(self, seconds: float) -> None:
+        """Say in so many seconds what is still waited for, and then again and again."""
+        if self.tell is not None:
+            self._reminder = asyncio.get_running_loop().call_later(seconds, self._say_waiting, self.tell)
+
+    def _say_waiting(self, tell: Callable[[str], None]) -> None:
+        if self.site.active():
+            rows = self.site.waited_for()
+            of = ", ".join(
+                f"{count} of {'the application' if lane == 'app' else route}" for lane, route, count in rows
+            )
+            tell(f"{self.site.active()} responses ({of})")
+        self._remind(_AGAIN)
+
+    def _cut(self) -> None:
+        """Cut off what is left; a connection that only ends would make some bodies look whole."""
+        self.site.close()
+        until = time.monotonic() + _CUTTING
+        while self.site.active() and time.monotonic() < until:
+            time.sleep(0.01)
 
     async def finish(self, deadline: float | None) -> None:
         """Wait for the responses that are left, and cut them off at `deadline`."""
@@ -191,6 +227,9 @@ class Listening:
         self._close_rest()
 
     def _close_rest(self) -> None:
+        self._last.close()
+        if self._reminder is not None:
+            self._reminder.cancel()
         self.lane.close()
         if self.pages is not None:
             self.pages.close()

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +20,7 @@ from penstock.engine import Engine
 from penstock.exceptions import make_error
 
 from .site import Site
+from .stopping import HOW_TO_END, stop_signal
 
 __all__ = ["run_app"]
 
@@ -48,8 +50,10 @@ def run_app(
 ) -> None:
     """Serve `app` until SIGINT or SIGTERM, as `aiohttp.web.run_app` does, with its arguments.
 
-    Requests under way get `shutdown_timeout` seconds to finish then. A second signal cuts them off, and the process ends
-    with status 1.
+    Requests under way get `shutdown_timeout` seconds to finish then; subscriptions to topics end at once, because their
+    clients come back for the rest. What is waited for is printed. A second signal cuts it off, and the process ends with
+    status 1, whatever it does. SIGHUP only says that there is nothing to reload; if the process has a terminal it stops,
+    because the terminal is gone.
 
     Args:
         app: the application, or a coroutine that makes it on the loop.
@@ -91,7 +95,6 @@ def run_app(
         made = app if isinstance(app, web.Application) else await app
         runner = web.AppRunner(
             made,
-            handle_signals=handle_signals,
             shutdown_timeout=shutdown_timeout,
             access_log_class=access_log_class,
             access_log_format=access_log_format,
@@ -99,6 +102,9 @@ def run_app(
             handler_cancellation=handler_cancellation,
             **kwargs,
         )
+        if handle_signals:
+            stop = stop_signal(status=lambda _: 1)
+            stop.add_done_callback(lambda _: main.cancel())
         await runner.setup()
         try:
             # The pages are about the engine, which all of them have in common.
@@ -107,6 +113,8 @@ def run_app(
                 for number, where in enumerate(_places(host, port, path, sock))
             ]
             for site in sites:
+                if print is not None:
+                    site.tell = partial(_say_waiting, print)
                 await site.start()
             if print is not None:
                 names = ", ".join(sorted(site.name for site in sites))
@@ -119,12 +127,16 @@ def run_app(
         running = runner.get_loop()
         main = running.create_task(serve())
         # Not `runner.run`: it would cancel the handlers together with what waits for them.
-        try:
-            running.run_until_complete(main)
-        except (web.GracefulExit, KeyboardInterrupt):
-            main.cancel()
-            with suppress(asyncio.CancelledError):
+        with suppress(asyncio.CancelledError):
+            try:
                 running.run_until_complete(main)
+            except (web.GracefulExit, KeyboardInterrupt):
+                main.cancel()
+                running.run_until_complete(main)
+
+
+def _say_waiting(print: Callable[..., None], what: str) -> None:  # noqa: A002 (aiohttp's name)
+    print(f"waiting for {what}; {HOW_TO_END}")
 
 
 def _places(

@@ -1,15 +1,12 @@
 """Serving one application until a signal, and ending it well: what `penstock serve` runs.
 
 The first SIGTERM or SIGINT stops accepting and lets requests finish until the deadline; what is left then is
-cut off so that no client takes it for whole. A second signal ends the process at once.
+cut off so that no client takes it for whole (`stopping` has the rest).
 """
 
 import asyncio
 import logging
-import os
-import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
@@ -19,8 +16,9 @@ from penstock.engine import Engine
 
 from .access import AccessLogger
 from .site import Site
+from .stopping import HOW_TO_END, stop_signal
 
-__all__ = ["make_runner", "serve", "stop_signal"]
+__all__ = ["make_runner", "say_waiting", "serve"]
 
 _log: Final = logging.getLogger("penstock.serve")
 _access_log: Final = logging.getLogger("penstock.access")
@@ -57,17 +55,23 @@ async def serve(
         OSError: the host has no address.
     """
     runner = make_runner(app, drain=drain, access_log=access_log, decode_requests=decode_requests)
-    async with stop_signal() as stop:
-        await runner.setup()
-        try:
-            path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
-            log = "-" if access_log else None
-            site = Site(runner, host, port, path=path, engine=engine, access_log=log, status=status)
-            await site.start()
-            ready(_url(runner, listen), site.status_url)
-            _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
-        finally:
-            await _end(runner, drain)
+    stop = stop_signal()
+    await runner.setup()
+    try:
+        path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
+        log = "-" if access_log else None
+        site = Site(runner, host, port, path=path, engine=engine, access_log=log, status=status)
+        site.tell = say_waiting
+        await site.start()
+        ready(_url(runner, listen), site.status_url)
+        _log.info("%s: stopping, requests have %g s to finish", await stop, drain)
+    finally:
+        await _end(runner, drain)
+
+
+def say_waiting(what: str) -> None:
+    """Log what a stop waits for, and how to end it."""
+    _log.info("waiting for %s; %s", what, HOW_TO_END)
 
 
 def make_runner(
@@ -88,30 +92,6 @@ def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:
         return f"unix:{listen}"
     host, port = runner.addresses[0][:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-@asynccontextmanager
-async def stop_signal(
-    before_exit: Callable[[], None] = lambda: None,
-) -> AsyncIterator[asyncio.Future[str]]:
-    """A future of the name of the first SIGTERM or SIGINT; the second one calls `before_exit`, and exits."""
-    loop = asyncio.get_running_loop()
-    stop: asyncio.Future[str] = loop.create_future()
-
-    def received(number: signal.Signals) -> None:
-        if stop.done():
-            # Nothing is flushed or waited for: whoever repeats a signal wants the process gone.
-            before_exit()
-            os._exit(128 + number)
-        stop.set_result(number.name)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, received, number)
-    try:
-        yield stop
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
 
 async def _end(runner: web.AppRunner, drain: float) -> None:

@@ -8,6 +8,7 @@ do not exist for Python, and native routes never wake it.
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from functools import partial
 
 from aiohttp import web
@@ -48,7 +49,10 @@ class Site(web.BaseSite):
         RuntimeError: the runner is not set up.
     """
 
-    __slots__ = ("_access_log", "_edge", "_engine", "_status", "_where")
+    __slots__ = ("_access_log", "_edge", "_engine", "_status", "_where", "tell")
+
+    tell: Callable[[str], None] | None
+    """Told what a stop waits for, while it does."""
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class Site(web.BaseSite):
         self._engine = engine
         self._access_log = None if access_log is None else os.fspath(access_log)
         self._status = status
+        self.tell = None
 
     @property
     def name(self) -> str:
@@ -113,6 +118,7 @@ class Site(web.BaseSite):
         routes = [] if app is None else native_routes(app, engine)
         await first_keys(loop)
         listening = Listening(engine, lane, self._edge, routes, self._access_log, self._status)
+        listening.tell = self.tell
         listening.listen(self._where, addresses, partial(self._release, loop))
         take_over_sendfile(loop)
         self._server = listening  # type: ignore[assignment]

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock.exceptions import make_error
+from penstock.web.stopping import last_act
 
 from .link import Link
 from .registration import Registration
@@ -76,11 +77,17 @@ class Directory:
         # Somebody else's is left in the environment by su and sudo.
         usable = runtime if runtime is not None and os.access(runtime, os.W_OK | os.X_OK) else None
         self._path = Path(tempfile.mkdtemp(prefix="penstock-", dir=usable))
+        self._last = ExitStack()
+        self._last.enter_context(last_act(self._remove))
         return self._path
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._last.close()
+        self._remove()
+
+    def _remove(self) -> None:
         # Somebody may have cleared up what is temporary.
         with suppress(FileNotFoundError):
             shutil.rmtree(self._path)

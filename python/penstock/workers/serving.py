@@ -8,7 +8,6 @@ left then is cut off. A second one ends everything at once.
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -17,7 +16,8 @@ from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.tokens.jwks import first_keys
 from penstock.web.listening import Listening, Where, make_lane
-from penstock.web.serving import stop_signal
+from penstock.web.serving import say_waiting
+from penstock.web.stopping import last_act, stop_signal
 
 from .declarations import Declarations
 from .process import Directory, Orders, WorkerProcess
@@ -67,6 +67,7 @@ async def serve(
     edge = Edge()
     lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
+    listening.tell = say_waiting
     front = Front(listening.site)
 
     def orders(**each: int) -> Orders:
@@ -89,10 +90,10 @@ async def serve(
             engine.native, lane, declared.plan, declared.feed, declared.orphan, supervisor.silent
         )
         loop = asyncio.get_running_loop()
-        async with stop_signal(supervisor.kill) as stop:
+        stop = stop_signal(reload=supervisor.reload)
+        with last_act(supervisor.kill):
             starting = asyncio.create_task(supervisor.start(requests))
             try:
-                loop.add_signal_handler(signal.SIGHUP, supervisor.reload)
                 either: set[asyncio.Future[Any]] = {starting, stop}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if not stop.done():
@@ -101,7 +102,6 @@ async def serve(
                     ready(_url(listening), None if listening.pages is None else listening.pages.url)
                 _log.info("%s: stopping, requests have %g s to finish", await stop, settings.stop_timeout)
             finally:
-                loop.remove_signal_handler(signal.SIGHUP)
                 starting.cancel()
                 await asyncio.wait({starting})
                 listening.close()

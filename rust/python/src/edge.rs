@@ -292,6 +292,11 @@ impl Site {
         self.shared.active()
     }
 
+    /// Lane, route and number of requests that are being answered.
+    fn waited_for(&self) -> Vec<(&'static str, String, u64)> {
+        self.shared.waited_for()
+    }
+
     /// Connections, accepted, requests, refused.
     fn counts(&self) -> (usize, u64, u64, u64) {
         let counts = self.shared.counts();

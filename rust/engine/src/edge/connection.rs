@@ -350,6 +350,7 @@ async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &To
             let permit = admit(gate, &wanted, pass, &task).await?;
             let task = Task { stripped, ..task };
             topics::begin(&task, topics, &mut outgoing).await?;
+            site.note_resumable(&life);
             let send = native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
             until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
         };
@@ -358,6 +359,7 @@ async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &To
     } else {
         let answer = async {
             topics::begin(&task, topics, &mut outgoing).await?;
+            site.note_resumable(&life);
             native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
         };
         beside(site, progress, &life, listen, answer).await

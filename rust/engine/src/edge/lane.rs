@@ -467,6 +467,7 @@ impl Lane<'_> {
             Some(Rest::UntilClose) => Attached::Raw(supply),
         });
         self.send_attached(Some(rest), framed, Leave::Cancel);
+        self.site.note_resumable(self.life);
         Ok(())
     }
 

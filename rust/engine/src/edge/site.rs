@@ -15,7 +15,7 @@ use crate::app::{Fault, Queue, QueueStats};
 use crate::error::Error;
 use crate::framing::Framing;
 use crate::inspect::Counts;
-use crate::net::Clock;
+use crate::net::{Clock, Life};
 use crate::origin::Origins;
 use crate::pool::{Pool, PoolState};
 use crate::stream::{Allowance, Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
@@ -193,7 +193,8 @@ impl Site {
         route.and_then(Service::tallies).unwrap_or(&self.unrouted)
     }
 
-    /// Takes no new connection, and lets each that is open end with the response that is under way.
+    /// Takes no new connection, and lets each that is open end with the response that is under way. Subscriptions end at
+    /// once: who had one comes back with the id of the last event, and a new process has the next.
     pub fn drain(&self) {
         self.phase.send_if_modified(|phase| {
             let open = *phase == Phase::Open;
@@ -202,6 +203,21 @@ impl Site {
             }
             open
         });
+        self.clock.stop_resumable();
+    }
+
+    /// The client of what is sent for `life` comes back for the rest.
+    pub(super) fn note_resumable(&self, life: &Life) {
+        life.note_resumable();
+        if self.is_draining() {
+            life.stop();
+        }
+    }
+
+    /// Requests that are being answered, by lane and route, on all sites of the engine.
+    pub fn waited_for(&self) -> Vec<(&'static str, String, u64)> {
+        let sums = self.supplies.ledger.sums().into_iter().filter(|sums| sums.active > 0);
+        sums.map(|sums| (sums.lane.name(), sums.route, sums.active)).collect()
     }
 
     /// Ends everything at once.

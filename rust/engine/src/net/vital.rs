@@ -13,6 +13,8 @@ pub(crate) struct Vital {
     waiting_since: AtomicU64,
     cut: AtomicBool,
     stopped: AtomicBool,
+    /// The client comes back for the rest: it need not be waited for.
+    resumes: AtomicBool,
     /// Whom it is to be told that it was cut, and that it was stopped: not the same future, though the same task.
     writer: Mutex<Option<Waker>>,
     owner: Mutex<Option<Waker>>,
@@ -33,6 +35,19 @@ impl Life {
     /// For whoever writes the message.
     pub(crate) fn share(&self) -> (Arc<Clock>, Arc<Vital>) {
         (Arc::clone(&self.clock), Arc::clone(&self.vital))
+    }
+
+    /// The client of this message comes back for the rest. Whoever calls this looks then whether it is to end already.
+    pub(crate) fn note_resumable(&self) {
+        // Under the lock that `stop_resumable` holds while it looks: that sees the flag, or what was set before it is seen
+        // by whoever calls this.
+        let _all = lock(&self.clock.all);
+        self.vital.resumes.store(true, Ordering::Relaxed);
+    }
+
+    /// Has this message alone end.
+    pub(crate) fn stop(&self) {
+        self.vital.stop();
     }
 
     /// Whether everything is to end; the task of `context` is woken when that changes.
@@ -100,10 +115,16 @@ impl Clock {
     /// Everything that lives now is to end.
     pub(crate) fn stop(&self) {
         let all = lock(&self.all).clone();
-        for vital in all {
-            vital.stopped.store(true, Ordering::Relaxed);
-            wake(&vital.owner);
-        }
+        all.iter().for_each(|vital| vital.stop());
+    }
+
+    /// What clients come back for is to end.
+    pub(crate) fn stop_resumable(&self) {
+        let all = lock(&self.all);
+        let resumable = all.iter().filter(|vital| vital.resumes.load(Ordering::Relaxed));
+        let resumable: Vec<_> = resumable.map(Arc::clone).collect();
+        drop(all);
+        resumable.iter().for_each(|vital| vital.stop());
     }
 
     fn now(&self) -> u64 {
@@ -112,6 +133,11 @@ impl Clock {
 }
 
 impl Vital {
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        wake(&self.owner);
+    }
+
     /// The client took something.
     pub(crate) fn rest(&self) {
         self.waiting_since.store(0, Ordering::Relaxed);

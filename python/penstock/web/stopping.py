@@ -1,0 +1,78 @@
+"""How a process that serves is stopped by signals, and what it does last.
+
+The first SIGTERM or SIGINT asks for a stop. A second one ends the process at once, whatever it does: what is left is
+cut off so that no client takes it for whole, and files that belong to the process go with it. SIGHUP asks for a stop
+only where the process has a terminal, which is gone then.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+__all__ = ["HOW_TO_END", "last_act", "stop_signal"]
+
+_log: Final = logging.getLogger("penstock.serve")
+
+HOW_TO_END: Final = "a second SIGTERM or SIGINT (CTRL+C) ends at once"
+
+_acts: Final[list[Callable[[], object]]] = []
+
+
+@contextmanager
+def last_act(act: Callable[[], object]) -> Iterator[None]:
+    """Have `act` called if the process is ended at once within the block. It runs in a signal handler of the loop."""
+    _acts.append(act)
+    try:
+        yield
+    finally:
+        _acts.remove(act)
+
+
+def stop_signal(
+    *, reload: Callable[[], None] | None = None, status: Callable[[int], int] = lambda number: 128 + number
+) -> "asyncio.Future[str]":
+    """A future of the name of the signal that asks for a stop. Signals are handled until the running loop is closed.
+
+    Args:
+        reload: called at SIGHUP, until a stop is asked for. None: there is nothing to reload, which SIGHUP says; if the
+            process has a terminal SIGHUP asks for a stop, because the terminal is gone.
+        status: the exit status after a second signal.
+    """
+    loop = asyncio.get_running_loop()
+    stop: asyncio.Future[str] = loop.create_future()
+    has_terminal = any(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+    def received(number: signal.Signals) -> None:
+        if stop.done():
+            _exit(status(number))
+        stop.set_result(number.name)
+
+    def hung_up() -> None:
+        if stop.done():
+            _log.info("SIGHUP: already stopping; %s", HOW_TO_END)
+        elif reload is not None:
+            reload()
+        elif has_terminal:
+            stop.set_result(signal.SIGHUP.name)
+        else:
+            _log.warning("SIGHUP: nothing is reloaded; that takes worker processes. SIGTERM stops")
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, received, number)
+    # `nohup` has it ignored.
+    if reload is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, hung_up)
+    return stop
+
+
+def _exit(status: int) -> None:
+    """End the process. Nothing is flushed or waited for: a signal is repeated where the process is to be gone."""
+    for act in reversed(_acts):
+        with suppress(Exception):
+            act()
+    os._exit(status)
