@@ -12,8 +12,10 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from click.testing import CliRunner
 
 from gateway.client import RawClient, answer
+from penstock.cli import main
 from penstock.testing import Peer, ScriptedOrigin, respond
 
 COMMAND = (sys.executable, "-m", "penstock")
@@ -254,21 +256,67 @@ app = make()
     [
         ((), "give either --origin URL or MODULE:APP"),
         (("mine:app", "--origin", "http://o"), "give either --origin URL or MODULE:APP"),
-        (("--origin", "o:80"), "'o:80' is no origin"),
+        (("--origin", "o:80"), "Invalid value for '--origin': 'o:80' is no origin: write 'http://o:80'"),
         (("--origin", "http://o/?q"), "it can have a host, a port and a path"),
-        (("--origin", "http://o", "--listen", "8080"), "'8080' is neither HOST:PORT"),
-        (("--origin", "http://o", "--listen", "h:65536"), "with a port up to 65535"),
-        (("--origin", "http://o", "--listen", "unix:"), "nor unix:PATH"),
-        (("--origin", "http://o", "--memory", "much"), "'much' is no size"),
-        (("--origin", "http://o", "--memory", "1KiB"), "Pool.memory = '1KiB': must be from 262144"),
+        (("--origin", "http://o", "--origin", "http://o"), "Invalid value for '--origin':"),
+        *(
+            (
+                ("--origin", "http://o", "--listen", listen),
+                f"Invalid value for '--listen': {listen!r} must be HOST:PORT, [ADDRESS]:PORT, a PORT up to 65535",
+            )
+            for listen in (
+                "h:65536",
+                "unix:",
+                "localhost",
+                "::1",
+                "::1:80",
+                "http://h:80",
+                ":",
+                "-1",
+                "1.5",
+                "",
+            )
+        ),
+        (
+            ("--origin", "http://o", "--memory", "much"),
+            "Invalid value for '--memory': 'much': is no size: write bytes, or text such as '64KiB'",
+        ),
+        (
+            ("--origin", "http://o", "--memory", "1KiB"),
+            "Invalid value for '--memory': '1KiB': must be from 256KiB to 256TiB",
+        ),
+        (("--origin", "http://o", "--cache", "1"), "Invalid value for '--cache': '1': must be from 256KiB"),
+        (
+            ("--origin", "http://o", "--cache", "1MiB", "--cache-disk", "/tmp", "--cache-disk-size", "x"),
+            "Invalid value for '--cache-disk-size': 'x': is no size",
+        ),
         (("--origin", "http://o", "--connect-timeout", "soon"), "neither a number of seconds nor 'none'"),
-        (("--origin", "http://o", "--total-timeout", "-1"), "must be seconds above 0"),
+        (
+            ("--origin", "http://o", "--total-timeout", "-1"),
+            "Invalid value for '--total-timeout': -1.0: must be seconds above 0",
+        ),
+        (
+            ("--origin", "http://o", "--first-byte-timeout", "nan"),
+            "Invalid value for '--first-byte-timeout':",
+        ),
+        (("--origin", "http://o", "--connections", "9" * 30), "Invalid value for '--connections':"),
+        (
+            ("--origin", "http://o", "--status-listen", "host:80"),
+            "Invalid value for '--status-listen': 'host:80': must have an address",
+        ),
+        (("--origin", "http://o", "--ca", "/no/such/file"), "Invalid value for '--ca': File '/no/such/file'"),
+        (("mine:app", "--ca", "/dev/null"), "--ca: only with --origin or --workers"),
         (("--origin", "http://o", "--threads", "0"), "0 is not in the range"),
-        (("mine", "--drain", "1"), "'mine' is not MODULE:APP"),
+        (("mine", "--drain", "1"), "'mine' is not MODULE:APP: write mine:app"),
+        (("mine.py",), "'mine.py' is not MODULE:APP: write mine:app"),
+        (("./a/mine.py:web",), "is not MODULE:APP: write a.mine:web"),
+        (("mine:app-1",), "'app-1' is no name, and no call with literals"),
+        (("mine:make(x)",), "'make(x)' is no name, and no call with literals"),
         (("mine:app", "--memory", "1MiB", "--threads", "2"), "--memory, --threads: only with --origin"),
         (("no_such_module:app",), "there is no module 'no_such_module' here or on the path"),
         (("json:app",), "module 'json' has no 'app'"),
-        (("json:decoder",), "json:decoder is a module, and gives no aiohttp.web.Application"),
+        (("json:decoder",), "json:decoder is a module, and no aiohttp.web.Application nor a function"),
+        (("json:decoder.nothing",), "'json:decoder.nothing' has no 'nothing'"),
         (("--verbose",), "No such option '--verbose'"),
         (
             ("--origin", "http://o", "--memory", "1MiB", "--cache", "768KiB"),
@@ -288,17 +336,31 @@ app = make()
         (("--origin", "http://o", "--workers", "2"), "--workers: only with MODULE:APP"),
         (("mine:app", "--workers", "0"), "0 is not in the range"),
         (("mine:app", "--workers", "2", "--forwarded"), "--forwarded: only with --origin"),
-        (("mine:app", "--workers", "2", "--memory", "much"), "'much' is no size"),
-        (("mine:app", "--workers", "2", "--worker-memory", "1KiB"), "Workers.memory = '1KiB': must be"),
-        (("mine:app", "--workers", "2", "--worker-hang", "0"), "Workers.hang = 0.0: must be seconds"),
+        (("mine:app", "--workers", "2", "--memory", "much"), "'--memory': 'much': is no size"),
+        (
+            ("mine:app", "--workers", "2", "--worker-memory", "1KiB"),
+            "Invalid value for '--worker-memory': '1KiB': must be",
+        ),
+        (
+            ("mine:app", "--workers", "2", "--worker-hang", "0"),
+            "Invalid value for '--worker-hang': 0.0: must be seconds",
+        ),
         (("mine:app", "--worker-hang", "5"), "--worker-hang: only with --workers"),
         (("mine:app", "--workers", "2", "--control", "unix:/s"), "--control: only with --cache"),
     ],
 )
 def test_wrong_arguments_end_with_2_and_one_sentence(arguments: tuple[str, ...], says: str) -> None:
-    result = run("serve", *arguments)
+    # In this process: nothing is started, and most of the time would be Python's own start.
+    result = CliRunner().invoke(main, ["serve", *arguments], prog_name="penstock")
+    assert result.exit_code == 2
+    assert says in result.output
+    assert isinstance(result.exception, SystemExit)
+
+
+def test_wrong_arguments_end_a_process_with_2_and_one_sentence() -> None:
+    result = run("serve", "--origin", "http://o", "--memory", "much")
     assert result.returncode == 2
-    assert says in result.stderr
+    assert "Error: Invalid value for '--memory': 'much': is no size" in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -329,7 +391,7 @@ def test_help_offers_only_what_is_accepted() -> None:
     assert "unix:PATH" not in run("demo", "--help").stdout
     result = run("demo", "--listen", "unix:/tmp/demo.sock")
     assert result.returncode == 2
-    assert "'unix:/tmp/demo.sock' is not HOST:PORT" in result.stderr
+    assert "'unix:/tmp/demo.sock' must be HOST:PORT: a browser opens no Unix socket" in result.stderr
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -6,12 +6,11 @@ start ends with 1. Every default comes from `penstock.config`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import fields
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from aiohttp import web
@@ -19,107 +18,44 @@ from click.core import ParameterSource
 
 from . import __version__, config
 from .cache_command import cache, control_path
+from .cli_options import (
+    TIMEOUTS,
+    address,
+    address_for_browsers,
+    errors_of_options,
+    failure,
+    listen_option,
+    seconds,
+    timeout_options,
+)
 from .engine import Engine
-from .exceptions import ConfigurationError, PenstockError
+from .exceptions import PenstockError
 from .origins import Origins
 from .web import Gateway, settle_failures
 from .web.control import controlling
+from .web.loading import FailedError, NotFoundError, load, parts_of
 from .web.serving import serve as serve_app
-from .web.starting import NotFoundError, load, log_to_stderr, loop_factory, parts_of
+from .web.starting import log_to_stderr, loop_factory
 from .workers.serving import serve as serve_in_workers
 
 __all__ = ["main"]
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
 _LIMITS: Final = config.OriginLimits()
-_TIMEOUTS: Final = config.Timeouts()
 _WORKERS: Final = config.Workers(count=1)
 _MEMORY: Final = next(field.default for field in fields(config.Pool) if field.name == "memory")
 _WORKER_MEMORY: Final = next(field.default for field in fields(config.Workers) if field.name == "memory")
-_HIGHEST_PORT: Final = 65535
-
-_TIMEOUT_HELP: Final = {
-    "queue": "for a connection to the origin to become free",
-    "resolve": "for the origin's name",
-    "connect": "for a TCP connection",
-    "tls": "for the TLS handshake",
-    "first_byte": "from the request to the first byte of the response",
-    "between_bytes": "between two reads of the response",
-    "total": "for the whole exchange",
-}
-
 # Of the engine that is the command's own: given with MODULE:APP alone, these would be without effect.
 _ENGINE_OPTIONS: Final = frozenset(
-    ("memory", "threads", "connections", "cache", "cache_disk", "cache_disk_size", "control")
+    ("memory", "threads", "connections", "ca", "cache", "cache_disk", "cache_disk_size", "control")
 )
 # An application makes its own gateways.
 _GATEWAY_OPTIONS: Final = frozenset(
     (
         *("forwarded", "trust_forwarded", "preserve_host", "lane", "cache_stale"),
-        *(f"{name}_timeout" for name in _TIMEOUT_HELP),
+        *(f"{name}_timeout" for name in TIMEOUTS),
     )
 )
 _WORKER_OPTIONS: Final = frozenset(("worker_memory", "worker_start_timeout", "worker_hang"))
-
-
-def _host_and_port(text: str) -> tuple[str, int] | None:
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
-        return None
-    return host, int(port)
-
-
-def _listen(text: str) -> tuple[str, int] | str:
-    if text.startswith("unix:") and text != "unix:":
-        return text.removeprefix("unix:")
-    address = _host_and_port(text)
-    if address is None:
-        raise click.BadParameter(f"{text!r} is neither HOST:PORT, with a port up to 65535, nor unix:PATH")
-    return address
-
-
-def _listen_for_browsers(text: str) -> tuple[str, int]:
-    address = _host_and_port(text)
-    if address is None:
-        raise click.BadParameter(f"{text!r} is not HOST:PORT, with a port up to 65535")
-    return address
-
-
-def _seconds(text: str | float) -> float | None:
-    if text == "none":
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is neither a number of seconds nor 'none'") from None
-    return seconds
-
-
-def _timeout_options(command: _Command) -> _Command:
-    for name in reversed(_TIMEOUT_HELP):
-        default = getattr(_TIMEOUTS, name)
-        command = click.option(
-            f"--{name.replace('_', '-')}-timeout",
-            type=_seconds,
-            default="none" if default is None else f"{default:g}",
-            show_default=True,
-            metavar="SECONDS",
-            help=f"Limit {_TIMEOUT_HELP[name]}, or 'none'.",
-        )(command)
-    return command
-
-
-def _listen_option(read: Callable[[str], object], help_text: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        "--listen",
-        type=read,
-        default="127.0.0.1:8080",
-        show_default=True,
-        metavar="HOST:PORT",
-        help=help_text,
-    )
 
 
 _uvloop_option: Final = click.option(
@@ -148,7 +84,10 @@ main.add_command(cache)
     "another where one fails. The origin gets its own Host, unless --preserve-host is given, and a Location that names "
     "it becomes a path here.",
 )
-@_listen_option(_listen, "Address to serve on, or unix:PATH. Port 0 takes a free one.")
+@listen_option(
+    address,
+    "Where to serve: HOST:PORT, a PORT or :PORT for all interfaces, or unix:PATH. Port 0 takes a free one.",
+)
 @click.option(
     "--drain",
     type=click.FloatRange(0, 86400),
@@ -159,9 +98,9 @@ main.add_command(cache)
 )
 @click.option(
     "--status-listen",
-    metavar="ADDRESS:PORT",
-    help="Address, or unix:PATH, for pages about the process: /penstock/health, /penstock/ready and "
-    "/penstock/metrics. By default none; whoever can connect can read them.",
+    metavar="ADDRESS",
+    help="Where to serve pages about the process, /penstock/health, /penstock/ready and /penstock/metrics, in the "
+    "forms of --listen. By default nowhere; they are for all who can connect.",
 )
 @click.option(
     "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Budget for bytes on their way."
@@ -204,7 +143,14 @@ main.add_command(cache)
     show_default=True,
     help="Connections to the origin at a time, for each engine thread.",
 )
-@_timeout_options
+@click.option(
+    "--ca",
+    type=click.Path(exists=True, dir_okay=False, readable=True),
+    metavar="FILE",
+    help="Certificates, in PEM, of the authorities that https origins are verified by, and by no others. By default "
+    "the system's.",
+)
+@timeout_options
 @click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) in place of X-Forwarded-*.")
 @click.option(
     "--trust-forwarded", is_flag=True, help="Keep what clients say in these: for a proxy of your own only."
@@ -241,7 +187,7 @@ main.add_command(cache)
 )
 @click.option(
     "--worker-hang",
-    type=_seconds,
+    type=seconds,
     default=f"{_WORKERS.hang:g}",
     show_default=True,
     metavar="SECONDS",
@@ -280,10 +226,11 @@ def serve(
       penstock serve --origin http://10.0.0.5:8080 --listen 0.0.0.0:80
       penstock serve package.module:app
 
-    APP is an aiohttp.web.Application, or a function without arguments, also a coroutine function, that
-    returns one; it is looked for in the current directory too. What the gateway is told about the origin,
-    timeouts and memory is then the application's to say. With --workers the cache and the memory of what is
-    relayed are this process's, and the application says the rest.
+    APP is an aiohttp.web.Application, or a function, also a coroutine function, that returns one; it is looked
+    for in the current directory too. A function may be called with literals, as in 'media:make(debug=True)';
+    one with a single parameter gets an empty list, as from python -m aiohttp.web. What the gateway is told about
+    the origin, timeouts and memory is then the application's to say. With --workers the cache and the memory of
+    what is relayed are this process's, and the application says the rest.
 
     The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; those that
     have not are cut off so that no client takes what it has for the whole. A second signal ends the process
@@ -310,10 +257,9 @@ def serve(
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
     if options["cache"] is None:
         _refuse(ctx, frozenset(("cache_stale",)), "only with --cache")
-    try:
+    with errors_of_options():
         status = None if status_listen is None else config.Status(listen=status_listen)
-    except ConfigurationError as error:
-        raise click.UsageError(f"--status-listen: {error.detail}") from None
+    listens = {"--listen": listen, "--status-listen": None if status is None else status.place()}
     if app is not None and workers is not None:
         make_engine, settings = _edge(app, workers, drain, options)
 
@@ -349,7 +295,7 @@ def serve(
                     ready=_tell_where,
                 )
 
-    _run(run(), uvloop)
+    _run(run(), uvloop, listens)
 
 
 def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
@@ -380,14 +326,13 @@ def _tell_where(url: str, pages: str | None) -> None:
 
 
 @main.command()
-@_listen_option(_listen_for_browsers, "Address to serve on. Port 0 takes a free one.")
+@listen_option(address_for_browsers, "HOST:PORT, or a PORT for all interfaces. Port 0 takes a free one.")
 @_uvloop_option
 def demo(listen: tuple[str, int], uvloop: bool | None) -> None:
     """Show penstock at work: live video and a token stream through the gateway, in a browser."""
     from .demo import run  # noqa: PLC0415 (its media and pages are of no use to the other commands)
 
-    host, port = listen
-    _run(run(f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), uvloop)
+    _run(run(*listen), uvloop, {"--listen": listen})
 
 
 def _cache(memory: str | None, disk: str | None, size: str | None) -> config.Cache | None:
@@ -407,21 +352,33 @@ def _engine(options: dict[str, Any], timeouts: config.Timeouts) -> Callable[[], 
     """What makes the engine; settings are checked now, memory is taken then."""
     limits = config.OriginLimits(connections=options["connections"])
     pool = config.Pool(memory=options["memory"])
+    tls = config.Tls() if options["ca"] is None else config.Tls(roots=options["ca"])
     stored = _cache(options["cache"], options["cache_disk"], options["cache_disk_size"])
     if stored is not None and not stored.fits(pool):
         raise click.UsageError("--cache: at most half of --memory")
-    return partial(
-        Engine, pool=pool, threads=options["threads"], timeouts=timeouts, limits=limits, cache=stored
-    )
+
+    def make() -> Engine:
+        # What only the engine finds wrong with settings is in the file of certificates.
+        with errors_of_options(others="--ca"):
+            return Engine(
+                pool=pool,
+                threads=options["threads"],
+                timeouts=timeouts,
+                limits=limits,
+                tls=tls,
+                cache=stored,
+            )
+
+    return make
 
 
 def _gateway(
     urls: tuple[str, ...], lane: str, options: dict[str, Any]
 ) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application of a gateway."""
-    try:
+    with errors_of_options(others="--origin"):
         origin = urls[0] if len(urls) == 1 else Origins(urls)
-        timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in _TIMEOUT_HELP})
+        timeouts = config.Timeouts(**{name: options[f"{name}_timeout"] for name in TIMEOUTS})
         make_engine = _engine(options, timeouts)
         forwarding = config.Forwarding(
             x_forwarded=not options["forwarded"],
@@ -430,9 +387,7 @@ def _gateway(
             preserve_host=options["preserve_host"],
         )
         Gateway(origin)
-    except ConfigurationError as error:
-        raise click.UsageError(error.detail) from None
-    caching = None if options["cache"] is None else config.Caching(stale_if_error=options["cache_stale"])
+        caching = None if options["cache"] is None else config.Caching(stale_if_error=options["cache_stale"])
 
     async def make() -> _Made:
         engine = make_engine()
@@ -451,7 +406,7 @@ def _edge(
     app: str, count: int, drain: float, options: dict[str, Any]
 ) -> tuple[Callable[[], Engine], config.Workers]:
     """What makes the engine before workers, and what they may take. What `app` names is not looked for here."""
-    try:
+    with _errors_of_names(), errors_of_options():
         parts_of(app)
         settings = config.Workers(
             count=count,
@@ -460,19 +415,13 @@ def _edge(
             hang=options["worker_hang"],
             memory=options["worker_memory"],
         )
-        return _engine(options, _TIMEOUTS), settings
-    except ConfigurationError as error:
-        raise click.UsageError(error.detail) from None
-    except NotFoundError as error:
-        raise click.UsageError(str(error)) from None
+        return _engine(options, config.Timeouts()), settings
 
 
 def _application(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
     """What makes the application that `name`, MODULE:APP, stands for."""
-    try:
+    with _errors_of_names():
         load_app = load(name)
-    except NotFoundError as error:
-        raise click.UsageError(str(error)) from None
 
     async def make() -> _Made:
         return await load_app(), None
@@ -480,16 +429,22 @@ def _application(name: str) -> Callable[[], Coroutine[Any, Any, _Made]]:
     return make
 
 
-def _run(work: Coroutine[Any, Any, None], uvloop: bool | None) -> None:
-    try:
+def _run(work: Coroutine[Any, Any, None], uvloop: bool | None, listens: Mapping[str, object]) -> None:
+    with closing(work), _errors_of_names():
         factory = loop_factory(uvloop)
-    except NotFoundError as error:
-        work.close()
-        raise click.UsageError(str(error)) from None
+        try:
+            with asyncio.Runner(loop_factory=factory) as runner:
+                runner.run(work)
+        except (OSError, PenstockError) as error:
+            raise click.ClickException(failure(error, listens)) from error
+
+
+@contextmanager
+def _errors_of_names() -> Iterator[None]:
+    """Say in a sentence what is not there, and with its traceback what has failed of the application's own code."""
     try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            runner.run(work)
+        yield
     except NotFoundError as error:
         raise click.UsageError(str(error)) from None
-    except (OSError, PenstockError) as error:
-        raise click.ClickException(str(error)) from error
+    except FailedError as error:
+        raise click.ClickException(str(error)) from None

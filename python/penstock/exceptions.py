@@ -119,28 +119,7 @@ class ResponseStatusError(PenstockError):
         status: the status.
     """
 
-    status: int
-
-    def __init__(
-        self,
-        detail: str,
-        *,
-        code: int,
-        name: str,
-        source: str,
-        retryable: bool,
-        origin: str | None = None,
-        status: int = 0,
-    ) -> None:
-        super().__init__(
-            detail,
-            code=code,
-            name=name,
-            source=source,
-            retryable=retryable or status in _PASSING,
-            origin=origin,
-        )
-        self.status = status
+    status: int = 0
 
 
 class PoolError(PenstockError, MemoryError):
@@ -164,7 +143,15 @@ class ArgumentError(PenstockError, ValueError):
 
 
 class ConfigurationError(ArgumentError):
-    """A setting is out of range or contradicts another."""
+    """A setting is out of range or contradicts another.
+
+    Attributes:
+        setting: the field of `penstock.config`, such as `Pool.memory`; None if it is no single one.
+        rule: its value, and what it must be; None without a `setting`.
+    """
+
+    setting: str | None = None
+    rule: str | None = None
 
 
 class RequestError(ArgumentError):
@@ -239,16 +226,11 @@ def make_error(name: str, detail: str, origin: str | None = None) -> PenstockErr
 
 def status_error(status: int, detail: str, origin: str | None) -> ResponseStatusError:
     """Make the exception for an answer with `status`."""
-    row = _rows()["BAD_STATUS"]
-    return ResponseStatusError(
-        detail,
-        code=row.number,
-        name=row.name,
-        source=row.source,
-        retryable=row.retryable,
-        origin=origin,
-        status=status,
-    )
+    error = make_error("BAD_STATUS", detail, origin)
+    assert isinstance(error, ResponseStatusError)  # noqa: S101 (says it to mypy)
+    error.status = status
+    error.retryable = status in _PASSING
+    return error
 
 
 def error_codes() -> tuple[ErrorCode, ...]:
@@ -265,4 +247,7 @@ def _rows() -> dict[str, ErrorCode]:
 
 
 def _unpickle(cls: type[PenstockError], state: dict[str, Any]) -> PenstockError:
-    return cls(**state)
+    parts = ("detail", "code", "name", "source", "retryable", "origin")
+    error = cls(**{part: state[part] for part in parts})
+    error.__dict__.update(state)
+    return error

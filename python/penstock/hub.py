@@ -130,6 +130,7 @@ class Hub(Shared):
         history: History | None = None,
         log: RedisLog | KafkaLog | None = None,
     ) -> None:
+        self._given_engine = engine
         self._engine = engine or default_engine()
         self._said: Final = {"history": history, "log": log}
         history = history or History()

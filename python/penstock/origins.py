@@ -1,5 +1,6 @@
 """Several origins that stand in for one another: balanced, watched, changed while requests run."""
 
+import re
 import threading
 import weakref
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 __all__ = ["OriginState", "Origins", "OriginsStats", "Place", "parse_origin", "place_of"]
+
+_AUTHORITY: Final = re.compile(r"[A-Za-z0-9.-]+(:[0-9]+)?", re.ASCII)
 
 Balance = Literal["round-robin", "least-loaded", "hash"]
 """How the origin of a request is chosen."""
@@ -231,7 +234,13 @@ def parse_origin(origin: str) -> Place:
     except (TypeError, ValueError) as error:
         raise make_error("BAD_CONFIGURATION", f"{origin!r} is no URL: {error}") from None
     if url.scheme not in {"http", "https"} or not url.raw_host or port is None:
-        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: it must be like 'http://host:port'")
+        # What is typed most often, and read as a scheme: a host with its port.
+        rule = (
+            f"write 'http://{origin}'"
+            if _AUTHORITY.fullmatch(origin)
+            else "it must be like 'http://host:port'"
+        )
+        raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: {rule}")
     if url.raw_user or url.raw_password or url.raw_query_string or url.raw_fragment:
         rule = "it can have a host, a port and a path, and nothing else"
         raise make_error("BAD_CONFIGURATION", f"{origin!r} is no origin: {rule}")

@@ -6,7 +6,6 @@ import signal
 import aiohttp
 import pytest
 
-from penstock.demo import run
 from penstock.demo.origin import MEDIA
 
 from .process import running_demo
@@ -41,9 +40,3 @@ async def test_a_signal_ends_it_cleanly_while_an_answer_is_being_told(number: si
         process.send_signal(number)
         async with asyncio.timeout(10):
             assert await process.wait() == 0
-
-
-@pytest.mark.parametrize("listen", ["8080", "127.0.0.1:", ":8080", "127.0.0.1:70000", "127.0.0.1:http"])
-async def test_an_address_that_is_none_is_refused_by_name(listen: str) -> None:
-    with pytest.raises(ValueError, match="not HOST:PORT"):
-        await run(listen)

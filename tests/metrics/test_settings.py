@@ -13,6 +13,8 @@ from penstock.config import Status
         ("0.0.0.0:0", ("0.0.0.0", 0)),
         ("[::1]:80", ("::1", 80)),
         ("unix:/run/a:b", "/run/a:b"),
+        ("localhost:9145", ("127.0.0.1", 9145)),
+        *((text, ("0.0.0.0", 9145)) for text in ("9145", ":9145", "*:9145")),
     ],
 )
 def test_places(listen: str, place: object) -> None:
@@ -23,13 +25,14 @@ def test_places(listen: str, place: object) -> None:
     "settings",
     [
         {"listen": ""},
-        {"listen": ":9145"},
         {"listen": "127.0.0.1"},
         {"listen": "127.0.0.1:"},
         {"listen": "127.0.0.1:65536"},
         {"listen": "127.0.0.1:-1"},
         {"listen": "127.0.0.1:\u0661"},
-        {"listen": "localhost:9145"},
+        {"listen": "host.example:9145"},
+        {"listen": "http://127.0.0.1:9145"},
+        {"listen": "::1:9145"},
         {"listen": "unix:"},
         {"listen": 9145},
         {"hung": 1.9},

@@ -374,7 +374,7 @@ async def test_a_signal_before_the_workers_are_ready_ends_the_start(directory: P
     [
         ("no_such_module:app", 1, "there is no module 'no_such_module' here or on the path"),
         ("json:app", 1, "module 'json' has no 'app'"),
-        ("json:decoder", 1, "json:decoder is a module, and gives no aiohttp.web.Application"),
+        ("json:decoder", 1, "json:decoder is a module, and no aiohttp.web.Application"),
         ("mine", 2, "'mine' is not MODULE:APP"),
     ],
 )

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.exceptions import make_error
+from penstock.exceptions import ConfigurationError, make_error
 
 Size = int | str
 """Bytes, as a number or as text such as `"64KiB"`."""
@@ -20,15 +20,19 @@ _UNITS: Final = {
     "KB": 10**3,
     "MB": 10**6,
     "GB": 10**9,
+    "TB": 10**12,
     "KIB": 1 << 10,
     "MIB": 1 << 20,
     "GIB": 1 << 30,
+    "TIB": 1 << 40,
 }
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*", re.ASCII)
 
 # The pool's unit of cutting, and the largest slab.
 REGION: Final = 256 * 1024
 PAGE: Final = 4 * 1024
+
+_HIGHEST_PORT: Final = 65535
 
 # Longer than any exchange, and short enough for every clock that counts it.
 _YEAR: Final = 365 * 24 * 3600.0
@@ -37,34 +41,76 @@ _YEAR: Final = 365 * 24 * 3600.0
 def parse_size(size: Size) -> int:
     """Read a size: a number of bytes, or text such as `"64KiB"`, `"1.5 GB"`, `"4096"`.
 
-    KiB, MiB, GiB are powers of 1024; KB, MB, GB powers of 1000. Case does not matter.
+    KiB, MiB, GiB, TiB are powers of 1024; KB, MB, GB, TB powers of 1000. Case does not matter.
 
     Raises:
         ConfigurationError: it is none of these, is negative, or is not a whole number of bytes.
     """
+    try:
+        return _bytes(size)
+    except _NoSizeError as error:
+        raise make_error("BAD_CONFIGURATION", f"{size!r} {error}") from None
+
+
+class _NoSizeError(ValueError):
+    """Why something is no size."""
+
+
+def _bytes(size: object) -> int:
     if isinstance(size, int) and not isinstance(size, bool):
         if size < 0:
-            raise _no_size(size, "it is negative")
+            raise _NoSizeError("is no size: it is negative")
         return size
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None:
-        raise _no_size(size, "write bytes, or text such as '64KiB' or '256MiB'")
+        raise _NoSizeError("is no size: write bytes, or text such as '64KiB', '256MiB' or '1TiB'")
     whole, _, fraction = match[1].partition(".")
     numerator, denominator = int(whole + fraction) * unit, int("1" + "0" * len(fraction))
     if numerator % denominator:
-        raise _no_size(size, "it is not a whole number of bytes")
+        raise _NoSizeError("is no size: it is not a whole number of bytes")
     return numerator // denominator
 
 
-def _no_size(size: object, rule: str) -> Exception:
-    return make_error("BAD_CONFIGURATION", f"{size!r} is no size: {rule}")
+def in_words(size: int) -> str:
+    """A number of bytes as people write it, if it is whole in a larger unit: `256KiB`."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if size and size % _UNITS[unit.upper()] == 0:
+            return f"{size // _UNITS[unit.upper()]}{unit}"
+    return f"{size} bytes"
+
+
+def parse_address(text: str) -> tuple[str, int] | str:
+    """Take apart what is listened on: host and port, or the path of a Unix socket.
+
+    `HOST:PORT`, `[ADDRESS]:PORT`, and `PORT`, `:PORT` or `*:PORT` for all interfaces, whose host is empty; or
+    `unix:PATH`.
+
+    Raises:
+        ValueError: it is none of these. The text says what it must be.
+    """
+    kind, _, path = text.partition(":")
+    if kind == "unix" and path:
+        return path
+    host, _, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host or "/" in host:
+        # An address of IPv6 without brackets, or a URL, could be read in two ways.
+        port = ""
+    if not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
+        raise ValueError(f"must be HOST:PORT, [ADDRESS]:PORT, a PORT up to {_HIGHEST_PORT} or unix:PATH")
+    return "" if host == "*" else host, int(port)
 
 
 def bad(settings: object, name: str, rule: str) -> Exception:
     """The error for a setting: `rule` says what it must be."""
+    value = getattr(settings, name)
     setting = f"{type(settings).__name__}.{name}"
-    return make_error("BAD_CONFIGURATION", f"{setting} = {getattr(settings, name)!r}: {rule}")
+    error = make_error("BAD_CONFIGURATION", f"{setting} = {value!r}: {rule}")
+    assert isinstance(error, ConfigurationError)  # noqa: S101 (says it to mypy)
+    error.setting, error.rule = setting, f"{value!r}: {rule}"
+    return error
 
 
 def put(settings: object, name: str, value: object) -> None:
@@ -136,10 +182,10 @@ def rate(settings: object, name: str) -> None:
 def size(settings: object, name: str, least: int, most: int = 1 << 48) -> int:
     """Check a size, which becomes a number of bytes and is returned."""
     try:
-        number = parse_size(getattr(settings, name))
-    except ValueError as error:
-        raise bad(settings, name, getattr(error, "detail", str(error))) from None
+        number = _bytes(getattr(settings, name))
+    except _NoSizeError as error:
+        raise bad(settings, name, str(error)) from None
     if not least <= number <= most:
-        raise bad(settings, name, f"must be from {least} to {most} bytes")
+        raise bad(settings, name, f"must be from {in_words(least)} to {in_words(most)}")
     put(settings, name, number)
     return number

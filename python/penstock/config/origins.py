@@ -97,6 +97,13 @@ class Tls:
             raise checks.bad(
                 self, "roots", "must be 'system', 'webpki' or the path of a PEM file that exists"
             )
+        if roots not in {"system", "webpki"}:
+            try:
+                text = Path(roots).read_bytes()
+            except OSError as error:
+                raise checks.bad(self, "roots", f"cannot be read: {error.strerror}") from None
+            if b"-----BEGIN CERTIFICATE-----" not in text:
+                raise checks.bad(self, "roots", "must be a PEM file with certificates, and has none")
         checks.put(self, "roots", roots)
 
 

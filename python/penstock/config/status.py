@@ -6,7 +6,8 @@ from typing import Final
 
 from . import checks
 
-_HIGHEST_PORT: Final = 65535
+# What needs no resolver. All interfaces are those of IPv4: it is one socket.
+_KNOWN: Final = {"": "0.0.0.0", "localhost": "127.0.0.1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +18,9 @@ class Status:
     """
 
     listen: str = "127.0.0.1:9145"
-    """Address and port, `[address]:port`, or `unix:PATH`; port 0 takes a free one. This machine alone by default:
-    metrics tell where origins are. An address and no name, which would have to be resolved at a bad moment."""
+    """Address and port, `[address]:port`, a port alone for all interfaces, or `unix:PATH`; port 0 takes a free one. This
+    machine alone by default: metrics tell where origins are. No name but `localhost`: another would have to be resolved
+    at a bad moment."""
     hung: float = 10.0
     """An engine thread that has not turned for so many seconds hangs. It turns once a second when it is idle; on a
     machine that swaps it may take a few."""
@@ -41,15 +43,17 @@ class Status:
         """Address and port, or the path of a Unix socket."""
         if not isinstance(self.listen, str):
             raise checks.bad(self, "listen", "must be text")
-        kind, _, path = self.listen.partition(":")
-        if kind == "unix" and path:
-            return path
-        host, _, port = self.listen.rpartition(":")
-        address = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        try:
+            place = checks.parse_address(self.listen)
+        except ValueError as error:
+            raise checks.bad(self, "listen", str(error)) from None
+        if isinstance(place, str):
+            return place
+        address = _KNOWN.get(place[0], place[0])
         try:
             ipaddress.ip_address(address)
         except ValueError:
-            raise checks.bad(self, "listen", "must be ADDRESS:PORT, [ADDRESS]:PORT or unix:PATH") from None
-        if not (port.isascii() and port.isdigit()) or int(port) > _HIGHEST_PORT:
-            raise checks.bad(self, "listen", f"must have a port up to {_HIGHEST_PORT}")
-        return address, int(port)
+            raise checks.bad(
+                self, "listen", "must have an address: a name would have to be resolved"
+            ) from None
+        return address, place[1]

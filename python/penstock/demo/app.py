@@ -30,8 +30,6 @@ _PROBE = web.AppKey("probe", LatencyProbe)
 # neither.
 _SHUTDOWN_SECONDS = 1.0
 
-_HIGHEST_PORT = 65535
-
 # blob: is how Media Source Extensions hand a stream to the video element; all else comes from this very
 # server.
 _PAGE_HEADERS = {
@@ -56,17 +54,16 @@ def make_app(gateway: Gateway, engine: Engine, probe: LatencyProbe) -> web.Appli
     return app
 
 
-async def run(listen: str) -> None:
+async def run(host: str, port: int) -> None:
     """Serve the demo until SIGINT or SIGTERM, and print where to look.
 
     Args:
-        listen: HOST:PORT to serve the page on; port 0 takes a free one. An IPv6 host stands in brackets.
+        host: where the page is served; empty for all interfaces of IPv4.
+        port: 0 takes a free one.
 
     Raises:
-        ValueError: `listen` is not HOST:PORT.
         OSError: the address cannot be listened on.
     """
-    host, port = _host_and_port(listen)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
@@ -77,7 +74,7 @@ async def run(listen: str) -> None:
             engine = await stack.enter_async_context(Engine(memory="64MiB"))
             probe = LatencyProbe()
             app = make_app(Gateway(str(origin), engine=engine), engine, probe)
-            url = await stack.enter_async_context(_serving(app, host, port))
+            url = await stack.enter_async_context(_serving(app, host or "0.0.0.0", port))
             await stack.enter_async_context(
                 _running(probe, str(origin / "probe"), str(_reachable(url) / "probe"))
             )
@@ -109,14 +106,6 @@ async def _running(probe: LatencyProbe, direct: str, through: str) -> AsyncItera
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-def _host_and_port(listen: str) -> tuple[str, int]:
-    host, colon, port = listen.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > _HIGHEST_PORT:
-        raise ValueError(f"cannot listen on {listen!r}: not HOST:PORT with a port up to 65535")
-    return host, int(port)
 
 
 def _reachable(url: URL) -> URL:

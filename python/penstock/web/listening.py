@@ -40,7 +40,7 @@ class Where(NamedTuple):
         """The addresses of the host.
 
         Raises:
-            OSError: it has none.
+            SystemFailureError: it has none (LISTEN_FAILED).
         """
         if self.path is not None or self.sock is not None:
             return []
@@ -48,7 +48,14 @@ class Where(NamedTuple):
             # As asyncio does: all interfaces of both families, where there are both.
             return ["0.0.0.0", "::"] if socket.has_dualstack_ipv6() else ["0.0.0.0"]
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            found = await loop.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except OSError as error:
+            raise make_error(
+                "LISTEN_FAILED", f"{self.host}:{self.port} has no address: {error.strerror}"
+            ) from None
         return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
     def listen(self, site: _native.Site, addresses: list[str]) -> list[Any]:

@@ -212,7 +212,11 @@ class NativeRoute(web.AbstractRouteDef):
 
     def engine(self) -> Engine:
         """What serves it where no site does."""
-        return self.gateway._engine or default_engine()  # noqa: SLF001
+        return self.given_engine() or default_engine()
+
+    def given_engine(self) -> Engine | None:
+        """The engine that its gateway was given."""
+        return self.gateway._engine  # noqa: SLF001
 
 
 def _tell(
@@ -394,6 +398,26 @@ class RelayResource(NativeResource):
 def native_routes(app: web.Application, engine: Engine) -> list[_native.Route | _native.Topics]:
     """The native routes of `app` and of its sub-applications, as `engine` serves them."""
     return [resource.route.native(engine, resource.prefix) for resource in native_resources(app)]
+
+
+def engine_of(app: web.Application) -> Engine | None:
+    """The engine that the gateways and hubs of an application's routes were given, for a site that was given none.
+
+    What is fetched for a native route is fetched by the engine that serves it. A handler may relay by any engine; one
+    whose gateway was given the only engine is served by that too. None: they were given none, or handlers several.
+
+    Raises:
+        ConfigurationError: native routes were given several.
+    """
+    native = {id(engine): engine for each in native_resources(app) if (engine := each.route.given_engine())}
+    if len(native) > 1:
+        rule = f"native routes have {len(native)} different engines: give the one that serves as engine= to the site"
+        raise make_error("BAD_CONFIGURATION", rule)
+    relays = (
+        getattr(getattr(route.handler, "__self__", None), "_engine", None) for route in app.router.routes()
+    )
+    found = native or {id(engine): engine for engine in relays if isinstance(engine, Engine)}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def native_resources(app: web.Application) -> "list[NativeResource]":

@@ -19,6 +19,7 @@ from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
+from .loading import foreign
 from .site import Site
 from .stopping import HOW_TO_END, stop_signal
 
@@ -72,7 +73,8 @@ def run_app(
         reuse_port: whether other processes may listen to the same address, in place of `edge`'s.
         handler_cancellation: whether a handler is cancelled when its client leaves.
         loop: a new one by default.
-        engine: what serves; by default the one that the process shares.
+        engine: what serves; by default the one that gateways of the application's routes were given, and where they were
+            given none the one that the process shares.
         edge: what clients may take.
         status: where pages about the engine are served, `penstock.metrics`; None for nowhere.
         kwargs: for aiohttp's handlers of requests, such as `max_line_size`.
@@ -92,6 +94,8 @@ def run_app(
         settings = replace(settings, reuse_port=reuse_port)
 
     async def serve() -> None:
+        if not isinstance(app, web.Application) and (said := foreign(app, "app")):
+            raise TypeError(said)
         made = app if isinstance(app, web.Application) else await app
         runner = web.AppRunner(
             made,

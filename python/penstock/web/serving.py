@@ -52,7 +52,6 @@ async def serve(
 
     Raises:
         SystemFailureError: the address cannot be listened on.
-        OSError: the host has no address.
     """
     runner = make_runner(app, drain=drain, access_log=access_log, decode_requests=decode_requests)
     stop = stop_signal()

@@ -21,7 +21,7 @@ from penstock.tokens.jwks import first_keys
 
 from .handler import make_handler
 from .listening import Listening, Where, make_lane
-from .native import native_routes
+from .native import engine_of, native_routes
 from .sending import restore_sendfile, take_over_sendfile
 
 __all__ = ["Site"]
@@ -38,7 +38,8 @@ class Site(web.BaseSite):
         port: 8080 by default; 0 for a free one, which `port` then says.
         path: of a Unix socket. One that nobody listens to any more is replaced.
         sock: a socket that is bound, and may listen already. It is closed when the site stops, as aiohttp does.
-        engine: what serves; by default the one that the process shares (`penstock.default_engine`).
+        engine: what serves; by default the one that gateways of the application's routes were given, and where they were
+            given none the one that the process shares (`penstock.default_engine`).
         edge: what clients may take.
         access_log: file of the engine's own log, of native routes and of requests that it refuses; `"-"` for standard
             error. None: they are not logged.
@@ -104,17 +105,17 @@ class Site(web.BaseSite):
         """Listen. Connections are accepted from now on.
 
         Raises:
-            SystemFailureError: the operating system refused a socket (LISTEN_FAILED).
-            OSError: the host has no address.
+            SystemFailureError: the operating system refused a socket, or the host has no address (LISTEN_FAILED).
+            ConfigurationError: no engine was given, and native routes have several.
         """
         await super().start()
         server = self._runner.server
         assert server is not None  # noqa: S101 (the constructor has looked)
         loop = asyncio.get_running_loop()
         addresses = await self._where.addresses()
-        engine = self._engine or default_engine()
-        lane = make_lane(engine, partial(make_handler, server), self._edge, self._where.unix())
         app = getattr(self._runner, "app", None)
+        engine = self._engine or (None if app is None else engine_of(app)) or default_engine()
+        lane = make_lane(engine, partial(make_handler, server), self._edge, self._where.unix())
         routes = [] if app is None else native_routes(app, engine)
         await first_keys(loop)
         listening = Listening(engine, lane, self._edge, routes, self._access_log, self._status)

@@ -76,6 +76,10 @@ class TopicsRoute(web.AbstractRouteDef):
         """What serves it where no site does."""
         return self.hub._engine  # noqa: SLF001
 
+    def given_engine(self) -> Engine | None:
+        """The engine that its hub was given."""
+        return self.hub._given_engine  # noqa: SLF001
+
 
 class TopicsResource(NativeResource):
     """Such a route in an aiohttp router."""

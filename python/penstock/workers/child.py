@@ -22,9 +22,10 @@ from penstock.config import Edge
 from penstock.engine import Engine, make_default
 from penstock.web.handler import make_handler
 from penstock.web.listening import make_lane
+from penstock.web.loading import FailedError, NotFoundError, load
 from penstock.web.sending import restore_sendfile, take_over_sendfile
 from penstock.web.serving import make_runner
-from penstock.web.starting import NotFoundError, load, log_to_stderr, loop_factory
+from penstock.web.starting import log_to_stderr, loop_factory
 
 from . import Worker, become
 from .declared import Declared, join
@@ -52,7 +53,7 @@ def main() -> None:
             # While no loop runs, as in one process: modules may run one of their own.
             make = load(orders.app)
             runner.run(_serve(orders, make, worker, declared, engine))
-    except NotFoundError as error:
+    except (FailedError, NotFoundError) as error:
         sys.exit(f"penstock: {error}")
 
 

@@ -59,7 +59,6 @@ async def serve(
     Raises:
         SystemFailureError: the address cannot be listened on, or a worker was not ready (PROCESS_FAILED).
         PenstockError: what the application declares cannot be served.
-        OSError: the host has no address.
     """
     host, port, path = ("", 0, listen) if isinstance(listen, str) else (*listen, None)
     where = Where(host, port, path, None)

@@ -1,0 +1,146 @@
+"""What the options of the command are read with, and how errors about settings name them.
+
+`penstock.config` checks what options say, and its errors name its own fields. Who has typed a command knows options:
+`errors_of_options` is around everything that is made of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import click
+
+from . import config
+from .config.checks import parse_address
+from .exceptions import ConfigurationError, PenstockError
+
+__all__ = [
+    "TIMEOUTS",
+    "address",
+    "address_for_browsers",
+    "errors_of_options",
+    "failure",
+    "listen_option",
+    "seconds",
+    "timeout_options",
+]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_LIMITS: Final = config.Timeouts()
+
+TIMEOUTS: Final = {
+    "queue": "for a connection to the origin to become free",
+    "resolve": "for the origin's name",
+    "connect": "for a TCP connection",
+    "tls": "for the TLS handshake",
+    "first_byte": "from the request to the first byte of the response",
+    "between_bytes": "between two reads of the response",
+    "total": "for the whole exchange",
+}
+
+# The option that says what a setting is.
+_OPTIONS: Final = {
+    "Pool.memory": "--memory",
+    "Cache.memory": "--cache",
+    "Caching.stale_if_error": "--cache-stale",
+    "Cache.disk": "--cache-disk",
+    "Cache.disk_budget": "--cache-disk-size",
+    "OriginLimits.connections": "--connections",
+    "Status.listen": "--status-listen",
+    "Tls.roots": "--ca",
+    "Workers.count": "--workers",
+    "Workers.start_timeout": "--worker-start-timeout",
+    "Workers.stop_timeout": "--drain",
+    "Workers.hang": "--worker-hang",
+    "Workers.memory": "--worker-memory",
+    **{f"Timeouts.{name}": f"--{name.replace('_', '-')}-timeout" for name in TIMEOUTS},
+}
+# The option that a failure at the start is about.
+_FAILED: Final = {
+    "CACHE_DIRECTORY_FAILED": "--cache-disk",
+    "CACHE_DIRECTORY_TAKEN": "--cache-disk",
+    "MAPPING_FAILED": "--memory",
+}
+
+
+@contextmanager
+def errors_of_options(*, others: str | None = None) -> Iterator[None]:
+    """Have an error about settings name the option that says it; `others` is the option of what is no single setting."""
+    try:
+        yield
+    except ConfigurationError as error:
+        option = others if error.setting is None else _OPTIONS.get(error.setting, error.setting)
+        if option is None:
+            raise click.UsageError(error.detail) from None
+        raise click.BadParameter(error.rule or error.detail, param_hint=f"'{option}'") from None
+
+
+def failure(error: Exception, listens: Mapping[str, object]) -> str:
+    """What is said of a failure to start. `listens` has the options of addresses, with what they say."""
+    option = None
+    if isinstance(error, PenstockError):
+        option = _FAILED.get(error.name)
+        if error.name == "LISTEN_FAILED":
+            found = [
+                name for name, place in listens.items() if place is not None and _shown(place) in error.detail
+            ]
+            option = found[0] if found else None
+    return str(error) if option is None else f"{option}: {error}"
+
+
+def _shown(place: object) -> str:
+    return f":{place[1]}" if isinstance(place, tuple) else str(place)
+
+
+def address(text: str) -> tuple[str, int] | str:
+    """Host and port, or the path of a Unix socket; the host is empty for all interfaces."""
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}") from None
+
+
+def address_for_browsers(text: str) -> tuple[str, int]:
+    """Host and port: a browser opens no Unix socket."""
+    found = address(text)
+    if isinstance(found, str):
+        raise click.BadParameter(f"{text!r} must be HOST:PORT: a browser opens no Unix socket")
+    return found
+
+
+def seconds(text: str | float) -> float | None:
+    """A number of seconds, or None for `none`."""
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither a number of seconds nor 'none'") from None
+
+
+def timeout_options(command: _Command) -> _Command:
+    """Add an option for each limit on time."""
+    for name in reversed(TIMEOUTS):
+        default = getattr(_LIMITS, name)
+        command = click.option(
+            f"--{name.replace('_', '-')}-timeout",
+            type=seconds,
+            default="none" if default is None else f"{default:g}",
+            show_default=True,
+            metavar="SECONDS",
+            help=f"Limit {TIMEOUTS[name]}, or 'none'.",
+        )(command)
+    return command
+
+
+def listen_option(read: Callable[[str], object], help_text: str) -> Callable[[_Command], _Command]:
+    """Add `--listen`."""
+    return click.option(
+        "--listen",
+        type=read,
+        default="127.0.0.1:8080",
+        show_default=True,
+        metavar="ADDRESS",
+        help=help_text,
+    )
