@@ -6,6 +6,7 @@ CARGO ?= cargo
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 RUST_SOURCES := $(shell find rust/engine/src rust/python/src -name '*.rs') rust/Cargo.toml rust/engine/Cargo.toml rust/python/Cargo.toml
 export PYTHONDONTWRITEBYTECODE = 1
+comma := ,
 
 .DEFAULT_GOAL := help
 
@@ -13,13 +14,32 @@ export PYTHONDONTWRITEBYTECODE = 1
 help: ## Show what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-$(VENV)/.tools: pyproject.toml
+# What is missing is said in one line, with what to do.
+.PHONY: toolchain
+toolchain: ## Check that there is what a build takes
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "make: this takes Python 3.11 or later: install it, or name one, as in 'make PYTHON=python3.12'" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "make: $(PYTHON) lacks the module venv: install it, as by 'apt-get install python3-venv'" >&2; exit 1; }
+	@command -v $(CARGO) >/dev/null && printf '1.85\n%s\n' "$$(rustc --version 2>/dev/null | cut -d' ' -f2)" | sort -CV || { \
+	  echo "make: this takes Rust 1.85 or later (cargo and rustc): install it with rustup, or update it by 'rustup update'" >&2; \
+	  exit 1; }
+	@command -v cc >/dev/null || { \
+	  echo "make: this takes a C compiler (cc): install one, as by 'apt-get install gcc'" >&2; exit 1; }
+
+# $(call fetch,COMMAND,OF WHAT): COMMAND, whose output is shown in a file if it fails.
+fetch = $(1) >$(VENV)/fetch.log 2>&1 || { \
+	  echo "make: $(2) cannot be fetched: is there a network, or a mirror that is configured? $(VENV)/fetch.log says more" >&2; \
+	  exit 1; }
+
+$(VENV)/.tools: pyproject.toml | toolchain
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --upgrade pip 'maturin>=1.9,<2'
-	$(BIN)/python -m pip install -q --group test --group lint
+	@$(call fetch,$(BIN)/python -m pip install -q --upgrade pip 'maturin>=1.9$(comma)<2',Python packages)
+	@$(call fetch,$(BIN)/python -m pip install -q --group test --group lint,Python packages)
 	touch $@
 
-$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES)
+$(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) | toolchain
+	@$(call fetch,$(CARGO) fetch --quiet --locked --manifest-path rust/Cargo.toml,Rust crates)
 	$(BIN)/maturin develop --release --quiet $(FEATURES:%=--features %)
 	touch $@
 
@@ -34,7 +54,7 @@ demo: build ## Run the demo: a live video and a token stream through the gateway
 test: build test-rust test-python ## Run all tests
 
 .PHONY: test-rust
-test-rust: ## Run the engine's tests
+test-rust: | toolchain ## Run the engine's tests
 	cd rust && $(CARGO) test --quiet -p penstock-engine
 
 # They mostly wait for clocks, and the others can run meanwhile.

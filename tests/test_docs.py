@@ -220,6 +220,14 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert anchor in anchors(there), f"{name(path)}: {link}"
 
 
+def test_changes_stand_above_what_was_released() -> None:
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    unreleased, released = changes.index("## [Unreleased]\n"), changes.index("## [0.1.0] - 2026-11-22\n")
+    assert unreleased < released
+    # What was released does not change: new lines belong above. A merge of two branches may put them here.
+    assert hashlib.sha256(changes[released:].encode()).hexdigest().startswith("0357b8f1fcb0e49d")
+
+
 def test_the_layout_names_every_file() -> None:
     layout = (ROOT / "CONTRIBUTING.md").read_text().partition("## Layout")[2].partition("## Rules")[0]
     named = set(re.findall(r"\w+", layout))
