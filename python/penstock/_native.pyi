@@ -198,6 +198,12 @@ class Fields:
 
     def __new__(cls, pairs: Sequence[tuple[bytes, bytes]]) -> Self: ...
 
+def offers_websocket(method: str, version: tuple[int, int], fields: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Whether a request asks for WebSocket by all that this takes."""
+
+def is_target(target: str) -> bool:
+    """Whether a target in origin-form has what a target may have, and nothing else."""
+
 def has_dot_segments(target: str) -> bool:
     """Whether an origin could take the path of a target for another one."""
 
@@ -218,6 +224,7 @@ class Forwarding:
 
     def request_fields(
         self,
+        method: str,
         received: Sequence[tuple[bytes, bytes]],
         remote: str | None,
         scheme: str,
@@ -973,6 +980,7 @@ class Engine:
         near: Transport | None,
         plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
         is_clients: bool = False,
+        is_tunnel: bool = False,
     ) -> tuple[Source, Upload]: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
     def open_fd(self, descriptor: int, framing: Framing) -> Source: ...

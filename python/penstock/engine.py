@@ -254,13 +254,15 @@ class Engine:
         near: _native.Transport | None = None,
         plan: tuple[bytes, config.Overrides | None, _native.Expected | None] | None = None,
         is_clients: bool = False,
+        is_tunnel: bool = False,
     ) -> Response:
         """What `request` does, for callers that have the parts of the request already.
 
         `target` goes into the request line as it is. `near` is the transport of a client that the response is for: it is
         fetched on the engine thread of that client. With a `plan`, in a worker, the parent fetches it, as that
         describes and as was decided about this request, and says what it has seen; `is_clients` then if `body` is what
-        the client sends, of which the parent sends on by itself what has not come here.
+        the client sends, of which the parent sends on by itself what has not come here. With `is_tunnel` WebSocket is
+        asked for, and `body` is what is sent once the origin has switched to it.
         """
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
@@ -276,7 +278,20 @@ class Engine:
             if not isinstance(body, AsyncIterable):
                 length = memoryview(body).nbytes
             source, upload = self.native.fetch_upload(
-                *(endpoint, method, target, headers, length, limits, cut, cached, near, plan, is_clients)
+                *(
+                    endpoint,
+                    method,
+                    target,
+                    headers,
+                    length,
+                    limits,
+                    cut,
+                    cached,
+                    near,
+                    plan,
+                    is_clients,
+                    is_tunnel,
+                )
             )
             response = Response(source)
             task = asyncio.get_running_loop().create_task(pump(upload, body))

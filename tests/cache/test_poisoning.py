@@ -218,7 +218,20 @@ async def test_what_is_not_stored_has_all_of_them(caching: Edges, server: str, l
     async with ScriptedOrigin(Origin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
-            post = get("/", "Content-Length: 0").replace("GET", "POST")
-            body = await ask(port, post)
+            body = await ask(port, get("/", "Content-Length: 0").replace("GET", "PUT"))
             assert "X-Forwarded-Host: honest.test" in body
             assert "X-Forwarded-For: 127.0.0.1" in body
+
+
+@WAYS
+async def test_a_post_that_answers_gets_is_told_who_asks_and_not_by_which_host(
+    caching: Edges, server: str, lane: str
+) -> None:
+    async with ScriptedOrigin(Origin(echoed("Content-Location: /"))) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            raw = get("/", "Content-Length: 0", f"X-Original-URL: /{EVIL}", host=EVIL)
+            posted = await ask(port, raw.replace("GET", "POST"))
+            assert "X-Forwarded-For: 127.0.0.1" in posted
+            assert EVIL not in posted
+            assert await ask(port, get("/")) == posted

@@ -291,3 +291,13 @@ class TestPolicy:
     def test_what_is_no_prefix_is_refused(self, prefix: str) -> None:
         with pytest.raises(penstock.ConfigurationError):
             Gateway("http://h", prefix=prefix)
+
+
+@pytest.mark.parametrize("target", ["/a%", "/a%zz", "/<a>", '/"', "/{a}", "/?<", "/a/..;/b", "/a/%c0%ae./b"])
+async def test_what_is_no_target_or_may_be_another_is_refused(
+    serving: Serving, connect: Connect, target: str
+) -> None:
+    async with ScriptedOrigin(respond(OK)) as origin:
+        client = await connect(await serving.gateway(origin.url))
+        assert (await client.ask(target)).head.status == 400
+        assert not origin.requests

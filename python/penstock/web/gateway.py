@@ -40,6 +40,7 @@ from .inspected import Seen, check_one, handle_of, plain_headers, route_path, st
 from .native import NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
 from .relaying import Order, relay
 from .target import raw_target, replaced_target
+from .tunnel import offers_websocket
 
 __all__ = ["TENANT", "Gateway"]
 
@@ -262,7 +263,7 @@ class Gateway(Shared):
         Give it to the application: `app.add_routes([gateway.native("/vod/")])`.
 
         On `penstock.web.Site` the engine serves it. On any other server the same route is a handler that relays by
-        the same rules, except that WebSockets do not pass there.
+        the same rules.
 
         Args:
             prefix: how the path of a request begins, percent-encoded as on the wire; from slash to slash. Paths with
@@ -467,11 +468,7 @@ class Gateway(Shared):
 
 
 def _fill(request: web.Request, caching: Caching | None, overrides: Overrides | None) -> Caching | None:
-    """`caching`, if what `request` is answered with may be stored by it for other clients."""
-    if (
-        caching is None
-        or request.method not in {"GET", "HEAD"}
-        or (overrides is not None and overrides.bypass)
-    ):
+    """`caching`, if what `request` is answered with may be stored by it for other clients, as far as its method goes."""
+    if caching is None or (overrides is not None and overrides.bypass) or offers_websocket(request):
         return None
     return caching

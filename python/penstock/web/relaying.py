@@ -34,6 +34,7 @@ from .inspected import Seen
 from .native import Changes
 from .problem import problem_response
 from .relayed import TakenOver, has_signals, is_event_stream, relayed
+from .tunnel import Tunnel, offers_websocket, switched
 from .upload import Pieces, request_body
 
 __all__ = ["Order", "relay"]
@@ -90,6 +91,12 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         raise asyncio.CancelledError from gone
     link = ClientLink.of(transport)
     body, length, decoded = request_body(request, link)
+    tunnel: Tunnel | None = None
+    if body is None and offers_websocket(request):
+        tunnel = Tunnel(request, link)
+        body = tunnel.body
+        # It is neither stored nor told apart into events, and goes past the parent of a worker as the worker's own do.
+        order = order._replace(caching=None, overrides=None, plan=None, seen=None, feeding=None)
     upstream: Response | None = None
     piped: FrameStream | None = None
     response: web.StreamResponse | None = None
@@ -114,6 +121,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             headers = _without_coding(headers)
         if direct is None or order.added is not None:
             fields = order.forwarding.request_fields(
+                request.method,
                 request.raw_headers if order.received is None else order.received,
                 request.remote,
                 request.scheme,
@@ -144,6 +152,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             near=direct,
             plan=None if order.plan is None else (order.plan, order.overrides, expected),
             is_clients=goes_on,
+            is_tunnel=tunnel is not None,
         )
         # `await upstream` would be two frames more to resume, and each property a call.
         if request.version < HttpVersion11:
@@ -156,7 +165,22 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
             if await order.feeding.take(request, upstream, status, fed):
                 return await order.feeding.stream(request)
-        if direct is not None and order.changes is None and order.drain is None and not has_signals(request):
+        if tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
+            answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+            if order.changes is not None:
+                order.changes.apply(answered)
+            response = switched(reason, answered)
+            writer = await response.prepare(request)
+            assert writer is not None  # noqa: S101 (it is for a response that has ended)
+            tunnel.begin(request)
+            await copy_body(upstream, writer, transport, payload)
+        elif (
+            direct is not None
+            and order.changes is None
+            and order.drain is None
+            and tunnel is None
+            and not has_signals(request)
+        ):
             handover = request[HANDED_OVER] = Handover(asked, status)
             if order.on_complete is not None:
                 handover.when_over(order.on_complete, upstream)
@@ -172,6 +196,9 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             if events and policy is not None:
                 _add_missing(answered, policy.fields(), order.changes)
             response = relayed(status, reason, answered)
+            if tunnel is not None:
+                # Bytes that the client has sent as the tunnel's are not to be taken for a request.
+                response.force_close()
             writer = await response.prepare(request)
             assert writer is not None  # noqa: S101 (it is for a response that has ended)
             # Of what goes with a length the events are told apart as well, to be seen.
@@ -190,7 +217,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                     source = engine.native.relay_seen(stream, policy, order.drain, inspector)
                     stream = piped = FrameStream(source)
                 await copy_body(stream, writer, transport, payload)
-        if handover is not None and isinstance(body, Pieces) and not body.ended:
+        if handover is not None and tunnel is None and isinstance(body, Pieces) and not body.ended:
             # The origin answers while it is still being sent the request, which is Python's to pass on.
             await handover.over(link.loop)
     except BaseException as error:

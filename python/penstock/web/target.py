@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock._native import has_dot_segments
+from penstock._native import has_dot_segments, is_target
 from penstock.exceptions import make_error
 
 __all__ = ["Headers", "has_dot_segments", "raw_target", "replaced_target"]
@@ -68,7 +68,7 @@ def _origin_form(method: str, target: str) -> str:
 
 
 def _refuse_ambiguous(target: str) -> None:
-    if "#" in target:
-        raise make_error("BAD_REQUEST", "the target has a fragment")
+    if not is_target(target):
+        raise make_error("BAD_REQUEST", "the target has a fragment, or another character that no target has")
     if has_dot_segments(target):
         raise make_error("BAD_REQUEST", "the path has dot segments")

@@ -344,8 +344,9 @@ impl Engine {
     }
 
     /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced. `is_clients`, with a plan:
-    /// it is the body of the client's request, and what has not come here goes on without coming here.
-    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None, is_clients=false))]
+    /// it is the body of the client's request, and what has not come here goes on without coming here. `is_tunnel`: there is no
+    /// body, but what the client of a WebSocket sends once the origin has switched to it.
+    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None, is_clients=false, is_tunnel=false))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
     fn fetch_upload(
         &self,
@@ -361,10 +362,12 @@ impl Engine {
         near: Option<&Bound<'_, Transport>>,
         plan: Option<Planned<'_>>,
         is_clients: bool,
+        is_tunnel: bool,
     ) -> PyResult<(Source, Upload)> {
         let (feed, stream) = self.channel(py, &Cut::Raw)?;
         let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
-        let body = RequestBody::Stream { stream, length };
+        let body =
+            if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
         let source = self.start(
             py,
             endpoint.get(),

@@ -67,7 +67,7 @@ mod _native {
     #[pymodule_export]
     use super::port::LoopPort;
     #[pymodule_export]
-    use super::relay::{Forwarding, has_dot_segments};
+    use super::relay::{Forwarding, has_dot_segments, is_target, offers_websocket};
     #[pymodule_export]
     use super::request::{Endpoint, Fields, Timeouts};
     #[pymodule_export]

@@ -49,6 +49,20 @@ struct Policy {
     map_location: bool,
 }
 
+/// Whether a target in origin-form has what a target may have, and nothing else.
+#[pyfunction]
+pub(crate) fn is_target(target: &str) -> bool {
+    penstock_engine::wire::is_target(target)
+}
+
+/// Whether a request whose `fields` are these asks for WebSocket by all that this takes.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
+pub(crate) fn offers_websocket(method: &str, version: (u8, u8), fields: Received<'_>) -> bool {
+    let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    version.0 == 1 && penstock_engine::wire::offers_websocket(method, version.1, fields)
+}
+
 /// Whether an origin could take the path of a target for another one.
 #[pyfunction]
 pub(crate) fn has_dot_segments(target: &str) -> bool {
@@ -84,12 +98,13 @@ impl Forwarding {
 
     /// The fields that go to the origin. `replaced` stand in place of others of their names; `None` sends none.
     /// `added` stand behind others of their names.
-    #[pyo3(signature = (received, remote, scheme, host, version, replaced, added))]
+    #[pyo3(signature = (method, received, remote, scheme, host, version, replaced, added))]
     #[expect(clippy::too_many_arguments, reason = "what aiohttp knows of a request, each once")]
     #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
     fn request_fields(
         &self,
         py: Python<'_>,
+        method: &str,
         received: Received<'_>,
         remote: Option<&str>,
         scheme: &str,
@@ -100,7 +115,7 @@ impl Forwarding {
     ) -> PyResult<Fields> {
         let host = wire_bytes(host)?;
         let client = Client { address: remote, scheme, host: host.as_ref(), version };
-        self.fields(py, &received, &client, replaced.as_deref(), added.as_deref())
+        self.fields(py, method, &received, &client, replaced.as_deref(), added.as_deref())
     }
 }
 
@@ -145,12 +160,14 @@ impl Forwarding {
             host: host.as_ref(),
             version: request.getattr(intern!(py, "version"))?.extract()?,
         };
-        self.fields(py, &received, &client, replaced, None)
+        let method = request.getattr(intern!(py, "method"))?.cast_into::<PyString>()?;
+        self.fields(py, method.to_str()?, &received, &client, replaced, None)
     }
 
     fn fields(
         &self,
         py: Python<'_>,
+        method: &str,
         received: &Received<'_>,
         client: &Client<'_>,
         replaced: Option<&[Replaced<'_>]>,
@@ -164,7 +181,8 @@ impl Forwarding {
         let replaced: Vec<_> =
             replaced.iter().map(|(name, value)| (name.as_ref(), value.as_deref())).collect();
         let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-        let fields = self.policy.request_fields(received, client, &replaced, self.fill.as_ref());
+        let fill = self.fill.as_ref().and_then(|fill| fill.of_method(method));
+        let fields = self.policy.request_fields(received, client, &replaced, fill);
         let mut fields = fields.into_python(py)?;
         for (name, value) in added.into_iter().flatten() {
             fields.push(&wire_bytes(name)?, &wire_bytes(value)?);

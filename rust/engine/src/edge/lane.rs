@@ -327,7 +327,8 @@ impl Lane<'_> {
         let sent = self.outgoing.poll_send(context, &self.client.connection);
         self.note_written();
         let sent = sent.map_err(fault)?;
-        let is_whole = self.checker.is_complete() || self.checker.has_switched();
+        // Another protocol has an end of its own, and this is not it: the client is told by a reset.
+        let is_whole = self.checker.is_complete() && !self.checker.has_switched();
         let is_nothing = self.progress.status().is_none();
         if is_nothing || (is_whole && sent.is_ready() && matches!(self.sending, Sending::Nothing)) {
             self.progress.close(true);

@@ -443,10 +443,11 @@ impl Task<'_> {
                 Edit::Add(..) => None,
             })
             .collect();
-        // The answer to what asks for something else is stored for nobody, or says itself that it is for all (POST, RFC 9110,
-        // section 9.3.3).
-        let may_fill = !self.is_tunnel && matches!(incoming.method(), "GET" | "HEAD");
-        let fill = native.cache.as_ref().filter(|_| may_fill).map(Caching::fill_fields);
+        let fill = native
+            .cache
+            .as_ref()
+            .filter(|_| !self.is_tunnel)
+            .and_then(|caching| caching.fill_fields().of_method(incoming.method()));
         let mut headers: Fields = if native.gate.as_ref().is_some_and(|gate| gate.verifier().is_some()) {
             let mut received = Fields::with_capacity(24, 1024);
             for (name, value) in incoming.headers() {

@@ -14,7 +14,7 @@ mod response;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use names::FillFields;
+pub use names::{Fill, FillFields};
 pub use redirects::{Redirects, redirected};
 pub use request::{Client, Replaced};
 pub use response::{encode_interim, is_event_stream, response_fields};

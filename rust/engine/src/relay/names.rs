@@ -1,6 +1,6 @@
 //! Names of fields that an operator gives, and which fields of clients origins are sent for a cache.
 
-use crate::wire::{folded, reads_as};
+use crate::wire::{folded, reads_as, reads_as_one_of};
 
 /// Whether `name` begins as `start`, which is in lower case, does.
 pub(super) fn begins_as(name: &[u8], start: &str) -> bool {
@@ -42,12 +42,36 @@ impl FillFields {
         Self { kept: kept.map(Patterns::new), dropped: Patterns::new(dropped), always: always.to_vec() }
     }
 
-    /// Whether a field of that name is sent.
+    /// What is sent with a request of `method`; none where its answer is stored for nobody, and all is sent.
+    ///
+    /// The answer to POST is stored if the origin says that it is what the URL has (RFC 9110, section 9.3.3). What changes
+    /// something is told who asks, for limits and logs.
+    pub fn of_method(&self, method: &str) -> Option<Fill<'_>> {
+        let tells_address = method == "POST";
+        (tells_address || matches!(method, "GET" | "HEAD")).then_some(Fill { fields: self, tells_address })
+    }
+
+    /// Whether a field of that name is sent, whatever the method.
     pub fn has(&self, name: &[u8]) -> bool {
         let is_listed = match &self.kept {
             Some(kept) => kept.has(name),
             None => !self.dropped.has(name),
         };
         is_listed || self.always.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    }
+}
+
+/// What is sent with one request whose response may be stored for other clients.
+#[derive(Debug, Clone, Copy)]
+pub struct Fill<'a> {
+    fields: &'a FillFields,
+    tells_address: bool,
+}
+
+impl Fill<'_> {
+    /// Whether a field of that name is sent.
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        self.fields.has(name)
+            || (self.tells_address && reads_as_one_of(name, &["forwarded", "x-forwarded-for", "x-real-ip"]))
     }
 }

@@ -3,7 +3,7 @@
 use super::Forwarding;
 use super::forwarded::element;
 use super::hop::{Nominated, ends_here, is};
-use super::names::{FillFields, begins_as};
+use super::names::{Fill, begins_as};
 use crate::error::Result;
 use crate::wire::{Fields, members, reads_as, reads_as_one_of};
 
@@ -47,7 +47,7 @@ impl Forwarding {
         received: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
         client: &Client<'_>,
         replaced: &[Replaced<'_>],
-        fill: Option<&FillFields>,
+        fill: Option<Fill<'_>>,
     ) -> Result<Fields> {
         let passes = |name: &[u8]| fill.is_none_or(|fill| fill.has(name));
         let (mut is_https, mut tells_scheme) = (client.scheme == "https", self.x_forwarded);

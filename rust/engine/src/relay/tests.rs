@@ -234,7 +234,7 @@ fn filled(
     fill: &FillFields,
 ) -> Vec<String> {
     let received = received.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    lines(&policy.request_fields(received, client, &[], Some(fill)).unwrap())
+    lines(&policy.request_fields(received, client, &[], fill.of_method("GET")).unwrap())
 }
 
 fn dropping(names: &[&str]) -> FillFields {
@@ -277,6 +277,18 @@ fn a_fill_tells_of_https_alone() {
             "{name}: {value}"
         );
     }
+}
+
+#[test]
+fn a_post_is_told_who_asks_and_not_where() {
+    let policy = Forwarding { x_forwarded: true, ..QUIET };
+    let fill = dropping(&["Forwarded", "X-Forwarded*", "X-Host"]);
+    let received = [("X-Host".as_bytes(), "1".as_bytes())];
+    let told =
+        |method| policy.request_fields(received.into_iter(), &CLIENT, &[], fill.of_method(method)).unwrap();
+    assert_eq!(lines(&told("POST")), ["X-Forwarded-For: 192.0.2.7"]);
+    assert_eq!(told("GET").len() + told("HEAD").len(), 0);
+    assert_eq!(told("PUT").len(), 4);
 }
 
 #[test]

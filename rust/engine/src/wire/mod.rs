@@ -37,12 +37,14 @@ pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub use redact::{hide, shown};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
-pub use target::has_dot_segments;
+pub use target::{has_dot_segments, is_target};
 #[cfg(not(loom))]
 pub(crate) use text::{byte_of, trim};
 pub(crate) use text::{folded, is_one_of, is_token, members, reads_as, reads_as_one_of, write_field};
 #[cfg(not(loom))]
-pub(crate) use websocket::{Handshake, offers_websocket};
+pub(crate) use websocket::Handshake;
+#[cfg(not(loom))]
+pub use websocket::offers_websocket;
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;

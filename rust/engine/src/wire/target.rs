@@ -29,6 +29,11 @@ pub(super) fn fault(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Whether path and query of a target have nothing that no target may have.
+pub fn is_target(target: &str) -> bool {
+    fault(target.as_bytes()).is_none()
+}
+
 /// Whether an origin could take a path for another one: it has a segment that says `.` or `..` (RFC 3986, section 5.2.4) to
 /// somebody.
 ///

@@ -6,7 +6,6 @@ use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
 use super::fields::Fields;
 use super::head::Head;
-use super::incoming::Incoming;
 use super::text::{members, quoted, trim};
 use crate::error::{Code, Result};
 
@@ -19,20 +18,28 @@ const KEY: usize = 16;
 /// Whether a request asks for WebSocket by all that this takes (RFC 6455, section 4.2.1): GET, HTTP/1.1, `Upgrade`,
 /// `Connection`, one key of 16 bytes, and version 13. Offers of other protocols, and incomplete ones, are passed over, as
 /// RFC 9110, section 7.8, allows.
-pub(crate) fn offers_websocket(incoming: &Incoming) -> bool {
-    names_websocket(incoming)
-        && only(incoming.get_all("sec-websocket-key")).is_some_and(|key| is_key(trim(key)))
-        && only(incoming.get_all("sec-websocket-version")).is_some_and(|version| trim(version) == b"13")
-}
-
-fn names_websocket(incoming: &Incoming) -> bool {
-    let has = |name: &str, option: &[u8]| {
-        incoming.get_all(name).flat_map(members).any(|member| member.eq_ignore_ascii_case(option))
+pub fn offers_websocket<'a>(
+    method: &str,
+    minor_version: u8,
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+) -> bool {
+    let values = |name| values_of(fields.clone(), name);
+    let has = |name, option: &[u8]| {
+        values(name).flat_map(members).any(|member| member.eq_ignore_ascii_case(option))
     };
-    incoming.method() == "GET"
-        && incoming.minor_version == 1
+    method == "GET"
+        && minor_version == 1
         && has("upgrade", b"websocket")
         && has("connection", b"upgrade")
+        && only(values("sec-websocket-key")).is_some_and(|key| is_key(trim(key)))
+        && only(values("sec-websocket-version")).is_some_and(|version| trim(version) == b"13")
+}
+
+fn values_of<'a>(
+    fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    name: &'static str,
+) -> impl Iterator<Item = &'a [u8]> {
+    fields.filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value)
 }
 
 fn is_key(key: &[u8]) -> bool {
@@ -60,12 +67,7 @@ impl Handshake {
     /// # Errors
     /// `BAD_REQUEST`: they are not those of a complete offer.
     pub(crate) fn of(fields: &Fields) -> Result<Self> {
-        let values = |name: &'static str| {
-            fields
-                .iter()
-                .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
-                .map(|(_, value)| value)
-        };
+        let values = |name| values_of(fields.iter(), name);
         let Some(key) = only(values("sec-websocket-key")).map(trim).filter(|key| is_key(key)) else {
             return Err(
                 Code::BadRequest.error("a WebSocket is asked for without one Sec-WebSocket-Key of 16 bytes")
