@@ -60,7 +60,7 @@ pub(crate) fn is_target(target: &str) -> bool {
 #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
 pub(crate) fn offers_websocket(method: &str, version: (u8, u8), fields: Received<'_>) -> bool {
     let fields = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    version.0 == 1 && penstock_engine::wire::offers_websocket(method, version.1, fields)
+    version.0 == 1 && penstock_engine::wire::offers_websocket(method, version.1, &fields)
 }
 
 /// Whether an origin could take the path of a target for another one.

@@ -258,7 +258,7 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
     }
     let _guard = route.enter()?;
     task.is_tunnel = asked.body == Body::Empty
-        && offers_websocket(incoming.method(), incoming.minor_version, incoming.headers());
+        && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut pass = None;
     if let Some(gate) = &route.native.gate {

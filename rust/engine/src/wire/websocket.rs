@@ -21,7 +21,7 @@ const KEY: usize = 16;
 pub fn offers_websocket<'a>(
     method: &str,
     minor_version: u8,
-    fields: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+    fields: &(impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone),
 ) -> bool {
     let values = |name| values_of(fields.clone(), name);
     let has = |name, option: &[u8]| {
