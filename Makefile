@@ -70,6 +70,16 @@ test-python: build ## Run the Python tests
 test-aiohttp: build ## Run aiohttp's own functional suites on penstock's Site (fetches them)
 	$(BIN)/python tests/aiohttp_suites/run.py
 
+$(VENV)-applications/.tools: pyproject.toml
+	test -x $(VENV)-applications/bin/python || $(PYTHON) -m venv $(VENV)-applications
+	$(VENV)-applications/bin/python -m pip install -q --upgrade pip
+	$(VENV)-applications/bin/python -m pip install -q --group applications
+	touch $@
+
+.PHONY: test-applications
+test-applications: build $(VENV)-applications/.tools ## Run programs that use aiohttp's extensions on a Site and on aiohttp's server
+	$(BIN)/python -m pytest -q tests/applications
+
 .PHONY: lint
 lint: build ## Check format, lints, types and stubs
 	cd rust && $(CARGO) fmt --all --check

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiohttp import web
+from aiohttp.abc import AbstractRouter
 from aiohttp.web_urldispatcher import (
     AbstractResource,
     AbstractRoute,
@@ -413,14 +414,18 @@ def engine_of(app: web.Application) -> Engine | None:
     if len(native) > 1:
         rule = f"native routes have {len(native)} different engines: give the one that serves as engine= to the site"
         raise make_error("BAD_CONFIGURATION", rule)
-    relays = (
-        getattr(getattr(route.handler, "__self__", None), "_engine", None) for route in app.router.routes()
-    )
+    relays = (getattr(getattr(route.handler, "__self__", None), "_engine", None) for route in _routes(app))
     found = native or {id(engine): engine for engine in relays if isinstance(engine, Engine)}
     return next(iter(found.values())) if len(found) == 1 else None
 
 
 def native_resources(app: web.Application) -> "list[NativeResource]":
     """What stands for native routes in `app` and in its sub-applications, in the order of their declaration."""
-    resources = dict.fromkeys(route.resource for route in app.router.routes())
+    resources = dict.fromkeys(route.resource for route in _routes(app))
     return [resource for resource in resources if isinstance(resource, NativeResource)]
+
+
+def _routes(app: web.Application) -> Iterable[web.AbstractRoute]:
+    # A router of the application's own need not say what its routes are; then none of them is native.
+    router: AbstractRouter = app.router
+    return router.routes() if isinstance(router, web.UrlDispatcher) else ()

@@ -22,6 +22,7 @@ from penstock.tokens.jwks import first_keys
 from .handler import make_handler
 from .listening import Listening, Where, make_lane
 from .native import engine_of, native_routes
+from .runners import edge_of
 from .sending import restore_sendfile, take_over_sendfile
 
 __all__ = ["Site"]
@@ -31,6 +32,13 @@ class Site(web.BaseSite):
     """Serves a runner's application on sockets of the engine's.
 
     Listens to `host` and `port`, to the Unix socket at `path`, or to `sock`; the first of these that is given.
+
+    What the runner was told holds here too. `keepalive_timeout` stands in the place of `Edge.idle_timeout`;
+    `max_line_size`, `max_field_size` and `max_headers` raise the limits of `edge` where they are higher. All others
+    (`access_log`, `access_log_class`, `access_log_format`, `logger`, `debug`, `lingering_time`, `read_bufsize`,
+    `auto_decompress`, `handler_cancellation`, `request_factory`, `handle_signals`, `shutdown_timeout`) mean what they
+    mean for aiohttp, whose protocol and runner apply them. `timeout_ceil_threshold` rounds nothing, as the engine's
+    timers are exact.
 
     Args:
         runner: an `AppRunner` or `ServerRunner`, after its `setup`.
@@ -106,7 +114,8 @@ class Site(web.BaseSite):
 
         Raises:
             SystemFailureError: the operating system refused a socket, or the host has no address (LISTEN_FAILED).
-            ConfigurationError: no engine was given, and native routes have several.
+            ConfigurationError: no engine was given, and native routes have several; or the runner was told what the
+                engine cannot do: `tcp_keepalive=False`, or a head of more than 256 KiB or 4096 fields.
         """
         await super().start()
         server = self._runner.server
@@ -115,10 +124,11 @@ class Site(web.BaseSite):
         addresses = await self._where.addresses()
         app = getattr(self._runner, "app", None)
         engine = self._engine or (None if app is None else engine_of(app)) or default_engine()
-        lane = make_lane(engine, partial(make_handler, server), self._edge, self._where.unix())
+        edge = edge_of(server, self._edge)
+        lane = make_lane(engine, partial(make_handler, server), edge, self._where.unix())
         routes = [] if app is None else native_routes(app, engine)
         await first_keys(loop)
-        listening = Listening(engine, lane, self._edge, routes, self._access_log, self._status)
+        listening = Listening(engine, lane, edge, routes, self._access_log, self._status)
         listening.tell = self.tell
         listening.listen(self._where, addresses, partial(self._release, loop))
         take_over_sendfile(loop)

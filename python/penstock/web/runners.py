@@ -1,0 +1,60 @@
+"""What a runner was told of connections, which the engine carries out: `web.AppRunner(app, keepalive_timeout=30)`.
+
+Most of its arguments are for aiohttp's protocol, which is the same on a Site. Here are those that are about a client's
+connection or about the size of a request's head, both of which the engine sees first.
+"""
+
+from dataclasses import replace
+from typing import Any, Final
+
+from aiohttp import web
+
+from penstock.config import Edge, parse_size
+from penstock.exceptions import make_error
+
+__all__ = ["edge_of"]
+
+# A head is parsed in one piece of at most so many bytes.
+_MOST_HEAD: Final = 256 * 1024
+_MOST_FIELDS: Final = 4096
+# What a head has beside its longest line or field: the other fields.
+_REST: Final = 16 * 1024
+# aiohttp closes at once with 0; a client that was asked meanwhile would lose its request then as well.
+_AT_ONCE: Final = 0.001
+
+
+def edge_of(server: web.Server, edge: Edge) -> Edge:
+    """`edge` with what the runner of `server` was told.
+
+    `keepalive_timeout` stands in the place of `idle_timeout`. `max_line_size`, `max_field_size` and `max_headers` raise
+    the limits of the edge where they are higher; the lower ones are aiohttp's to apply.
+
+    Raises:
+        ConfigurationError: a limit is higher than the engine can have it, or `tcp_keepalive` is False: the engine
+            finds vanished clients by probes.
+    """
+    told: dict[str, Any] = server._kwargs  # noqa: SLF001 (it is public on the runner's side alone)
+    changes: dict[str, Any] = {}
+    if (keepalive := told.get("keepalive_timeout")) is not None:
+        changes["idle_timeout"] = max(keepalive, _AT_ONCE)
+    line, field = told.get("max_line_size", 0), told.get("max_field_size", 0)
+    for name, value, most in (
+        ("max_line_size", line, _MOST_HEAD - _REST),
+        ("max_field_size", field, _MOST_HEAD - _REST),
+        ("max_headers", told.get("max_headers", 0), _MOST_FIELDS),
+    ):
+        if value > most:
+            raise make_error("BAD_CONFIGURATION", f"{name}={value}: the engine takes at most {most}")
+    if max(line, field) + _REST > parse_size(edge.head_bytes):
+        changes["head_bytes"] = max(line, field) + _REST
+    if not told.get("tcp_keepalive", True):
+        message = (
+            "tcp_keepalive=False: the engine probes all clients, as often as Edge(write_timeout=...) says, "
+            "to find those that have vanished"
+        )
+        raise make_error("BAD_CONFIGURATION", message)
+    if line > parse_size(edge.line_bytes):
+        changes["line_bytes"] = line
+    if told.get("max_headers", 0) > edge.head_fields:
+        changes["head_fields"] = told["max_headers"]
+    return replace(edge, **changes) if changes else edge
