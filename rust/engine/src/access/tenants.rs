@@ -1,7 +1,8 @@
 //! On whose account requests are: what each may have at most, over all of the engine's threads, and what it had.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -153,51 +154,86 @@ impl fmt::Debug for Tenant {
     }
 }
 
+/// The most tenants that are looked at for one that may leave, on the thread of the request that names a new one. Arbitrary.
+const LOOKED_AT: usize = 256;
+
 /// Those that are known, bounded in number.
 #[derive(Debug)]
 pub(super) struct Tenants {
     most: usize,
-    known: Mutex<HashMap<Box<str>, Known>>,
+    known: Mutex<Ring>,
+}
+
+/// By name, and the names in turns: one that was named since its last turn has another.
+#[derive(Debug, Default)]
+struct Ring {
+    known: HashMap<Plain<str>, Known>,
+    turns: VecDeque<Plain<str>>,
 }
 
 #[derive(Debug)]
 struct Known {
     tenant: Arc<Tenant>,
-    seen: Instant,
+    was_named: bool,
+}
+
+impl Ring {
+    /// Lets one go about whom nothing is remembered, most likely one that was not named lately; whether there was one among those
+    /// that were looked at, and how many those were.
+    fn let_one_go(&mut self) -> (bool, usize) {
+        let looked_at = self.turns.len().min(LOOKED_AT);
+        let mut idle = None;
+        for looks in 1..=looked_at {
+            let Some(name) = self.turns.pop_front() else { break };
+            let Some(one) = self.known.get_mut(&name) else { continue };
+            if Arc::strong_count(&one.tenant) == 1 {
+                if !std::mem::replace(&mut one.was_named, false) {
+                    self.known.remove(&name);
+                    self.turns.extend(idle);
+                    return (true, looks);
+                }
+                if idle.is_none() {
+                    idle = Some(name);
+                    continue;
+                }
+            }
+            self.turns.push_back(name);
+        }
+        // All have been named lately.
+        let is_gone = idle.is_some_and(|name| self.known.remove(&name).is_some());
+        (is_gone, looked_at)
+    }
 }
 
 impl Tenants {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, known: Mutex::new(HashMap::new()) }
+        Self { most, known: Mutex::default() }
     }
 
-    /// The one of that name, which is known from now on. Where there are too many the one that was named least lately leaves, of
-    /// those about whom nothing is remembered.
+    /// The one of that name, which is known from now on. Where there are too many one leaves that was not named lately, of those
+    /// about whom nothing is remembered.
     ///
     /// # Errors
     /// `TOO_MANY_TENANTS`.
     pub(super) fn named(&self, name: &str) -> Result<Arc<Tenant>> {
-        let now = Instant::now();
-        let mut known = lock(&self.known);
-        if let Some(one) = known.get_mut(name) {
-            one.seen = now;
+        let mut ring = lock(&self.known);
+        if let Some(one) = ring.known.get_mut(name) {
+            one.was_named = true;
             return Ok(Arc::clone(&one.tenant));
         }
-        if known.len() >= self.most {
-            let idle = known.values().filter(|one| Arc::strong_count(&one.tenant) == 1);
-            let Some(name) = idle.min_by_key(|one| one.seen).map(|one| one.tenant.name.clone()) else {
-                return Err(Code::TooManyTenants.error(format!("{} tenants are known", self.most)));
-            };
-            known.remove(&name);
+        if ring.known.len() >= self.most && !ring.let_one_go().0 {
+            return Err(Code::TooManyTenants.error(format!("{} tenants are known", self.most)));
         }
         let tenant = Arc::new(Tenant::new(name));
-        known.insert(name.into(), Known { tenant: Arc::clone(&tenant), seen: now });
+        let name: Plain<str> = name.into();
+        ring.known.insert(Plain::clone(&name), Known { tenant: Arc::clone(&tenant), was_named: false });
+        ring.turns.push_back(name);
         Ok(tenant)
     }
 
     /// Has a tenant begin its total anew; whether it is known.
     pub(super) fn renew(&self, name: &str) -> bool {
-        lock(&self.known).get(name).is_some_and(|one| {
+        lock(&self.known).known.get(name).is_some_and(|one| {
             one.tenant.renew();
             true
         })
@@ -205,7 +241,7 @@ impl Tenants {
 
     /// What each has had.
     pub(super) fn counts(&self) -> Vec<(Box<str>, TenantCounts)> {
-        lock(&self.known).iter().map(|(name, one)| (name.clone(), one.tenant.counts())).collect()
+        lock(&self.known).known.iter().map(|(name, one)| ((**name).into(), one.tenant.counts())).collect()
     }
 }
 
@@ -257,6 +293,24 @@ mod tests {
         }
         assert_eq!(now.duration_since(began), Duration::from_secs(10));
         assert_eq!(allotment(&tenant, OPEN).pace(1, now), None);
+    }
+
+    #[test]
+    fn a_new_tenant_looks_at_a_bounded_number_of_those_that_are_known() {
+        let tenants = Tenants::new(5000);
+        let held: Vec<_> = (0..5000).map(|number| tenants.named(&number.to_string()).unwrap()).collect();
+        assert_eq!(lock(&tenants.known).let_one_go(), (false, LOOKED_AT));
+        assert_eq!(tenants.named("a").unwrap_err().code(), Code::TooManyTenants);
+        drop(held);
+        for number in 0..5000 {
+            tenants.named(&number.to_string()).unwrap();
+        }
+        // All of them were named lately; after their turns they are not.
+        let looks: Vec<_> = (0..25).map(|_| lock(&tenants.known).let_one_go()).collect();
+        assert!(looks.iter().all(|(is_gone, looks)| *is_gone && *looks <= LOOKED_AT), "{looks:?}");
+        assert_eq!(looks.last(), Some(&(true, 1)));
+        let ring = lock(&tenants.known);
+        assert_eq!((ring.known.len(), ring.turns.len()), (4975, 4975));
     }
 
     #[test]

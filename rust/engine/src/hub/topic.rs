@@ -7,6 +7,7 @@
 #[cfg(not(loom))]
 mod external;
 
+use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ struct State {
     /// A stream publishes to it.
     is_fed: bool,
     /// Who waits for a change, by the numbers that they were given.
-    followers: Vec<(u64, Waker)>,
+    followers: BTreeMap<u64, Waker>,
     next_follower: u64,
 }
 
@@ -97,7 +98,7 @@ impl Topic {
                 is_checked: false,
                 subscribers: 0,
                 is_fed: false,
-                followers: Vec::new(),
+                followers: BTreeMap::new(),
                 next_follower: 0,
             }),
             counts: Counts::default(),
@@ -259,8 +260,7 @@ impl Topic {
     pub(super) fn dismiss(&self, follower: u64) {
         let waker = {
             let mut state = lock(&self.state);
-            let at = state.followers.iter().position(|(number, _)| *number == follower);
-            at.map(|at| state.followers.swap_remove(at).1)
+            state.followers.remove(&follower)
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -322,8 +322,8 @@ impl State {
     }
 
     fn follow(&mut self, follower: u64, waker: &Waker) {
-        self.followers.retain(|(number, _)| *number != follower);
-        self.followers.push((follower, waker.clone()));
+        // By number: while a topic is loaded each of its subscribers waits here.
+        self.followers.insert(follower, waker.clone());
     }
 }
 
@@ -331,7 +331,7 @@ impl State {
 fn tell(mut state: MutexGuard<'_, State>) {
     let followers = std::mem::take(&mut state.followers);
     drop(state);
-    for (_, waker) in followers {
+    for waker in followers.into_values() {
         waker.wake();
     }
 }
