@@ -56,6 +56,7 @@ __all__ = [
     "Upstream",
     "Verifier",
     "Waiting",
+    "Watched",
     "WorkerSite",
     "Workers",
     "__version__",
@@ -724,6 +725,9 @@ class Counts:
     ) -> tuple[int, int, int, int, int, int, list[float], _HistogramRow, _HistogramRow, _HistogramRow]:
         """Streams, others, hidden, with usage, events, bytes; bounds; first tokens, gaps, totals."""
 
+    def add(self, sums: tuple[Any, ...]) -> None:
+        """Add the sums of another process, as `sums` gives them."""
+
 @final
 class Inspector:
     """What is known of one response."""
@@ -1000,6 +1004,7 @@ class Engine:
         drain: Drain | None,
         inspector: Inspector | None,
     ) -> Source: ...
+    def watch(self, stream: FrameStream, inspector: Inspector | None) -> tuple[Source, Watched]: ...
     def read_on(
         self,
         stream: FrameStream,
@@ -1117,3 +1122,11 @@ class WorkerSite:
 
     def idle(self) -> asyncio.Future[None]:
         """Done when no request is open. Only one may be waited for at a time."""
+
+@final
+class Watched:
+    """How a stream ends that is read for no client."""
+
+    def over(self) -> asyncio.Future[None]: ...
+    def outcome(self) -> tuple[int, PenstockError | None] | None:
+        """Bytes that were read, and the error that ended them; None before the end."""

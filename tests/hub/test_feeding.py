@@ -179,14 +179,12 @@ async def test_one_stream_feeds_a_topic_and_no_other(served: Served) -> None:
             await served.hub.publish("news", "b")
 
 
-async def test_a_topic_goes_with_a_hub_and_without_a_callback(served: Served) -> None:
+async def test_a_topic_goes_with_a_hub(served: Served) -> None:
     gateway = served.gateway("http://127.0.0.1:1")
 
     async def handler(request: web.Request) -> web.StreamResponse:
         with pytest.raises(penstock.ConfigurationError, match="hub"):
             await gateway.relay(request, topic="a")
-        with pytest.raises(penstock.ConfigurationError, match="on_complete"):
-            await gateway.relay(request, topic="a", hub=served.hub, on_complete=print)
         return web.Response(text="refused")
 
     reader = await served.subscribe(await served.serve(handler))

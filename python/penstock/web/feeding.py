@@ -14,17 +14,21 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 from multidict import MultiMapping
 
+from penstock import _native
 from penstock.config import EventRelay, Subscriptions
+from penstock.engine import Engine
 from penstock.exceptions import PenstockError
+from penstock.framing import Framing
 from penstock.hub import Hub
-from penstock.stream import Response
+from penstock.stream import FrameStream, Response
 
 from .failures import note_failure
-from .handover import engines
+from .handover import Asked, OnComplete, engines
+from .inspected import Seen
 from .problem import problem_response
 from .relayed import is_event_stream
 
-__all__ = ["Feeding"]
+__all__ = ["Feeding", "Meter"]
 
 _FROM_THE_START: Final = Subscriptions(join="start", open=False)
 _ERROR: Final = "error"
@@ -34,6 +38,58 @@ _NOT_NEEDED: Final = ("BUSY", "TOPIC_FINISHED")
 
 _asking: Final[WeakKeyDictionary[Hub, dict[str, asyncio.Future[None]]]] = WeakKeyDictionary()
 """Topics whose first request waits for its origin."""
+
+
+class Meter:
+    """What sees an answer that feeds a topic, and tells its end: once, however many read the topic.
+
+    Args:
+        engine: what reads it.
+        asked: the request that it answers, which was the first of the topic.
+        inspector: sees the events, if somebody wants that.
+        cut: how they are cut for that.
+        on_complete: told the end.
+        seen: how it is inspected, and where that is counted.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        asked: Asked,
+        inspector: _native.Inspector | None,
+        cut: Framing,
+        on_complete: OnComplete | None,
+        seen: Seen | None,
+    ) -> None:
+        self._engine = engine
+        self._asked = asked
+        self._inspector = inspector
+        self._cut = cut
+        self._on_complete = on_complete
+        self._seen = seen
+        self._upstream: Response | None = None
+        self._watched: _native.Watched | None = None
+
+    def watch(self, upstream: Response) -> FrameStream:
+        """The body of `upstream`, seen on its way."""
+        self._upstream = upstream
+        cut = self._inspector is not None and self._inspector.begin(upstream)
+        stream: FrameStream = upstream.frames(self._cut) if cut else upstream
+        source, self._watched = self._engine.native.watch(stream, self._inspector)
+        return FrameStream(source)
+
+    def begin(self) -> None:
+        """The topic is fed by it."""
+        if self._watched is not None:
+            self._watched.over().add_done_callback(self._end)
+
+    def _end(self, _: "asyncio.Future[None]") -> None:
+        outcome = None if self._watched is None else self._watched.outcome()
+        if outcome is not None:
+            size, error = outcome
+            self._asked.tell(self._on_complete, (web.HTTPOk.status_code, size, self._upstream, error))
+        if self._seen is not None and self._seen.report is not None:
+            self._seen.report(self._seen.counts.sums())
 
 
 class Feeding:
@@ -80,18 +136,30 @@ class Feeding:
         return await self.stream(request)
 
     async def take(
-        self, request: web.Request, upstream: Response, status: int, fields: MultiMapping[str]
+        self,
+        request: web.Request,
+        upstream: Response,
+        status: int,
+        fields: MultiMapping[str],
+        meter: Meter | None,
     ) -> bool:
-        """Have the topic fed by the origin's answer, if its status and its fields say that it is one of events."""
+        """Have the topic fed by the origin's answer, if its status and its fields say that it is one of events.
+
+        `meter` is told how the answer ends, whoever listens by then.
+        """
         if status != web.HTTPOk.status_code or not is_event_stream(fields):
             return False
+        stream = upstream if meter is None else meter.watch(upstream)
+        near = engines(request.transport)
         try:
-            near = engines(request.transport)
-            await self._hub._feed(self._topic, upstream, self._error_event, near)  # noqa: SLF001
+            await self._hub._feed(self._topic, stream, self._error_event, near)  # noqa: SLF001
         except PenstockError as error:
+            await stream.aclose()
             if error.name not in _NOT_NEEDED:
                 raise
-            await upstream.aclose()
+        else:
+            if meter is not None:
+                meter.begin()
         self._answered()
         return True
 

@@ -4,6 +4,7 @@ It decides where a request goes and by what rules: what it was made with, or wha
 How that is carried out is in `relaying`, and on native routes in the engine.
 """
 
+import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -120,6 +121,7 @@ class Gateway(Shared):
         self._caching = caching
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
+        self._counting: set[asyncio.Task[None]] = set()
         self._plans = None if self._parent is None else Plans(self._parent, self._unix, self._framing)
         if self._parent is not None and inspect is not None:
             self._parent.keep(self)
@@ -177,7 +179,8 @@ class Gateway(Shared):
             topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
                 the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
                 (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
-                relayed to the one who asked first; the others then ask themselves. Not with `on_complete`.
+                relayed to the one who asked first; the others then ask themselves. `on_complete` and `inspect` are
+                then of the origin's stream, once, with its bytes and its end, and of the request that had it asked.
             hub: where the topic is. Its history should hold a whole transcript.
             subscriptions: how those are served; by default from the start on.
 
@@ -192,8 +195,7 @@ class Gateway(Shared):
                 cause. aiohttp expects it, and logs nothing. Or else the task was cancelled from elsewhere;
                 both sides have been cut off then.
             ConfigurationError: `origin` makes no URL; `caching` was given, and the engine has no cache; `overrides`,
-                and there is no caching; both `caching` and `inspect`; or `topic` without `hub`, or with `on_complete`
-                or `inspect`.
+                and there is no caching; both `caching` and `inspect`; or `topic` without `hub`.
             RequestError: `path` does not begin with a slash.
         """
         if tenant is not None:
@@ -203,7 +205,9 @@ class Gateway(Shared):
         headers = plain_headers(headers, inspect)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
-        plan = self._plan(request, where, caching, events, inspect)
+        # What feeds a topic and is seen is fetched here: it is no client's, whom the parent could tell the end of.
+        is_seen_feed = topic is not None and (inspect is not None or on_complete is not None)
+        plan = None if is_seen_feed else self._plan(request, where, caching, events, inspect)
         order = Order(
             *(self._engine, self._framing, self._cut),
             where,
@@ -220,15 +224,14 @@ class Gateway(Shared):
             else self._handle(caching, route_path(request)),
             overrides=overrides,
             tenant=tenant,
-            seen=None if inspect is None else self._seen(inspect, route_path(request)),
+            seen=None if inspect is None else self._seen(inspect, route_path(request), apart=is_seen_feed),
             plan=plan,
         )
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
         if topic is not None:
-            if hub is None or on_complete is not None or inspect is not None:
-                message = "a topic goes with a hub, and neither with on_complete nor with inspect"
-                raise make_error("BAD_CONFIGURATION", message)
+            if hub is None:
+                raise make_error("BAD_CONFIGURATION", "topic: give the hub as well where it is to be")
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(request, partial(relay, request, order._replace(feeding=feeding)))
         return await relay(request, order)
@@ -348,13 +351,28 @@ class Gateway(Shared):
         """
         return {name: stats_of(counts) for name, counts in self._counts.items()}
 
+    @shared
+    async def _count(self, name: str, sums: tuple[Any, ...]) -> None:
+        """Add what a response came to that a worker has fetched itself."""
+        self._counts_of(name).add(sums)
+
+    def _counted(self, name: str, sums: tuple[Any, ...]) -> None:
+        """Have the parent add it; nobody waits for that."""
+        task = asyncio.get_running_loop().create_task(self._count(name, sums))
+        self._counting.add(task)
+        task.add_done_callback(self._counting.discard)
+
     def _counts_of(self, name: str) -> _native.Counts:
         counts = self._counts.get(name)
         if counts is None:
             counts = self._counts[name] = _native.Counts(name)
         return counts
 
-    def _seen(self, inspect: Inspection, name: str) -> Seen:
+    def _seen(self, inspect: Inspection, name: str, *, apart: bool = False) -> Seen:
+        if apart and self._parent is not None:
+            # The parent has the sums, and what it does not fetch it is told of.
+            counts = _native.Counts(name)
+            return Seen(handle_of(inspect), counts, int(inspect.max_request), partial(self._counted, name))
         return Seen(handle_of(inspect), self._counts_of(name), int(inspect.max_request))
 
     def _check(self, who: str) -> None:

@@ -5,6 +5,7 @@ for a response.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
@@ -85,6 +86,8 @@ class Seen(NamedTuple):
     inspection: _native.Inspection
     counts: _native.Counts
     max_request: int
+    report: Callable[[tuple[Any, ...]], None] | None = None
+    """Told the sums of `counts` when the response has ended, where another process has the route's."""
 
     def inspector(self, engine: Engine, amended: bool, near: _native.Transport | None) -> _native.Inspector:
         """What will see the response to a request that is sent now."""

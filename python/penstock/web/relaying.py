@@ -28,7 +28,7 @@ from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure, shown_target
-from .feeding import Feeding
+from .feeding import Feeding, Meter
 from .handover import HANDED_OVER, Asked, Handover, OnComplete, can_hand_over, engines, hand_over
 from .inspected import Seen
 from .native import Changes
@@ -104,6 +104,8 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
     inspector: _native.Inspector | None = None
     # In a worker the parent sees what it fetches.
     expected: _native.Expected | None = None
+    # The topic is fed, and that goes on whatever becomes of this request.
+    feeds = False
     payload = Payload(order.permit)
     direct = engines(transport)
     link.task = asyncio.current_task(link.loop)
@@ -163,7 +165,14 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
         if order.feeding is not None:
             fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-            if await order.feeding.take(request, upstream, status, fed):
+            metered = order.on_complete is not None or inspector is not None
+            meter = (
+                Meter(engine, asked, inspector, order.framing, order.on_complete, order.seen)
+                if metered
+                else None
+            )
+            if await order.feeding.take(request, upstream, status, fed, meter):
+                feeds = True
                 return await order.feeding.stream(request)
         if tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
             answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
@@ -242,10 +251,10 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             cut_off(request, response)
         if left and isinstance(error, _LEAVING):
             gone = client_gone(request, status)
-            if handover is None:
+            if handover is None and not feeds:
                 asked.tell(order.on_complete, (status, payload.bytes, upstream, gone), reads_on=reads_on)
             raise asyncio.CancelledError from gone
-        if handover is None:
+        if handover is None and not feeds:
             asked.tell(order.on_complete, (status, payload.bytes, upstream, error), reads_on=reads_on)
         if isinstance(error, PenstockError):
             note_failure(request, error, status)

@@ -25,7 +25,7 @@ use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception, os_error};
 use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
-use crate::inspect::{Counts, Expected, Inspector};
+use crate::inspect::{Counts, Expected, Inspector, Watched};
 use crate::lock;
 use crate::port::LoopPort;
 use crate::request::{Endpoint, Fields, Timeouts};
@@ -440,9 +440,28 @@ impl Engine {
             (policy_of(policy), inspector.map(|inspector| inspector.get().response.clone()));
         let leave = policy.as_ref().map_or_else(|| leave(drain), |policy| policy.leave.clone());
         let meter = Arc::clone(&self.meter);
-        let work = move || events::pipe(stream, policy, leave, inspector, meter, feed);
+        let work = move || events::pipe(stream, policy, leave, inspector, meter, feed, None);
         self.threads.spawn(self.threads.pick(), work);
         Ok(Source::new(relayed, port))
+    }
+
+    /// As `relay_seen`, of a stream that is read to its end for no client; and how it ends.
+    #[pyo3(signature = (stream, inspector))]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        stream: &Bound<'_, FrameStream>,
+        inspector: Option<&Bound<'_, Inspector>>,
+    ) -> PyResult<(Source, Watched)> {
+        self.check(py)?;
+        let (port, stream) = (self.port(py)?, stream.get().hand_over(py)?);
+        let (feed, relayed) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
+        let inspector = inspector.map(|inspector| inspector.get().response.clone());
+        let meter = Arc::clone(&self.meter);
+        let (watched, ended) = Watched::new(port.clone_ref(py));
+        let work = move || events::pipe(stream, None, leave(None), inspector, meter, feed, Some(ended));
+        self.threads.spawn(self.threads.pick(), work);
+        Ok((Source::new(relayed, port), watched))
     }
 
     /// The client of `stream` has left: reads it on, by `drain`, or by `policy` if it is one of events. Neither: cancels it.

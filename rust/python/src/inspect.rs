@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-use penstock_engine::events::begin_inspection;
+use penstock_engine::events::{Ended, begin_inspection};
 use penstock_engine::inspect::{
-    self, Amendment, BOUNDS, Content, Hidden, Histogram, Names, Path, Report, Rules, Wanted,
+    self, Amendment, BOUNDS, Content, Hidden, Histogram, Names, Path, Report, Rules, Sums, Wanted,
 };
 use penstock_engine::metrics::Board;
 use penstock_engine::workers;
+use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -100,6 +101,22 @@ impl Counts {
     #[new]
     fn new(name: String) -> Self {
         Self { name, sums: Arc::default(), known: OnceLock::new() }
+    }
+
+    /// Adds the sums of another process, as `sums` gives them.
+    fn add(&self, py: Python<'_>, row: SumRow) -> PyResult<()> {
+        let (streams, responses, hidden, with_usage, events, bytes, _, first, gaps, totals) = row;
+        let histogram = |(counts, sum): HistogramRow| {
+            let counts = counts.try_into().ok()?;
+            Some(Histogram { counts, sum: Duration::try_from_secs_f64(sum).ok()? })
+        };
+        let (Some(first), Some(gaps), Some(totals)) = (histogram(first), histogram(gaps), histogram(totals))
+        else {
+            let error = Code::BadConfiguration.error("counts of another process have other buckets");
+            return Err(exception(py, &error));
+        };
+        self.sums.add(&Sums { streams, responses, hidden, with_usage, events, bytes, first, gaps, totals });
+        Ok(())
     }
 
     fn sums(&self) -> SumRow {
@@ -275,4 +292,58 @@ fn over<'py>(
     let previous = lock(place).replace(slot);
     drop(previous);
     Ok(future)
+}
+
+/// How a stream ends that is read for no client.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct Watched {
+    end: Arc<Mutex<End>>,
+    port: Py<LoopPort>,
+    /// Where the end wakes who waits for it.
+    over: Mutex<Option<Slot>>,
+}
+
+#[derive(Default)]
+struct End {
+    /// Bytes, and why they were not all.
+    outcome: Option<(u64, Option<Error>)>,
+    waker: Option<Waker>,
+}
+
+impl Watched {
+    /// With what is to be told of the end.
+    pub(crate) fn new(port: Py<LoopPort>) -> (Self, Ended) {
+        let end = Arc::<Mutex<End>>::default();
+        let told = Arc::clone(&end);
+        let ended = Box::new(move |bytes, error| {
+            let waker = {
+                let mut end = lock(&told);
+                end.outcome = Some((bytes, error));
+                end.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
+        (Self { end, port, over: Mutex::new(None) }, ended)
+    }
+}
+
+#[pymethods]
+impl Watched {
+    /// A future that is done when the stream has ended.
+    fn over<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        over(py, &self.port, &self.over, |waker| {
+            let mut end = lock(&self.end);
+            end.waker = Some(waker.clone());
+            end.outcome.is_some()
+        })
+    }
+
+    /// Bytes that were read, and the error that ended them; `None` before the end.
+    fn outcome(&self, py: Python<'_>) -> Option<(u64, Option<PyErr>)> {
+        let end = lock(&self.end);
+        let (bytes, error) = end.outcome.as_ref()?;
+        Some((*bytes, error.as_ref().map(|error| exception(py, error))))
+    }
 }

@@ -61,7 +61,7 @@ mod _native {
     #[pymodule_export]
     use super::hub::{Hub, Lease, Topics};
     #[pymodule_export]
-    use super::inspect::{Counts, Expected, Inspection, Inspector};
+    use super::inspect::{Counts, Expected, Inspection, Inspector, Watched};
     #[pymodule_export]
     use super::lane::Lane;
     #[pymodule_export]

@@ -24,7 +24,7 @@ pub(crate) use draining::Draining;
 #[cfg(not(loom))]
 pub use inspecting::begin_inspection;
 #[cfg(not(loom))]
-pub use pipe::{pipe, read_on};
+pub use pipe::{Ended, pipe, read_on};
 pub use policy::{Drain, Field, Leave, Policy};
 #[cfg(not(loom))]
 pub(crate) use policy::{NO_BUFFERING, NO_CACHE, error_data};

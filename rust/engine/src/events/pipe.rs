@@ -7,7 +7,7 @@ use std::task::{Poll, ready};
 
 use super::inspecting::EndOnDrop;
 use super::{EventBody, Leave, Policy, begin_inspection};
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
 use crate::net::Supply;
@@ -15,7 +15,8 @@ use crate::relay::is_event_stream;
 use crate::stream::{Ending, Feed, Meter, Stream};
 
 /// Relays the frames of `stream` to `feed`, seen by `inspector`; with a `policy` they are those of an event stream with every
-/// byte of it. When the consumer of that leaves, the client has: `leave` says what becomes of it then.
+/// byte of it. When the consumer of that leaves, the client has: `leave` says what becomes of it then. `ended` is told the
+/// bytes that passed, and why there are no more, once: also where the engine is closed.
 pub async fn pipe(
     stream: Stream,
     policy: Option<Arc<Policy>>,
@@ -23,7 +24,10 @@ pub async fn pipe(
     inspector: Option<Inspector>,
     meter: Arc<Meter>,
     feed: Feed,
+    ended: Option<Ended>,
 ) {
+    let mut end =
+        Tell { ended, bytes: 0, error: Some(Code::StreamClosed.error("nobody reads the stream any more")) };
     let pool = stream.pool().clone();
     let body = EventBody::new(stream.into(), policy, Arc::clone(&meter)).inspected(inspector);
     let mut supply = Supply::Source(Box::new(body));
@@ -43,20 +47,45 @@ pub async fn pipe(
         };
         match next {
             Some(Some(Ok(payload))) => {
+                end.bytes += payload.len() as u64;
                 // What is put in, and has no room, is left out.
                 if let Ok(slice) = payload.into_slice(&pool) {
                     // Nobody reads any more: the next turn says so.
                     let _ = feed.push_raw(slice);
                 }
             }
-            Some(Some(Err(error))) => return feed.fail(error),
-            Some(None) => return feed.finish(Ending::default()),
+            Some(Some(Err(error))) => {
+                end.error = Some(error.clone());
+                return feed.fail(error);
+            }
+            Some(None) => {
+                end.error = None;
+                return feed.finish(Ending::default());
+            }
             None => break,
         }
     }
     drop(feed);
     if let Some(draining) = leave.begin(&meter) {
         draining.run(supply, |_| true).await;
+    }
+}
+
+/// Told the bytes that passed through a pipe, and why they were not all.
+pub type Ended = Box<dyn FnOnce(u64, Option<Error>) + Send>;
+
+/// Tells of the end when it is dropped.
+struct Tell {
+    ended: Option<Ended>,
+    bytes: u64,
+    error: Option<Error>,
+}
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        if let Some(ended) = self.ended.take() {
+            ended(self.bytes, self.error.take());
+        }
     }
 }
 

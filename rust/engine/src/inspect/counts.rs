@@ -71,6 +71,24 @@ impl Counts {
         &self.0[thread % SETS]
     }
 
+    /// Adds what was counted elsewhere, of responses that were fetched in another process.
+    pub fn add(&self, sums: &Sums) {
+        let set = self.set(0);
+        for (count, more) in [
+            (&set.streams, sums.streams),
+            (&set.responses, sums.responses),
+            (&set.hidden, sums.hidden),
+            (&set.with_usage, sums.with_usage),
+            (&set.events, sums.events),
+            (&set.bytes, sums.bytes),
+        ] {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+        set.first.merge(&sums.first);
+        set.gaps.merge(&sums.gaps);
+        set.totals.merge(&sums.totals);
+    }
+
     /// The counts as they are now.
     pub fn sums(&self) -> Sums {
         let mut sums = Sums::default();

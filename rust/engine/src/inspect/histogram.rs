@@ -36,6 +36,15 @@ impl Buckets {
         let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
     }
+
+    /// Adds what was counted elsewhere.
+    pub(crate) fn merge(&self, other: &Histogram) {
+        for (count, more) in self.counts.iter().zip(other.counts) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+        let nanoseconds = u64::try_from(other.sum.as_nanos()).unwrap_or(u64::MAX);
+        self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
 }
 
 /// A snapshot. Counts are read one after the other, so that under load the sum may be a few behind or ahead.

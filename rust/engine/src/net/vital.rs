@@ -115,7 +115,9 @@ impl Clock {
     /// Everything that lives now is to end.
     pub(crate) fn stop(&self) {
         let all = lock(&self.all).clone();
-        all.iter().for_each(|vital| vital.stop());
+        for vital in &all {
+            vital.stop();
+        }
     }
 
     /// What clients come back for is to end.
@@ -124,7 +126,9 @@ impl Clock {
         let resumable = all.iter().filter(|vital| vital.resumes.load(Ordering::Relaxed));
         let resumable: Vec<_> = resumable.map(Arc::clone).collect();
         drop(all);
-        resumable.iter().for_each(|vital| vital.stop());
+        for vital in &resumable {
+            vital.stop();
+        }
     }
 
     fn now(&self) -> u64 {

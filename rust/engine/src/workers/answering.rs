@@ -367,7 +367,7 @@ impl Exchange {
         let supplies = &self.worker.supplies;
         let (feed, seen) = supplies.stream();
         let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
-        tokio::spawn(pipe(stream, policy, leave, inspector, Plain::clone(&supplies.meter), feed));
+        tokio::spawn(pipe(stream, policy, leave, inspector, Plain::clone(&supplies.meter), feed, None));
         seen
     }
 }
