@@ -12,6 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::exchange::{Answered, Terms};
+use super::part::Part;
 use super::place::Lease;
 use super::upload::{Progress, Upload};
 use super::upstream::Turn;
@@ -49,6 +50,8 @@ pub(super) struct Arriving {
     /// What of the request has not been sent. On the heap, because mostly all of it has.
     upload: Option<Box<Upload>>,
     begun: Instant,
+    /// Where Content-Range alone says how long it is.
+    part: Option<Part>,
     /// Where it is of one of several origins. On the heap, because most bodies are of a single one.
     followed: Option<Box<Followed>>,
 }
@@ -82,6 +85,7 @@ impl Arriving {
     ) -> (ResponseHead, Slice, Self) {
         let Answered { head, rest, reader, body, keep, progress } = answered;
         let decoder = Decoder::new(body, terms.limits.body);
+        let part = Part::of(&head.head, body);
         let size = ReadSize::new(terms.reads, decoder.remaining());
         let is_tunnel = upload.has_switched();
         let upload = (!upload.is_complete()).then(|| Box::new(upload));
@@ -103,6 +107,7 @@ impl Arriving {
             progress,
             upload,
             begun,
+            part,
             followed: None,
         };
         (head, rest, arriving)
@@ -124,10 +129,24 @@ impl Arriving {
     }
 
     fn take(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
-        let stray = match &mut self.followed {
-            None => self.decoder.decode(bytes, emit)?,
-            Some(followed) => followed.decode(&mut self.decoder, bytes, emit)?,
+        let mut counted = Ok(());
+        let mut part = self.part.take();
+        let stray = match &mut part {
+            None => self.unframe(bytes, emit)?,
+            Some(part) => self.unframe(bytes, &mut |piece| {
+                if counted.is_ok() {
+                    counted = part.advance(piece.len());
+                }
+                if counted.is_ok() {
+                    emit(piece);
+                }
+            })?,
         };
+        self.part = part;
+        counted?;
+        if let Some(part) = self.part.as_ref().filter(|_| self.decoder.is_done()) {
+            part.end()?;
+        }
         if stray.is_some() {
             // The response is whole, whatever follows it. What follows is of no request: it is dropped, and so is the
             // connection, on which nobody could tell it from the next response.
@@ -135,6 +154,14 @@ impl Arriving {
             self.lease.place().count(|counts| counts.count(Unrest::Bytes));
         }
         Ok(())
+    }
+
+    /// Takes the payload out of `bytes`, and says what follows the end of the body.
+    fn unframe(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
+        match &mut self.followed {
+            None => self.decoder.decode(bytes, emit),
+            Some(followed) => followed.decode(&mut self.decoder, bytes, emit),
+        }
     }
 
     /// It has failed with `error`, whose origin is named.
@@ -305,7 +332,8 @@ impl Arriving {
             return Err(Code::BodyTruncated
                 .error("the TLS connection ended without close_notify, so the body may have been cut off"));
         }
-        self.decoder.at_eof()
+        self.decoder.at_eof()?;
+        self.part.as_ref().map_or(Ok(()), Part::end)
     }
 
     /// The body has ended well: the connection may serve again if both messages ended at their boundary and nobody minds

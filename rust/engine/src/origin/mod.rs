@@ -27,6 +27,7 @@ mod head;
 mod limits;
 mod names;
 mod origins;
+mod part;
 mod payload;
 mod place;
 mod relayed;
