@@ -326,7 +326,7 @@ async def test_slices_and_the_whole_of_another_route_serve_each_other(caching: E
     """Both routes have the same keys: what one has whole the other does not fetch in slices."""
     script = Film()
     async with ScriptedOrigin(script) as origin:
-        whole = await caching.connect(await caching.relay(origin.url, caching=Caching()))
+        whole = await caching.connect(await caching.relay(origin.url, caching=Caching(range_fill="whole")))
         sliced = await caching.connect(await caching.relay(origin.url, caching=SLICED))
         assert ((await in_time(whole.ask("/whole"))).body == BODY) is True
         for fields in ((), (f"Range: bytes={SLICE}-",)):

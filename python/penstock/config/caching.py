@@ -95,21 +95,26 @@ class Caching:
     the response does not say (RFC 9111, section 4.2.4; RFC 5861). One with `must-revalidate`, `proxy-revalidate`,
     `no-cache` or `s-maxage` never does. Five minutes: an origin restarts within that, and players of a live playlist
     that no longer grows must not be kept from another origin for longer. 0: none does."""
-    store_cookies: bool = True
-    """Whether a response that sets cookies is stored where the origin says for how long."""
+    store_cookies: bool = False
+    """Whether a response with Set-Cookie is stored, where the origin says for how long: then all clients get the cookie
+    of the one that it was fetched for. RFC 9111 (section 7.3) lets a cache store it; nginx and Varnish do not either."""
     clients_may_refresh: bool = True
     """Whether a client may have the origin asked though a fresh response is there (no-cache, max-age=0, Pragma)."""
     languages: Literal["ordered", "weighted", "preferred"] = "preferred"
     """How Accept-Language is compared where a response varies by it."""
-    range_fill: Literal["whole", "asked", "slices"] = "whole"
-    """What is fetched where a range is asked for and is not there: the whole object, the range, or `slice`s of it. With
-    slices a response without a range is fetched, stored and served in slices too, so that it may be of any length."""
+    range_fill: Literal["auto", "whole", "asked", "slices"] = "auto"
+    """What is fetched where a range is asked for and is not there: `slice`s of the object, the whole object, or the
+    range. `"auto"` and `"slices"` both fetch slices; `"slices"` does so for each response, `"auto"` for ranges and for
+    what is larger than `max_object`, so that a response may be of any length. Whatever is fetched or stored, a client's
+    range is followed: an object that turns out too large to be stored, or is not stored, is asked for again by the
+    client's own range."""
     slice: Size = "1MiB"
-    """Bytes of a slice: some seconds of video. No larger than `max_object`."""
+    """Bytes of a slice: some seconds of video. No larger than `max_object`, which bounds it with `"auto"`."""
     max_ranges: int = 8
     """Ranges that one request gets; more are answered with the whole."""
     max_object: Size = "16MiB"
-    """Bytes of the largest body that is stored: a segment of ten seconds at 12 Mbit/s. Each slice is one."""
+    """Bytes of the largest body that is stored in one piece: a segment of ten seconds at 12 Mbit/s. Each slice is
+    one."""
     keep_parameters: tuple[str, ...] | None = None
     """Query parameters in the key; a name that ends in * stands for all that begin so. None: all of them."""
     drop_parameters: tuple[str, ...] = ("CMCD",)
@@ -151,7 +156,7 @@ class Caching:
                 checks.texts(self, name)
         for name, known in (
             ("languages", ("ordered", "weighted", "preferred")),
-            ("range_fill", ("whole", "asked", "slices")),
+            ("range_fill", ("auto", "whole", "asked", "slices")),
         ):
             if getattr(self, name) not in known:
                 raise checks.bad(self, name, f"must be one of {', '.join(known)}")

@@ -197,11 +197,19 @@ impl Forwarding {
         head: &penstock_engine::wire::Head,
     ) -> PyResult<Bound<'py, PyList>> {
         let fields = PyList::empty(py);
+        let via = self.policy.via((1, head.minor_version));
+        // Ours follows those of whom it has come through, in one field.
+        let mut vias = Vec::new();
         for (name, value) in relay::redirected(self.redirects.as_ref(), relay::response_fields(head)) {
-            fields.append((text(name), text(&value)))?;
+            if via.is_some() && name.eq_ignore_ascii_case(b"via") {
+                vias.push(text(&value).into_owned());
+            } else {
+                fields.append((text(name), text(&value)))?;
+            }
         }
-        if let Some(via) = self.policy.via((1, head.minor_version)) {
-            fields.append(("Via", via))?;
+        if let Some(via) = via {
+            vias.push(via);
+            fields.append(("Via", vias.join(", ")))?;
         }
         Ok(fields)
     }

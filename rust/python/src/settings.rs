@@ -266,6 +266,7 @@ impl From<CachingSettings> for CachePolicy {
             range_fill: match settings.range_fill.as_str() {
                 "asked" => RangeFill::Asked,
                 "slices" => RangeFill::Slices(settings.slice),
+                "auto" => RangeFill::Auto(settings.slice.min(settings.max_object)),
                 _ => RangeFill::Whole,
             },
             max_ranges: settings.max_ranges,

@@ -5,6 +5,7 @@ use super::range::{Ranges, Selected, Spec};
 use super::request::Request;
 use super::spans::Span;
 use super::stored::{Content, Stored};
+use super::validate::Validators;
 
 /// What is sent of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,8 +115,8 @@ impl Slicing {
     /// Those of a stored response; none if it is not in slices: by the policy, because it is there in one piece, or because
     /// nothing can be added to it.
     pub fn of(stored: &Stored, policy: &Policy) -> Option<Self> {
-        match (policy.range_fill, &stored.content) {
-            (RangeFill::Slices(size), Content::Parts(_, Some(length))) => {
+        match (policy.range_fill.slice(), &stored.content) {
+            (Some(size), Content::Parts(_, Some(length))) => {
                 stored.validators.strong().map(|_| Self { size, length: *length })
             }
             _ => None,
@@ -129,10 +130,20 @@ impl Slicing {
     }
 }
 
-/// What is fetched where nothing is there: of what is fetched in slices, the one that a request begins in. Where that is
-/// cannot be told of a range that is counted from the end, and the first slice has the length.
+/// What is fetched where nothing is there and nothing is known.
 pub fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
-    let RangeFill::Slices(size) = policy.range_fill else { return unsliced(request, policy) };
+    match policy.range_fill {
+        RangeFill::Auto(_) if request.ranges.is_none() => Fill::Whole,
+        RangeFill::Whole => Fill::Whole,
+        RangeFill::Auto(_) | RangeFill::Slices(_) | RangeFill::Asked => too_large(request, policy),
+    }
+}
+
+/// What is fetched of what is not stored in one piece, because it is too large: the slice that a request begins in, or what
+/// it asks for where there are no slices. Where that is cannot be told of a range that is counted from the end, and the first
+/// slice has the length.
+pub fn too_large(request: &Request<'_>, policy: &Policy) -> Fill {
+    let Some(size) = policy.range_fill.slice() else { return as_asked(request) };
     let first = match request.ranges.as_ref().map(Ranges::specs) {
         Some([Spec::From(first, _), ..]) => *first,
         _ => 0,
@@ -140,13 +151,34 @@ pub fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
     let slice = Span::new(first, first.saturating_add(1)).map(|span| span.aligned(size, None));
     match slice {
         Some(slice) if request.method == "GET" => Fill::Span(slice),
-        _ => unsliced(request, policy),
+        _ => as_asked(request),
     }
 }
 
-/// The same, of what cannot be fetched in slices.
+/// The same, of what cannot be fetched in slices and may be stored in one piece.
 pub fn unsliced(request: &Request<'_>, policy: &Policy) -> Fill {
-    if request.ranges.is_none() || policy.range_fill == RangeFill::Whole { Fill::Whole } else { Fill::Asked }
+    if policy.range_fill == RangeFill::Whole { Fill::Whole } else { as_asked(request) }
+}
+
+/// What is fetched of what is not stored, or not in one piece: what its client asks for.
+pub fn as_asked(request: &Request<'_>) -> Fill {
+    if request.ranges.is_none() { Fill::Whole } else { Fill::Asked }
+}
+
+/// The one range of a response of `length` bytes that a request gets whatever becomes of it: none where it asks for several,
+/// for none that there is, or for those of another state.
+pub(super) fn single_range(request: &Request<'_>, length: u64, validators: &Validators) -> Option<Span> {
+    let is_met = request.if_range.as_ref().is_none_or(|if_range| if_range.is_met(validators));
+    let [spec] = request.ranges.as_ref().filter(|_| is_met)?.specs() else { return None };
+    spec.of(length)
+}
+
+/// Whether a range of `stored`, of which all is on its way, cannot be told yet: its length is not known before it ends.
+pub fn is_of_unknown_length(request: &Request<'_>, stored: &Stored) -> bool {
+    request.ranges.is_some()
+        && stored.status == 200
+        && stored.length().is_none()
+        && request.if_range.as_ref().is_none_or(|if_range| if_range.is_met(&stored.validators))
 }
 
 /// What is fetched where a stored response is fetched anew, or is asked about and may prove to have changed: no less
@@ -154,6 +186,6 @@ pub fn unsliced(request: &Request<'_>, policy: &Policy) -> Fill {
 pub fn refill(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Fill {
     match stored.content {
         Content::Whole(_) => Fill::Whole,
-        Content::Parts(..) => fill(request, policy),
+        Content::Parts(..) => too_large(request, policy),
     }
 }

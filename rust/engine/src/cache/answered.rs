@@ -214,7 +214,8 @@ fn part(status: u16, lines: &Lines<'_>) -> Option<Span> {
     content_range(lines).filter(|_| status == 206)?.span
 }
 
-fn content_range(lines: &Lines<'_>) -> Option<ContentRange> {
+/// The Content-Range of a response, where it has one alone that says something.
+pub(super) fn content_range(lines: &Lines<'_>) -> Option<ContentRange> {
     let mut ranges = values(lines, "content-range");
     ranges.next().filter(|_| ranges.next().is_none()).and_then(ContentRange::parse)
 }

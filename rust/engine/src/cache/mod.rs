@@ -8,6 +8,7 @@
 mod answer;
 mod answered;
 mod control;
+mod cut;
 mod decide;
 mod freshness;
 mod invalidate;
@@ -27,9 +28,12 @@ mod validate;
 mod variants;
 mod vary;
 
-pub use answer::{Answer, Fill, Gap, Slicing, answer, fill, refill, unsliced};
+pub use answer::{
+    Answer, Fill, Gap, Slicing, answer, as_asked, fill, is_of_unknown_length, refill, too_large, unsliced,
+};
 pub use answered::{Asked, Held, Outcome, Reply, answered, stands_in};
 pub use control::{MaxStale, RequestControl, ResponseControl, Scope};
+pub use cut::Cut;
 pub use decide::{Candidate, Candidates, Decision, Why, decide, select};
 pub use freshness::{Basis, Freshness, State, Timing, allows_heuristic};
 pub use invalidate::{invalidated, is_safe, resolve};

@@ -29,8 +29,21 @@ pub enum RangeFill {
     Whole,
     /// The range, as it was asked for.
     Asked,
+    /// As `Slices` where a range is asked for, or what is asked for is known to be too large to be stored in one piece; else
+    /// the whole object.
+    Auto(u64),
     /// Slices of that many bytes, one after the other: those that the range lies in, and all of them where there is none.
     Slices(u64),
+}
+
+impl RangeFill {
+    /// Bytes of a slice, where objects may be in slices.
+    pub fn slice(self) -> Option<u64> {
+        match self {
+            Self::Auto(size) | Self::Slices(size) => Some(size),
+            Self::Whole | Self::Asked => None,
+        }
+    }
 }
 
 /// The policy of a cache, or of one route of it.

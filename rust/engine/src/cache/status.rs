@@ -6,7 +6,7 @@ use super::decide::{Decision, Why};
 use super::freshness::State;
 use super::stored::Stored;
 use super::time::Time;
-use crate::wire::is_token;
+use crate::wire::{Fields, is_one_of, is_token};
 
 /// The member of this cache. What is false or not known is left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,6 +61,25 @@ impl CacheStatus {
     pub fn is_stale(&self) -> bool {
         self.detail
             .is_some_and(|detail| [Self::WHILE_REVALIDATE, Self::IF_ERROR, Self::MAX_STALE].contains(&detail))
+    }
+
+    /// `fields` with this member, behind those of other caches that the response has come through, in one field.
+    #[must_use]
+    pub fn beside(&self, name: &str, mut fields: Fields) -> Fields {
+        let mut others = Vec::new();
+        for (_, value) in fields.iter().filter(|(name, _)| is_one_of(name, &["cache-status"])) {
+            others.extend_from_slice(value);
+            others.extend_from_slice(b", ");
+        }
+        if others.is_empty() {
+            fields.write(b"Cache-Status", self.named(name));
+            return fields;
+        }
+        others.extend_from_slice(self.named(name).to_string().as_bytes());
+        let mut joined: Fields =
+            fields.iter().filter(|(name, _)| !is_one_of(name, &["cache-status"])).collect();
+        joined.push(b"Cache-Status", &others);
+        joined
     }
 
     /// The member, with the name of the cache.

@@ -33,7 +33,7 @@ pub enum Refusal {
     Cookies,
     /// It could never be used again.
     Useless,
-    /// It is a part, and does not say of what, or contradicts itself.
+    /// It is a part, and does not say of what, or contradicts itself; or says that there is no such part.
     Range,
     /// It is a stream of events as they happen.
     Events,
@@ -91,6 +91,10 @@ pub(super) fn check(
 ) -> Result<(), Refusal> {
     if status < 200 || status == 304 {
         return Err(Refusal::Status);
+    }
+    if status == 416 {
+        // It is about one request's Range, which is not in the key.
+        return Err(Refusal::Range);
     }
     if control.must_understand && !is_understood(status) {
         return Err(Refusal::NotUnderstood);

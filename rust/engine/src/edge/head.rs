@@ -111,6 +111,7 @@ pub(super) fn encode<'a>(
     let out = &mut bytes;
     write_status_line(out, status, reason);
     let mut dated = false;
+    let mut behind = Vec::new();
     let mut missing = defaults.to_vec();
     for (name, value) in fields {
         missing.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
@@ -119,6 +120,12 @@ pub(super) fn encode<'a>(
             Edit::Add(..) => false,
         };
         if edits.iter().any(replaced) {
+            continue;
+        }
+        if via.is_some() && name.eq_ignore_ascii_case(b"via") {
+            // Ours follows those of whom it has come through, in one field.
+            behind.extend_from_slice(&value);
+            behind.extend_from_slice(b", ");
             continue;
         }
         dated |= name.eq_ignore_ascii_case(b"date");
@@ -140,7 +147,12 @@ pub(super) fn encode<'a>(
         write_to(out, format_args!("Date: {}\r\n", Date::now()));
     }
     if let Some(via) = via {
-        write_field(out, b"Via", via.as_bytes());
+        if behind.is_empty() {
+            write_field(out, b"Via", via.as_bytes());
+        } else {
+            behind.extend_from_slice(via.as_bytes());
+            write_field(out, b"Via", &behind);
+        }
     }
     match framing {
         Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),

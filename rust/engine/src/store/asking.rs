@@ -69,6 +69,12 @@ impl Asking {
         Request::read(&self.method, self.target(), lines, now)
     }
 
+    /// Whether a range is asked for, of whatever state there is.
+    pub(super) fn has_range(&self) -> bool {
+        let has = |name| self.headers.iter().any(|(other, _)| is_one_of(other, &[name]));
+        self.method == "GET" && has("range") && !has("if-range")
+    }
+
     /// What the origin is asked: for all of it, under `conditions` of the cache's own. HEAD is asked as it came.
     pub(super) fn order(&self, conditions: &Fields) -> Box<origin::Request> {
         let headers = if self.method == "HEAD" {

@@ -81,7 +81,7 @@ impl Delivery {
                 (304, Some(b"Not Modified".as_slice()), Some(fields), Body::Empty)
             }
             Answer::Partial(spans) => {
-                let mut fields = without(all, &["content-length"]);
+                let mut fields = without(all, &["content-length", "content-range"]);
                 let total;
                 (parts, total) = ranges(&read, spans, length, &mut fields);
                 (206, Some(b"Partial Content".as_slice()), Some(fields), Body::Length(total))
@@ -89,12 +89,19 @@ impl Delivery {
             Answer::Unsatisfiable => {
                 added.push(b"Content-Range", ContentRange { span: None, length }.to_text().as_bytes());
                 added.push(b"Content-Length", b"0");
-                let fields = without(all, &["content-length"]);
+                let fields = without(all, &["content-length", "content-range"]);
                 (416, Some(b"Range Not Satisfiable".as_slice()), Some(fields), Body::Length(0))
             }
         };
         added.write(b"Age", stored.freshness.age(now).as_secs());
-        added.write(b"Cache-Status", status.named(name));
+        // Of a response that has come through other caches the field is a list, which ours ends (RFC 9211, section 2).
+        let fields = match fields {
+            None if !object.has_status => {
+                added.write(b"Cache-Status", status.named(name));
+                None
+            }
+            fields => Some(status.beside(name, fields.unwrap_or_else(|| stored.fields.clone()))),
+        };
         let is_empty = method == "HEAD" || has_no_body(status_code);
         if is_empty {
             parts.clear();

@@ -223,6 +223,13 @@ impl Entry {
         part.into_bytes()
     }
 
+    /// All of the body of what has that item has come, and has so many bytes.
+    pub(super) fn measure(&mut self, item: &Arc<Item<Key>>, length: u64) {
+        if let Some(object) = self.objects.iter_mut().find(|object| Arc::ptr_eq(&object.item, item)) {
+            Arc::make_mut(object).measure(length);
+        }
+    }
+
     /// What has that item, however it has been confirmed or moved since.
     pub(super) fn with_item(&self, item: &Arc<Item<Key>>) -> Option<&Arc<Object>> {
         self.objects.iter().find(|object| Arc::ptr_eq(&object.item, item))

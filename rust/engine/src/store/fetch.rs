@@ -24,15 +24,15 @@ use super::requests::{Requests, Went};
 use super::slices::Slices;
 use super::voids::Since;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Decision, Fill as Wanted, Key, Request, Slicing, Span, Stored, Time, Why,
-    answer, decide, invalidated, refill, stands_in, unsliced,
+    Answer, Asked, CacheStatus, Cut, Decision, Fill as Wanted, Key, Request, Slicing, Span, Stored, Time,
+    Why, answer, as_asked, decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::Head;
+use crate::wire::{Fields, Head};
 
 /// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
 /// by [`Caching::access`](super::Caching::access).
@@ -176,8 +176,8 @@ impl Access {
                                 return Ok(served);
                             }
                         }
-                        Some(Own::Pass(stream, status)) => {
-                            return self.forward(&asking, stream, status, None, feed).await;
+                        Some(Own::Pass(stream, status, cut)) => {
+                            return self.forward(&asking, stream, status, None, cut, feed).await;
                         }
                         Some(Own::Failed(error)) => return Err(error),
                         Some(Own::Interim(_)) | None => return Err(closed()),
@@ -222,6 +222,19 @@ impl Access {
         let status =
             |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &objects[place].stored), now);
         match &decision {
+            // What is on its way has no length yet, and so no ranges: the origin may have them.
+            Decision::Hit { stored, .. } | Decision::HitStale { stored, .. }
+                if is_of_unknown_length(request, &objects[*stored].stored)
+                    && !memory.has(Note::Unranged, now) =>
+            {
+                Step::Pass(forwarded(Why::Partial))
+            }
+            Decision::Begin { .. } | Decision::Complete { .. } if memory.has(Note::Unsliced, now) => {
+                let status = CacheStatus { forwarded: Some(Why::Partial), ..CacheStatus::default() };
+                let mut order = Order::new(Why::Partial, status);
+                order.fill(as_asked(request), request);
+                self.ask(entry, asking, order, is_apart())
+            }
             Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => Step::Serve(
                 Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
                 None,
@@ -276,18 +289,34 @@ impl Access {
                 let asked = Asked::Validity;
                 let order = Order::new(Why::VaryMiss, status(None));
                 let mut order = Order { variants, conditions, asked, ..order };
-                order.fill(*fill, request);
+                order.fill(self.fill(*fill, request, memory, now), request);
                 self.ask(entry, asking, order, is_apart())
             }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };
-                let is_unsliced = memory.has(Note::Unsliced, now);
-                let fill = if is_unsliced { unsliced(request, &self.policy.rules) } else { *fill };
-                order.fill(fill, request);
+                order.fill(self.fill(*fill, request, memory, now), request);
                 self.ask(entry, asking, order, is_apart())
             }
         }
+    }
+
+    /// What is fetched where nothing is stored, and it would be `fill` if nothing were known.
+    fn fill(&self, fill: Wanted, request: &Request<'_>, memory: &Memory<'_>, now: Time) -> Wanted {
+        let is_private = request.authorized && memory.has(Note::ApartWithCredentials, now);
+        if memory.has(Note::Unsliced, now) || is_private {
+            as_asked(request)
+        } else if memory.has(Note::Large, now) {
+            too_large(request, &self.policy.rules)
+        } else {
+            fill
+        }
+    }
+
+    /// What has turned out is believed for a while.
+    pub(super) fn note(&self, key: &Key, note: Note) {
+        let now = Cache::now();
+        self.cache.index.note(key, note, now.plus(self.policy.apart), now);
     }
 
     /// Has the origin asked, or waits for what another has had it asked.
@@ -333,6 +362,7 @@ impl Access {
             own,
             order,
             since: self.cache.since(),
+            is_again: false,
         }
     }
 
@@ -370,6 +400,13 @@ impl Access {
     ) -> Result<Option<Served>> {
         let Fetched { object, status, sent, as_it_came, held } = fetched;
         let rules = &self.policy.rules;
+        if is_of_unknown_length(request, &object.stored)
+            && !self.cache.index.has_note(&asking.key, Note::Unranged, Cache::now())
+        {
+            drop(held);
+            let pass = self.pass(asking, asking.as_it_came(), forwarded(Why::Partial), feed);
+            return pass.await.map(Some);
+        }
         let answer = answer(request, &object.stored, rules).unwrap_or_else(|gap| {
             let is_sliced = Slicing::of(&object.stored, rules).is_some();
             as_it_came.or(gap.answer.filter(|_| is_sliced)).unwrap_or(Answer::Full)
@@ -412,18 +449,19 @@ impl Access {
         let (inner, stream) = self.cache.stream();
         let since = (asking.method == "POST").then(|| self.cache.since());
         let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
-        let ((), result) = tokio::join!(fetching, self.forward(asking, stream, status, since, feed));
+        let ((), result) = tokio::join!(fetching, self.forward(asking, stream, status, since, None, feed));
         result
     }
 
-    /// Passes the origin's answer on, and forgets what it makes invalid. `since` is when it was asked for, where it may
-    /// be stored all the same.
+    /// Passes the origin's answer on, or what its client gets of it by `cut`, and forgets what it makes invalid. `since` is
+    /// when it was asked for, where it may be stored all the same.
     async fn forward(
         &self,
         asking: &Asking,
         stream: Stream,
         mut status: CacheStatus,
         since: Option<Since>,
+        cut: Option<Cut>,
         feed: &Feed,
     ) -> Result<Served> {
         poll_fn(|context| {
@@ -449,22 +487,42 @@ impl Access {
         }
         status.forwarded_status = Some(head.status);
         status.stored = posted.is_some();
-        let named = status.named(&self.policy.rules.name).to_string();
-        let fields = head.headers().chain([(b"Cache-Status".as_slice(), named.as_bytes())]);
-        let mut noted = Head::new(head.status, head.reason(), fields);
+        if head.status == 200 && asking.has_range() {
+            self.note(&asking.key, Note::Unranged);
+        }
+        let fields = cut.map(|cut| cut.fields(&lines));
+        let fields = fields.as_ref().map_or_else(|| head.headers().collect(), Fields::clone);
+        let (code, reason) =
+            if cut.is_some() { (206, b"Partial Content".as_slice()) } else { (head.status, head.reason()) };
+        let mut noted = Head::new(code, reason, status.beside(&self.policy.rules.name, fields).iter());
         noted.minor_version = head.minor_version;
         self.requests.count(Went::Passed);
         feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
-        Ok(Served::Passed(hand_on(&stream, feed, posted).await))
+        Ok(Served::Passed(hand_on(&stream, feed, posted, cut).await))
     }
 }
 
-/// Passes a body on, and has it kept where it is.
-async fn hand_on(stream: &Stream, feed: &Feed, mut posted: Option<Posted<'_>>) -> Result<Ending> {
+/// Passes a body on, or what is `cut` out of it, and has it kept where it is.
+async fn hand_on(
+    stream: &Stream,
+    feed: &Feed,
+    mut posted: Option<Posted<'_>>,
+    mut cut: Option<Cut>,
+) -> Result<Ending> {
     loop {
+        if cut.is_some_and(|cut| cut.is_done()) {
+            return Ok(Ending::default());
+        }
         feed.room().await?;
         match poll_fn(|context| stream.poll_next(context)).await {
             Some(Ok(piece)) => {
+                if let Some(cut) = &mut cut {
+                    let wanted = cut.take(piece.len());
+                    if !wanted.is_empty() {
+                        feed.push(piece.slice().slice(wanted)).await?;
+                    }
+                    continue;
+                }
                 posted = posted.and_then(|posted| posted.push(piece.slice().clone()));
                 feed.push(piece.slice().clone()).await?;
             }

@@ -19,8 +19,8 @@ use super::order::Order;
 use super::policy::Unread;
 use super::voids::Since;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Content, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request, Span,
-    State, Stored, Timing, answer, answered, fill, refill, stands_in,
+    Answer, Asked, CacheStatus, Content, Cut, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request,
+    Span, State, Stored, Timing, answer, answered, fill, refill, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin;
@@ -36,8 +36,8 @@ pub(super) enum Own {
     Interim(Head),
     /// A stored response.
     Serve(Fetched),
-    /// The origin's answer, which is not stored.
-    Pass(Stream, CacheStatus),
+    /// The origin's answer, which is not stored; and what its client gets of it, if not all.
+    Pass(Stream, CacheStatus, Option<Cut>),
     /// Nothing.
     Failed(Error),
 }
@@ -106,6 +106,8 @@ pub(super) struct Filling {
     pub(super) order: Order,
     /// When the origin was asked.
     pub(super) since: Since,
+    /// Whether it has been asked before, for something else.
+    pub(super) is_again: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -135,9 +137,10 @@ impl Filling {
         }
     }
 
-    /// Twice at most: where nothing was asked about what is stored, nothing but a Range of the cache's own leads here, and
-    /// that is not sent again.
+    /// Three times at most: about what is stored, for a slice or all of it, and for what the client asks for. Nothing that an
+    /// origin says leads from the last to another, and from what is asked again only to the last.
     fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
+        self.is_again = true;
         self.order.forget_conditions();
         self.order.fill(wanted, request);
         Next::Again
@@ -188,40 +191,35 @@ impl Filling {
         let stored = old.as_ref().map(|object| &object.stored);
         let outcome =
             answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received);
-        if let Some(next) = self.without_part(&outcome, head.status, &request) {
+        self.learn(head.status, &request);
+        let cut = Cut::of(&request, head.status, &lines, received).filter(|_| self.own.is_some());
+        if self.is_unfit(&outcome, head.status, &request) {
+            return match cut.filter(|_| self.order.asked != Asked::Rest && !self.may_be_whole(&outcome)) {
+                Some(cut) => self.pass_part(stream, &outcome, old.as_ref(), cut),
+                None => self.without_part(&outcome, &request),
+            };
+        }
+        if let Some(next) = self.without_whole(&outcome, head.status, old.as_ref(), &request) {
             return next;
         }
         match outcome {
             Outcome::Store { stored, span }
                 if matches!(stored.content, Content::Whole(_)) && self.access.has_room(&stored) =>
             {
-                let (body, filler) = Body::new(&self.access.cache.budget);
-                let length = stored.length();
                 // What is all of it, and came as a part, is served as what it is.
                 let reason = if span.is_some() { b"OK" } else { head.reason() };
-                let object = Object::whole(*stored, reason, self.access.item(&asking.key, 0), body);
-                let object = Arc::new(object.tagged(self.access.tags()));
-                self.order.status.stored = self.put(&object, old.as_deref());
-                // Nobody follows it yet, and it is not abandoned.
-                let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
                 let sent = || lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
-                let fetched = Fetched {
-                    sent: span.is_none().then(sent),
-                    held: held.clone(),
-                    ..self.fetched(Arc::clone(&object))
-                };
-                self.tell(self.look(old, Some(&object), held), Own::Serve(fetched));
-                if self.copy(&stream, filler, &object.item, length).await {
-                    self.access.cache.admit(&asking.key, &object.item);
-                }
+                let sent = span.is_none().then(sent);
+                self.keep(&stream, *stored, reason, sent, old).await;
             }
             Outcome::Store { stored, span: Some(span) } | Outcome::Extend { stored, span }
                 if span.len() <= self.access.policy.max_object =>
             {
                 self.add(stream, *stored, span, old).await;
             }
-            Outcome::Store { .. } | Outcome::Extend { .. } => {
-                self.pass(stream, old.as_ref(), Held::Dropped, Some(Note::Apart));
+            Outcome::Store { stored, .. } | Outcome::Extend { stored, .. } => {
+                let note = self.note_of_large(&stored);
+                self.pass(stream, old.as_ref(), Held::Dropped, Some(note), cut);
             }
             Outcome::Update { stored, dropped } => match old {
                 Some(old) => {
@@ -251,10 +249,37 @@ impl Filling {
             Outcome::Refetch => return self.ask_again(Wanted::Whole, &request),
             Outcome::Pass { held, hit_for_miss, refusal } => {
                 let apart = hit_for_miss.then(|| apart(refusal));
-                self.pass(stream, old.as_ref(), held, apart);
+                if apart == Some(Note::Apart) && matches!(head.status, 200..300) {
+                    self.note(Note::Unsliced);
+                }
+                self.pass(stream, old.as_ref(), held, apart, cut);
             }
         }
         Next::Done
+    }
+
+    /// Keeps a whole response, whose fields the origin has just `sent` if they are more than what is stored.
+    async fn keep(
+        &mut self,
+        stream: &Stream,
+        stored: Stored,
+        reason: &[u8],
+        sent: Option<Fields>,
+        old: Option<Arc<Object>>,
+    ) {
+        let (body, filler) = Body::new(&self.access.cache.budget);
+        let length = stored.length();
+        let object = Object::whole(stored, reason, self.access.item(&self.asking.key, 0), body);
+        let object = Arc::new(object.tagged(self.access.tags()));
+        self.order.status.stored = self.put(&object, old.as_deref());
+        // Nobody follows it yet, and it is not abandoned.
+        let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
+        let fetched = Fetched { sent, held: held.clone(), ..self.fetched(Arc::clone(&object)) };
+        self.tell(self.look(old, Some(&object), held), Own::Serve(fetched));
+        if self.copy(stream, filler, &object.item, length).await {
+            self.measure(&object);
+            self.access.cache.admit(&self.asking.key, &object.item);
+        }
     }
 
     /// Stores `object`, unless it has been purged since it was asked for, or something newer has come; and says whether.
@@ -291,8 +316,7 @@ impl Filling {
 
     /// What has turned out is believed for a while.
     fn note(&self, note: Note) {
-        let now = Cache::now();
-        self.access.cache.index.note(&self.asking.key, note, now.plus(self.access.policy.apart), now);
+        self.access.note(&self.asking.key, note);
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
@@ -329,8 +353,25 @@ impl Filling {
         self.tell(Settled::Failed(error.clone()), Own::Failed(error));
     }
 
-    /// `apart`: who does not wait there from now on, if anybody.
-    fn pass(&mut self, stream: Stream, old: Option<&Arc<Object>>, held: Held, apart: Option<Note>) {
+    /// `note`: what has turned out, if anything has. `cut`: what the client gets of it, if not all.
+    fn pass(
+        &mut self,
+        stream: Stream,
+        old: Option<&Arc<Object>>,
+        held: Held,
+        note: Option<Note>,
+        cut: Option<Cut>,
+    ) {
+        self.hold(old, held);
+        if let Some(note) = note {
+            self.note(note);
+        }
+        let status = self.order.status.clone();
+        self.tell(self.look(old.cloned(), None, None), Own::Pass(stream, status, cut));
+    }
+
+    /// What becomes of what is stored.
+    fn hold(&self, old: Option<&Arc<Object>>, held: Held) {
         match (old, held) {
             (None, _) | (_, Held::Kept) => {}
             (Some(old), Held::Dropped) => self.forget_state(old),
@@ -339,11 +380,6 @@ impl Filling {
                 self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.since);
             }
         }
-        if let Some(apart) = apart {
-            self.note(apart);
-        }
-        let status = self.order.status.clone();
-        self.tell(self.look(old.cloned(), None, None), Own::Pass(stream, status));
     }
 
     /// Takes the body, which has `length` bytes if that is known, into what leaves by way of `item`, until it is whole or
@@ -410,6 +446,13 @@ impl Filling {
             let told = length.unwrap_or_default();
             filler.fail(Code::BadPart.error(format!("a part of {told} bytes, as its head says, has {come}")));
             return false;
+        }
+    }
+
+    /// All of `object` has come: its length is known from now on, and with it its ranges.
+    fn measure(&self, object: &Object) {
+        if let (None, Some(length)) = (object.stored.length(), object.length()) {
+            self.access.cache.index.with(&self.asking.key, |entry| entry.measure(&object.item, length));
         }
     }
 

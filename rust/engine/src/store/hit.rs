@@ -9,7 +9,9 @@ use super::object::Object;
 use super::policy::Caching;
 use super::requests::{Requests, Went};
 use super::slices::Slices;
-use crate::cache::{Answer, CacheStatus, Decision, Key, Lines, Request, Slicing, Target, Time, decide};
+use crate::cache::{
+    Answer, CacheStatus, Decision, Key, Lines, Request, Slicing, Target, Time, decide, is_of_unknown_length,
+};
 use crate::error::Result;
 use crate::origin::Endpoint;
 use crate::sync::Arc;
@@ -55,7 +57,9 @@ impl Caching {
                     // What is on disk has to be waited for, and what is in slices is read one after the other.
                     let is_here = object.is_at_hand(answer, asked.method)
                         && (Slicing::of(&object.stored, &policy.rules).is_none() || object.is_in_one(answer));
-                    is_here.then(|| Serving { object, answer: answer.clone(), status })
+                    // The origin may have a range of what has no length yet.
+                    let is_told = !is_of_unknown_length(&request, &object.stored);
+                    (is_here && is_told).then(|| Serving { object, answer: answer.clone(), status })
                 }
                 _ => None,
             }

@@ -68,8 +68,12 @@ pub(super) enum Note {
     Apart,
     /// Nobody with credentials does.
     ApartWithCredentials,
-    /// It cannot be had in slices.
+    /// It cannot be had in slices, or is not stored: the origin is asked what its client asks for.
     Unsliced,
+    /// It is too large to be stored in one piece, and may be had in slices.
+    Large,
+    /// The origin does not follow ranges there.
+    Unranged,
 }
 
 /// What is remembered of a key though nothing is stored there. Two keys of one hash share it, at worst.
@@ -129,6 +133,12 @@ impl Index {
     /// What a key is remembered by where it is not kept.
     pub(super) fn hash(&self, key: &Key) -> u64 {
         self.hasher.hash_one(key)
+    }
+
+    /// Whether this is known of a key.
+    pub(super) fn has_note(&self, key: &Key, note: Note, now: Time) -> bool {
+        let hash = self.hash(key);
+        lock(self.shard(hash)).notes.get(&(hash, note)).is_some_and(|end| *end > now)
     }
 
     /// From now on and until then, this is known of a key.

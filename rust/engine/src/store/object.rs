@@ -27,6 +27,8 @@ pub(super) struct Object {
     own_tags: Box<[Box<str>]>,
     /// All that it can be purged by, a line each: a purge by tag looks at every response, and has no time for fields.
     tags: Box<[u8]>,
+    /// Whether other caches have said in Cache-Status what they did: mostly not, and a hit does not look for it.
+    pub(super) has_status: bool,
     /// In their order; none lies within another.
     parts: Vec<Part>,
 }
@@ -58,7 +60,8 @@ impl Object {
         parts: Vec<Part>,
     ) -> Self {
         let tags = lines(&stored.fields, &own_tags);
-        Self { stored, reason, item, own_tags, tags, parts }
+        let has_status = stored.fields.iter().any(|(name, _)| is_one_of(name, &["cache-status"]));
+        Self { stored, reason, item, own_tags, tags, has_status, parts }
     }
 
     /// A response whose body is all of it.
@@ -82,8 +85,11 @@ impl Object {
         let (start, end) = (span.start(), span.end());
         let is_whole = matches!(stored.content, Content::Whole(_));
         let leaving = if is_whole { Arc::clone(&own) } else { item(start) };
+        let length = filed.layout.length;
         let part = Part { start, end, bytes: None, filed: Some(filed), item: leaving };
-        Self::new(stored, reason, own, own_tags, vec![part])
+        let mut object = Self::new(stored, reason, own, own_tags, vec![part]);
+        object.measure(length);
+        object
     }
 
     /// A response of which only `span` is there, or will be: a part, which leaves by itself by way of `leaving`.
@@ -99,6 +105,14 @@ impl Object {
         let reason = b"OK".as_slice().into();
         let none = Self::new(stored, reason, item, Box::default(), Vec::new());
         none.with_parts(vec![Part { start, end, bytes, filed: None, item: leaving }])
+    }
+
+    /// All of its body has come, and has so many bytes. Until then what is of a length that was not told has none, and no
+    /// range can be told of it.
+    pub(super) fn measure(&mut self, length: u64) {
+        if let Content::Whole(known @ None) = &mut self.stored.content {
+            *known = Some(length);
+        }
     }
 
     /// The same bytes, about which something newer is known.

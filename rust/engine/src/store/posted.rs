@@ -60,7 +60,8 @@ impl<'a> Posted<'a> {
     }
 
     /// It is whole, and stored unless it has been purged meanwhile, or something newer has come.
-    pub(super) fn finish(self, ending: Ending) {
+    pub(super) fn finish(mut self, ending: Ending) {
+        Arc::make_mut(&mut self.object).measure(self.filler.body().length());
         self.filler.finish(ending);
         let cache = &self.access.cache;
         if let Some(added) = cache.index.offer(&self.asking.key, &self.object, self.began) {

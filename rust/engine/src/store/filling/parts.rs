@@ -2,8 +2,11 @@
 //!
 //! The invariant: nobody is sent a part that he has not asked for, and nothing is kept of one that is not what it says.
 
-use super::{Fetched, Filling, Next, Own};
-use crate::cache::{Answer, Asked, Content, Outcome, Request, Slicing, Span, Stored, fill, unsliced};
+use super::{Fetched, Filling, Next, Own, apart};
+use crate::cache::{
+    Answer, Asked, Content, Cut, Fill as Wanted, Held, Outcome, RangeFill, Ranges, Refusal, Request, Slicing,
+    Span, Spec, Stored, as_asked, fill, too_large,
+};
 use crate::store::body::Body;
 use crate::store::index::{Note, Settled};
 use crate::store::object::Object;
@@ -13,48 +16,165 @@ use crate::stream::Stream;
 use crate::sync::Arc;
 
 impl Filling {
-    /// What is done instead where the answer to a Range of the cache's own does not do; none where it does.
-    pub(super) fn without_part(
+    /// Notes what the answer tells of ranges there.
+    pub(super) fn learn(&self, status: u16, request: &Request<'_>) {
+        let has_range = match self.order.extent {
+            Extent::Whole => false,
+            Extent::Own(_) => self.order.asked != Asked::Rest,
+            Extent::Asked(_) => request.if_range.is_none(),
+        };
+        if has_range && status == 200 {
+            self.note(Note::Unranged);
+        }
+    }
+
+    /// Whether it is the answer to a Range of the cache's own, and can neither be kept nor go to the client as it is.
+    pub(super) fn is_unfit(&self, outcome: &Outcome, status: u16, request: &Request<'_>) -> bool {
+        let Extent::Own(wanted) = self.order.extent else { return false };
+        match outcome {
+            // The client has not asked for this part, nor under this condition.
+            Outcome::Pass { .. } if matches!(status, 206 | 412) => true,
+            // What begins behind the end, begins there for the client's one range as well.
+            Outcome::Pass { .. } if status == 416 => {
+                let specs = request.ranges.as_ref().map_or([].as_slice(), Ranges::specs);
+                let is_clients = matches!(specs, [Spec::From(first, _)] if *first >= wanted.start());
+                !is_clients || request.if_range.is_some() || self.order.continues
+            }
+            Outcome::Pass { .. } => false,
+            _ => !self.does(outcome, wanted),
+        }
+    }
+
+    /// Whether what `outcome` is about may be stored in one piece.
+    pub(super) fn may_be_whole(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Store { stored, .. } | Outcome::Extend { stored, .. } => {
+                stored.length().is_some_and(|length| length <= self.access.policy.max_object)
+            }
+            _ => false,
+        }
+    }
+
+    /// Passes on what the client has asked for, of a part that is not kept.
+    pub(super) fn pass_part(
+        &mut self,
+        stream: Stream,
+        outcome: &Outcome,
+        old: Option<&Arc<Object>>,
+        cut: Cut,
+    ) -> Next {
+        let held = if let Outcome::Pass { held, .. } = outcome { *held } else { Held::Dropped };
+        self.note_unsliced(outcome);
+        self.pass(stream, old, held, None, Some(cut));
+        Next::Done
+    }
+
+    /// Else each would ask for a slice in turn, to learn that there is none.
+    fn note_unsliced(&self, outcome: &Outcome) {
+        match outcome {
+            // That is about a client, and others may get one.
+            Outcome::Pass { refusal: Refusal::Authorization, .. } => self.note(Note::ApartWithCredentials),
+            Outcome::Pass { refusal: Refusal::RequestNoStore, .. } => {}
+            _ => self.note(Note::Unsliced),
+        }
+    }
+
+    /// A client's range is followed whatever becomes of a response: where all of it was asked for and is not stored, the
+    /// client's range is asked for in its place. None where that is not so.
+    pub(super) fn without_whole(
         &mut self,
         outcome: &Outcome,
         status: u16,
+        old: Option<&Arc<Object>>,
         request: &Request<'_>,
     ) -> Option<Next> {
-        let Extent::Own(wanted) = self.order.extent else { return None };
-        if self.does(outcome, status, wanted) {
+        let is_wanted = self.own.is_some() && request.ranges.is_some();
+        if !is_wanted || status != 200 || self.order.extent != Extent::Whole {
             return None;
         }
+        let (wanted, held) = match outcome {
+            Outcome::Store { stored, .. } if self.access.has_room(stored) => return None,
+            Outcome::Store { stored, .. } => {
+                let note = self.note_of_large(stored);
+                self.note(note);
+                // An origin that says now that it is small and now that it is large is not asked for ever.
+                let is_large = note == Note::Large && !self.is_again;
+                let rules = &self.access.policy.rules;
+                (if is_large { too_large(request, rules) } else { as_asked(request) }, Held::Dropped)
+            }
+            Outcome::Pass { refusal, held, hit_for_miss } => {
+                if *hit_for_miss {
+                    self.note(apart(*refusal));
+                    self.note_unsliced(outcome);
+                }
+                (as_asked(request), *held)
+            }
+            _ => return None,
+        };
+        self.hold(old, held);
+        self.order.stored.take_if(|_| held == Held::Dropped);
+        Some(self.ask_for(wanted, request))
+    }
+
+    /// What is known of what is not stored, because it is too large or there is no room: what may be had in slices.
+    pub(super) fn note_of_large(&self, stored: &Stored) -> Note {
+        let policy = &self.access.policy;
+        let is_too_large = stored.length().is_none_or(|length| length > policy.max_object);
+        let may_be_sliced = policy.rules.range_fill.slice().is_some() && stored.validators.strong().is_some();
+        if !is_too_large {
+            return Note::Apart;
+        }
+        if may_be_sliced && self.order.extent == Extent::Whole {
+            return Note::Large;
+        }
+        self.note(Note::Unsliced);
+        Note::Apart
+    }
+
+    /// Asks for so much instead, and has others who want that wait for it.
+    fn ask_for(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
+        let next = self.ask_again(wanted, request);
+        match self.order.awaited() {
+            Some(span) => self.duty.iter().for_each(|duty| duty.widen(span)),
+            None => self.tell_others(Settled::Look(None)),
+        }
+        next
+    }
+
+    /// What is done instead where the answer to a Range of the cache's own does not do.
+    pub(super) fn without_part(&mut self, outcome: &Outcome, request: &Request<'_>) -> Next {
         let policy = Arc::clone(&self.access.policy);
         let rest_of = self.order.stored.take_if(|_| self.order.asked == Asked::Rest);
         let is_unclear = matches!(outcome, Outcome::Refetch);
         match rest_of {
             Some(old) if self.order.continues => {
                 self.forget_state(&old);
+                if matches!(policy.rules.range_fill, RangeFill::Auto(_)) {
+                    // Nobody has asked for slices: where origins disagree about the entity tag, they are left alone.
+                    self.note(Note::Unsliced);
+                }
                 self.tell(Settled::Over(old, None), Own::Failed(changed()));
-                return Some(Next::Done);
+                return Next::Done;
             }
             Some(old) if !is_unclear => {
                 self.forget_state(&old);
                 self.tell_others(Settled::Over(old, None));
             }
             None if !is_unclear => {
-                // Else each would ask for a slice in turn, to learn that there is none.
-                self.note(Note::Unsliced);
-                let next = self.ask_again(unsliced(request, &policy.rules), request);
-                if let (Some(duty), Some(span)) = (&self.duty, self.order.awaited()) {
-                    duty.widen(span);
-                }
-                return Some(next);
+                self.note_unsliced(outcome);
+                // In one piece it may be stored, and is asked for once.
+                let wanted = if self.may_be_whole(outcome) { Wanted::Whole } else { as_asked(request) };
+                return self.ask_for(wanted, request);
             }
             // It says nothing about what is stored.
             Some(old) => self.order.stored = Some(old),
             None => {}
         }
-        Some(self.ask_again(fill(request, &policy.rules), request))
+        self.ask_again(fill(request, &policy.rules), request)
     }
 
-    /// Whether an answer to a Range of the cache's own, for `wanted`, can be kept or goes to the client.
-    fn does(&self, outcome: &Outcome, status: u16, wanted: Span) -> bool {
+    /// Whether an answer to a Range of the cache's own, for `wanted`, can be kept, or goes to the client as it is.
+    fn does(&self, outcome: &Outcome, wanted: Span) -> bool {
         let rules = &self.access.policy.rules;
         match outcome {
             Outcome::Store { stored, span: Some(span) } | Outcome::Extend { stored, span } => {
@@ -69,10 +189,8 @@ impl Filling {
             Outcome::Store { stored, span: None } => {
                 self.order.asked != Asked::Rest || self.access.has_room(stored)
             }
-            // The client has not asked for this part, nor under this condition.
-            Outcome::Pass { .. } => !matches!(status, 206 | 412 | 416),
             Outcome::Refetch => false,
-            Outcome::Update { .. } | Outcome::ServeStale => true,
+            Outcome::Update { .. } | Outcome::ServeStale | Outcome::Pass { .. } => true,
         }
     }
 

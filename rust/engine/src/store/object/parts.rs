@@ -42,6 +42,7 @@ impl Object {
             // All but which bytes are there.
             let content = self.stored.content.clone();
             self.stored = Stored { content, ..other.stored.clone() };
+            self.has_status = other.has_status;
             self.reason.clone_from(&other.reason);
         }
         self.stored.selection = selection;
@@ -101,9 +102,10 @@ impl Object {
 
     /// The same with these parts, and with what is known of which bytes are there.
     pub(super) fn with_parts(&self, parts: Vec<Part>) -> Self {
-        let Self { stored, reason, item, own_tags, tags, .. } = self;
+        let Self { stored, reason, item, own_tags, tags, has_status, .. } = self;
         let (stored, reason, item) = (stored.clone(), reason.clone(), Arc::clone(item));
-        let mut with = Self { stored, reason, item, own_tags: own_tags.clone(), tags: tags.clone(), parts };
+        let (own_tags, tags, has_status) = (own_tags.clone(), tags.clone(), *has_status);
+        let mut with = Self { stored, reason, item, own_tags, tags, has_status, parts };
         with.count();
         with
     }
