@@ -273,7 +273,9 @@ async def test_ranges_of_what_is_on_its_way(alone: Edges, kind: str, policy: str
                 await in_time(origin.under_way.wait())
             is_asked_elsewhere = KINDS[kind].size == LARGE and KINDS[kind].ranges
             if is_asked_elsewhere and what in ONE_SHORT:
-                await cells.check("on its way", path, what, asked, is_alone=is_asked_elsewhere)
+                # The other is served in slices as well, one ahead of it.
+                is_alone = POLICIES[policy].range_fill != "slices"
+                await cells.check("on its way", path, what, asked, is_alone=is_alone)
                 origin.held[path].set()
             else:
                 checking = asyncio.create_task(
