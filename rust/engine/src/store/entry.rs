@@ -130,7 +130,8 @@ impl Entry {
         let Stored { selection, validators, .. } = &object.stored;
         self.objects.iter().any(|other| {
             other.stored.freshness.received() >= requested
-                && other.stored.validators.date > validators.date
+                // A Date has whole seconds; where there was none, it is that of the clock, which has more.
+                && other.stored.validators.date.as_secs() > validators.date.as_secs()
                 && other.stored.selection.meets(selection)
         })
     }
