@@ -112,6 +112,10 @@ eventsource-tests: $(VENV)/.built ## Run suites of EventSource through penstock:
 events-churn: build ## Two thousand subscribers that come and go for two minutes
 	PENSTOCK_CHURN_SECONDS=120 PENSTOCK_CHURN_FOLLOWERS=2000 $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/hub/test_churn.py
 
+.PHONY: adversary
+adversary: build ## Attack `penstock serve` with 32 MiB for two minutes, beside an honest client
+	cd benchmarks && $(abspath $(BIN))/python -m adversary
+
 .PHONY: loom
 loom: ## Model-check what two threads touch
 	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-engine --lib --target-dir target/loom loom

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
+import penstock.config
 
 DEADLINE = 30.0
 
@@ -92,8 +93,13 @@ def no_descriptor_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[penstock.Engine]:
-    """A small engine; afterwards every slab must be back and no task of the test running."""
-    async with penstock.Engine(memory="16MiB") as engine:
+    """A small engine; afterwards every slab must be back and no task of the test running.
+
+    A connection is taken with the head of a request, so that tests can step through its body: tests/overload have the
+    default.
+    """
+    limits = penstock.config.OriginLimits(upload_part=0)
+    async with penstock.Engine(memory="16MiB", limits=limits) as engine:
         yield engine
         _forget(request)
         await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")

@@ -150,6 +150,19 @@ main.add_command(cache)
     help="Certificates, in PEM, of the authorities that https origins are verified by, and by no others. By default "
     "the system's.",
 )
+@click.option(
+    "--client-connections",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Connections of one client address at a time; an IPv6 network of 64 bits is one. Not behind a proxy. By "
+    "default any number.",
+)
+@click.option(
+    "--client-requests",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Requests of one client address at a time. By default any number.",
+)
 @timeout_options
 @click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) in place of X-Forwarded-*.")
 @click.option(
@@ -218,6 +231,8 @@ def serve(
     control: Path | None,
     status_listen: str | None,
     workers: int | None,
+    client_connections: int | None,
+    client_requests: int | None,
     **options: Any,
 ) -> None:
     """Serve a gateway to one origin, or an aiohttp application.
@@ -253,6 +268,7 @@ def serve(
         _refuse(ctx, _GATEWAY_OPTIONS, "only with --origin; an application makes its own gateway")
     log_to_stderr(log_level)
     lane = options.pop("lane")
+    edge = config.Edge(client_connections=client_connections, client_requests=client_requests)
     if control is not None and options["cache"] is None:
         raise click.UsageError("--control: only with --cache; there is nothing else to control")
     if options["cache"] is None:
@@ -271,6 +287,7 @@ def serve(
                     listen,
                     engine=engine,
                     settings=settings,
+                    edge=edge,
                     access_log=access_log,
                     log_level=log_level,
                     uvloop=uvloop,
@@ -288,6 +305,7 @@ def serve(
                     application,
                     listen,
                     engine=engine,
+                    edge=edge,
                     drain=drain,
                     access_log=access_log,
                     decode_requests=engine is None,

@@ -22,7 +22,7 @@ __all__ = ["Pages", "text"]
 
 # Scrapers send small heads and no bodies, and read what they have asked for.
 _EDGE: Final = config.Edge(
-    line_bytes="4KiB", head_bytes="16KiB", max_body=0, write_timeout=10.0, backlog=128, stall_grace=1
+    line_bytes="4KiB", head_bytes="16KiB", max_body=0, write_timeout=10.0, backlog=128, stall_grace=1.0
 )
 # For the heads of requests, so that the pages are there while the engine's own memory is full.
 _POOL: Final = config.Pool(memory="4MiB", prefault=0, caches=1)

@@ -18,9 +18,10 @@ from .serving import Edges
 async def _edges(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
     stock = request.param == "stock"
     threads = 1 if stock else request.param
-    # No origin's connection outlives its use by more than that, so that what is left is seen.
+    # No origin's connection outlives its use by more than that, so that what is left is seen. It is taken with the head
+    # of a request, so that tests can step through its body; tests/overload have the default.
     async with penstock.Engine(
-        memory="16MiB", threads=threads, limits=OriginLimits(idle_timeout=30)
+        memory="16MiB", threads=threads, limits=OriginLimits(idle_timeout=30, upload_part=0)
     ) as engine:
         edges = Edges(engine, stock=stock)
         yield edges

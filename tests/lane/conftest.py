@@ -14,7 +14,7 @@ from aiohttp.typedefs import Handler
 import penstock
 from conftest import leave_out, until
 from gateway.client import RawClient
-from penstock.config import Edge
+from penstock.config import Edge, OriginLimits
 from penstock.web import Site
 
 # libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
@@ -54,7 +54,9 @@ Connect = Callable[..., Awaitable[RawClient]]
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[penstock.Engine]:
     """A small engine; afterwards every slab must be back and no task of the test running."""
-    async with penstock.Engine(memory="16MiB", threads=request.param) as engine:
+    async with penstock.Engine(
+        memory="16MiB", threads=request.param, limits=OriginLimits(upload_part=0)
+    ) as engine:
         yield engine
         request.node.funcargs.clear()
         await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")

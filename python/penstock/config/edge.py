@@ -29,18 +29,37 @@ class Edge:
     idle_timeout: float | None = 75.0
     """For the next request on a kept connection; nginx's default, above what most proxies and browsers use."""
     head_timeout: float | None = 10.0
-    """For a request head, from its first byte to its last (408). It is one packet, mostly; whoever drips it attacks."""
+    """For a request head, from its first byte to its last (408). It is one packet, mostly; a client that drips it
+    attacks."""
     body_timeout: float | None = 60.0
     """Between two reads of a request body (408)."""
+    body_total_timeout: float | None = None
+    """For a whole request body (408). None: a live stream that is sent here has no end."""
+    least_rate: Size | None = 500
+    """Bytes a second that a request has to come at, on the average since it began (408, REQUEST_TOO_SLOW). Time in
+    which a body waits for its origin does not count. What Apache's mod_reqtimeout asks for; the slowest mobile line has
+    ten times as much."""
+    head_patience: float = 5.0
+    """For a request head before it is held to `least_rate`: two lost packets."""
+    body_patience: float = 20.0
+    """For a request body before it is held to `least_rate`. What Apache gives."""
     write_timeout: float | None = 60.0
     """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range.
 
     The kernel is given the same limit, in whole seconds: what it has sent is acknowledged by then (TCP_USER_TIMEOUT),
     and a client that is sent nothing answers its probes. So one whose host has vanished is gone, whatever waits for
     it."""
-    stall_grace: int = 5
-    """For a client that takes nothing while the pool is full: after so many whole seconds the one that has taken
-    nothing for longest is cut off, one a second. Several round trips of a bad network."""
+    stall_grace: float = 1.0
+    """For a client that takes nothing while others wait for what it holds: memory, because the pool is full, or a
+    connection to an origin. After so long it may be cut off, and so many are as are needed, beginning with the ones
+    that have taken nothing for longest. Several round trips of a bad network."""
+    client_connections: int | None = None
+    """Connections of one address at a time. One more is answered with 429 and closed. None: behind a proxy, or a network
+    address translation, many clients have one address."""
+    client_requests: int | None = None
+    """Requests of one address that are being answered at a time. One more is answered with 429 (ADDRESS_LIMITED)."""
+    client_prefix: int = 64
+    """Bits of an IPv6 address that are one client for these two: a site is given a network of 64."""
     linger: float = 2.0
     """For a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
@@ -84,9 +103,16 @@ class Edge:
         checks.size(self, "trailer_bytes", 0, REGION)
         if self.max_body is not None:
             checks.size(self, "max_body", 0)
-        for name in ("idle_timeout", "head_timeout", "body_timeout", "write_timeout"):
+        for name in ("idle_timeout", "head_timeout", "body_timeout", "body_total_timeout", "write_timeout"):
             checks.seconds(self, name, optional=True)
-        checks.count(self, "stall_grace", 1)
+        if self.least_rate is not None:
+            checks.size(self, "least_rate", 1)
+        for name in ("head_patience", "body_patience", "stall_grace"):
+            checks.seconds(self, name)
+        for name in ("client_connections", "client_requests"):
+            if getattr(self, name) is not None:
+                checks.count(self, name, 1)
+        checks.count(self, "client_prefix", 1, 128)
         checks.seconds(self, "linger")
         checks.size(self, "max_event", 1)
         if self.event_backlog is not None:

@@ -15,6 +15,10 @@ class Pool:
     reserve: Size | None = None
     """Bytes that only response heads and joined frames may take, so that established streams can go on when
     the rest is taken. None: a thirty-second of `memory`."""
+    heads: Size | None = None
+    """Bytes that only request heads of clients may take, so that a client is answered however full the rest is. Heads
+    that are not complete take at most half of it: beyond that the one that has held the most for the longest is refused
+    (HEADS_FULL). None: a sixteenth of `memory`; in 16 MiB 2,000 heads can be on their way at a time."""
     pressed_percent: int = 75
     """From this use on windows shrink to their floor; a quarter is for what is under way."""
     full_percent: int = 95
@@ -38,6 +42,10 @@ class Pool:
             checks.put(self, "reserve", memory // 32)
         if checks.size(self, "reserve", 0) >= memory:
             raise checks.bad(self, "reserve", f"must be less than memory, {memory} bytes")
+        if self.heads is None:
+            checks.put(self, "heads", memory // 16)
+        if checks.size(self, "heads", 0) + parse_size(self.reserve) >= memory:  # type: ignore[arg-type]
+            raise checks.bad(self, "heads", f"must be, with reserve, less than memory, {memory} bytes")
         checks.count(self, "pressed_percent", 1, 100)
         checks.count(self, "full_percent", 1, 100)
         checks.count(self, "hysteresis_percent", 0, 100)

@@ -47,6 +47,16 @@ class OriginLimits:
     """Connections open at a time, per engine thread. Each carries one response, and an event stream for hours."""
     waiting: int = 1024
     """Requests that wait for a connection; one more is refused at once."""
+    upload_part: Size = "64KiB"
+    """Bytes of a request body that have to be here before a connection is taken for it, or the whole of it: a client
+    that sends slowly then keeps no connection from others. A window (`Flow.floor`) that is smaller is enough too. 0: a
+    connection is taken with the head, for origins that answer before they have the body."""
+    upload_wait: float | None = 1.0
+    """Seconds that a body of unknown length is waited for. A live stream of 8 KB/s is not held up for longer. None: for
+    as long as it takes."""
+    upload_percent: int = 75
+    """Of the connections, and of those that may wait, in percent, what requests may take whose bodies are still coming.
+    The rest is for all others."""
     idle_timeout: float = 60.0
     """Seconds an unused connection is kept. Below the 75 s after which nginx closes it."""
     requests_per_connection: int = 10_000
@@ -71,6 +81,9 @@ class OriginLimits:
     def __post_init__(self) -> None:
         checks.count(self, "connections", 1)
         checks.count(self, "waiting", 0)
+        checks.size(self, "upload_part", 0)
+        checks.seconds(self, "upload_wait", optional=True)
+        checks.count(self, "upload_percent", 1, 100)
         checks.seconds(self, "idle_timeout")
         checks.count(self, "requests_per_connection", 1)
         checks.seconds(self, "connection_age")

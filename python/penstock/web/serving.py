@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from penstock.config import Status
+from penstock.config import Edge, Status
 from penstock.engine import Engine
 
 from .access import AccessLogger
@@ -32,6 +32,7 @@ async def serve(
     listen: tuple[str, int] | str,
     *,
     engine: Engine | None,
+    edge: Edge | None = None,
     drain: float,
     access_log: bool,
     decode_requests: bool,
@@ -44,6 +45,7 @@ async def serve(
         app: what to serve.
         listen: host and port, or the path of a Unix socket.
         engine: what serves; None for the one that the process shares.
+        edge: what clients may take.
         drain: seconds that requests under way get to finish.
         access_log: whether to log a line for each request.
         decode_requests: whether aiohttp decodes compressed request bodies before the application sees them.
@@ -59,7 +61,7 @@ async def serve(
     try:
         path, host, port = (listen, None, None) if isinstance(listen, str) else (None, *listen)
         log = "-" if access_log else None
-        site = Site(runner, host, port, path=path, engine=engine, access_log=log, status=status)
+        site = Site(runner, host, port, path=path, engine=engine, edge=edge, access_log=log, status=status)
         site.tell = say_waiting
         await site.start()
         ready(_url(runner, listen), site.status_url)

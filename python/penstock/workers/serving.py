@@ -37,6 +37,7 @@ async def serve(
     *,
     engine: Engine,
     settings: Workers,
+    edge: Edge,
     access_log: bool,
     log_level: str,
     uvloop: bool | None,
@@ -50,6 +51,7 @@ async def serve(
         listen: host and port, or the path of a Unix socket.
         engine: what serves.
         settings: of the workers; what is under way has their `stop_timeout` to finish.
+        edge: what clients may take.
         access_log: whether to log a line for each request.
         log_level: for workers: the least that they log.
         uvloop: for workers: which loop they run.
@@ -63,7 +65,6 @@ async def serve(
     host, port, path = ("", 0, listen) if isinstance(listen, str) else (*listen, None)
     where = Where(host, port, path, None)
     addresses = await where.addresses()
-    edge = Edge()
     lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
     listening.tell = say_waiting

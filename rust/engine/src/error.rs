@@ -172,6 +172,7 @@ table! {
     0x403 PoolDead "POOL_DEAD" State Pool false "The pool belongs to the parent of this forked process.";
     0x404 ObjectTooLarge "OBJECT_TOO_LARGE" Memory Pool false "The object is larger than the pool can ever hold in one piece.";
     0x405 MappingFailed "MAPPING_FAILED" System Local false "The operating system refused the pool's memory.";
+    0x406 HeadsFull "HEADS_FULL" Memory Pool true "The request head was not complete, and other heads needed the memory that it held.";
 
     0x501 EngineClosed "ENGINE_CLOSED" State Local false "The engine has been closed.";
     0x502 Busy "BUSY" State Local false "Another task is already awaiting this stream.";
@@ -224,6 +225,8 @@ table! {
     0x612 Draining "DRAINING" State Local true "The server is being stopped, and takes no new request.";
     0x613 ClientStalled "CLIENT_STALLED" Connection Client true "The pool was full, and the client had taken nothing of its response for longest.";
     0x614 NotCached "NOT_CACHED" State Local false "The client wants only what is stored, and it is not (only-if-cached).";
+    0x615 RequestTooSlow "REQUEST_TOO_SLOW" Timeout Client true "The client sent its request at less than the least rate.";
+    0x616 AddressLimited "ADDRESS_LIMITED" Protocol Client true "The client's address has more connections or requests than its limit.";
     0x620 BadTopic "BAD_TOPIC" Value Client false "The name of a topic is empty, too long, not UTF-8, or has a control character.";
     0x621 UnknownTopic "UNKNOWN_TOPIC" Value Client false "There is no such topic.";
     0x630 AccessDenied "ACCESS_DENIED" Value Client false "The request is not authorised.";
@@ -304,11 +307,11 @@ impl Code {
             | Self::TokenWrongAddress
             | Self::TokenPathNotCovered => 403,
             Self::NoRoute | Self::UnknownTopic => 404,
-            Self::RequestTimeout => 408,
+            Self::RequestTimeout | Self::RequestTooSlow => 408,
             Self::RequestTooLarge => 413,
             Self::TargetTooLong => 414,
             Self::ExpectationFailed => 417,
-            Self::TooManyRequests | Self::TenantLimited => 429,
+            Self::TooManyRequests | Self::TenantLimited | Self::AddressLimited => 429,
             Self::RequestHeadTooLarge => 431,
             Self::UnsupportedCoding | Self::UnsupportedMethod => 501,
             Self::UnsupportedVersion => 505,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use penstock_engine::Code;
-use penstock_engine::edge::{Ledger, Supplies};
+use penstock_engine::edge::{Heads, Ledger, Supplies};
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;
@@ -56,6 +56,7 @@ pub(crate) struct Engine {
     closed: AtomicBool,
     requests: AtomicU64,
     ledger: Arc<Ledger>,
+    heads: Arc<Heads>,
     board: Arc<Board>,
 }
 
@@ -123,6 +124,7 @@ impl Engine {
             meter: Arc::clone(&self.meter),
             origins: self.origins.clone(),
             ledger: Arc::clone(&self.ledger),
+            heads: Arc::clone(&self.heads),
         };
         Ok((supplies, Arc::clone(&self.threads)))
     }
@@ -277,6 +279,7 @@ impl Engine {
         let origins: Vec<_> =
             (0..threads.count()).map(|_| Arc::new(Origins::new(&pool, limits, reads, tls.clone()))).collect();
         let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(threads.count())));
+        let heads = Arc::new(Heads::new(&pool));
         let threads = Arc::new(threads);
         let board = Board::new(Parts {
             version: env!("CARGO_PKG_VERSION"),
@@ -294,6 +297,7 @@ impl Engine {
             threads,
             origins,
             ledger,
+            heads,
             board: Arc::new(board),
             ports: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),

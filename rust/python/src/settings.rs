@@ -5,7 +5,7 @@ use std::time::Duration;
 use penstock_engine::Result;
 use penstock_engine::access::{self, AccessConfig, TenantLimits};
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, RangeFill};
-use penstock_engine::edge::{EdgeConfig, ListenOptions, RouteLimits};
+use penstock_engine::edge::{ClientLimits, EdgeConfig, ListenOptions, RouteLimits};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, Slow, Terms};
 use penstock_engine::origin::{OriginLimits, Roots, Tls};
 use penstock_engine::pool::PoolConfig;
@@ -19,6 +19,7 @@ use pyo3::FromPyObject;
 pub(crate) struct PoolSettings {
     memory: usize,
     reserve: usize,
+    heads: usize,
     pressed_percent: usize,
     full_percent: usize,
     hysteresis_percent: usize,
@@ -33,6 +34,7 @@ impl From<PoolSettings> for PoolConfig {
         Self {
             budget: settings.memory,
             reserve: settings.reserve,
+            heads: settings.heads,
             pressed_percent: settings.pressed_percent,
             full_percent: settings.full_percent,
             hysteresis_percent: settings.hysteresis_percent,
@@ -74,6 +76,9 @@ impl From<ReadSettings> for ReadSizes {
 pub(crate) struct LimitSettings {
     connections: usize,
     waiting: usize,
+    upload_part: usize,
+    upload_wait: Option<f64>,
+    upload_percent: usize,
     idle_timeout: f64,
     requests_per_connection: u64,
     connection_age: f64,
@@ -90,6 +95,9 @@ impl From<LimitSettings> for OriginLimits {
         Self {
             connections: settings.connections,
             waiting: settings.waiting,
+            upload_part: settings.upload_part,
+            upload_wait: settings.upload_wait.map(Duration::from_secs_f64),
+            upload_percent: settings.upload_percent,
             idle_timeout: Duration::from_secs_f64(settings.idle_timeout),
             requests_per_connection: settings.requests_per_connection,
             connection_age: Duration::from_secs_f64(settings.connection_age),
@@ -118,8 +126,15 @@ pub(crate) struct EdgeSettings {
     idle_timeout: Option<f64>,
     head_timeout: Option<f64>,
     body_timeout: Option<f64>,
+    body_total_timeout: Option<f64>,
+    least_rate: Option<u64>,
+    head_patience: f64,
+    body_patience: f64,
     write_timeout: Option<f64>,
-    stall_grace: u64,
+    stall_grace: f64,
+    client_connections: Option<usize>,
+    client_requests: Option<usize>,
+    client_prefix: u8,
     linger: f64,
     max_event: usize,
     event_backlog: Option<u32>,
@@ -144,8 +159,17 @@ impl From<&EdgeSettings> for EdgeConfig {
             idle_timeout: seconds(settings.idle_timeout),
             head_timeout: seconds(settings.head_timeout),
             body_timeout: seconds(settings.body_timeout),
+            body_total_timeout: seconds(settings.body_total_timeout),
+            least_rate: settings.least_rate,
+            head_patience: Duration::from_secs_f64(settings.head_patience),
+            body_patience: Duration::from_secs_f64(settings.body_patience),
             write_timeout: seconds(settings.write_timeout),
-            stall_turns: settings.stall_grace,
+            stall_grace: Duration::from_secs_f64(settings.stall_grace),
+            clients: ClientLimits {
+                connections: settings.client_connections,
+                requests: settings.client_requests,
+                prefix: settings.client_prefix,
+            },
             linger: Duration::from_secs_f64(settings.linger),
             max_event: settings.max_event,
             event_backlog: settings.event_backlog,

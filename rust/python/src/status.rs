@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::edge::{
-    Ledger, ListenOptions, Listener, Pages, Routes, Service, Site as EdgeSite, Supplies,
+    Heads, Ledger, ListenOptions, Listener, Pages, Routes, Service, Site as EdgeSite, Supplies,
 };
 use penstock_engine::metrics;
 use penstock_engine::pool::Pool;
@@ -77,6 +77,7 @@ impl Status {
             // As many as there are threads. No origin is ever asked.
             origins: lent.origins.into_iter().take(1).collect(),
             ledger: Arc::new(Ledger::new(1)),
+            heads: Arc::new(Heads::new(&pool)),
         };
         let routes = Routes::new(vec![pages]).into_python(py)?;
         let site = Arc::new(EdgeSite::new((&edge).into(), supplies, routes, None, None));

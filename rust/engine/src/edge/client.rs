@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use super::clients::Counted;
 use crate::net::Connection;
 use crate::sync::Arc;
 use crate::sys::descriptor::set_option;
@@ -12,6 +13,8 @@ pub(super) struct Client {
     /// Shared with who may write to it past what sends a response.
     pub(super) connection: Arc<Connection>,
     pub(super) addresses: Addresses,
+    /// On its address's account, where that has a limit.
+    pub(super) _counted: Option<Counted>,
 }
 
 impl Client {
@@ -51,6 +54,11 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// Of the client, without its port.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        self.remote.map(|remote| remote.ip())
+    }
+
     pub(super) fn new(remote: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
         // An IPv4 client of a socket that listens for both families is an IPv4 client.
         let plain = |address: SocketAddr| match address.ip() {

@@ -71,7 +71,7 @@ async fn closed(phase: &mut watch::Receiver<Phase>) {
 
 async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch::Receiver<Phase>) {
     let config = &site.config;
-    let mut inbound = Inbound::new(&client.connection, &site.supplies.pool, config, site.supplies.reads);
+    let mut inbound = Inbound::new(&client.connection, &site.supplies, config);
     loop {
         // On the heap, each for its time: neither waiting for a request nor answering one then needs room for the other.
         let next = match Box::pin(head(&mut inbound, phase)).await {
@@ -149,8 +149,10 @@ async fn exchange(
         is_tunnel: false,
         stripped: None,
     };
+    let counted = site.clients.request(client.addresses.ip());
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
+        _ if counted.is_err() => counted.as_ref().map(|_| ()).map_err(Error::clone),
         Some(Service::Relay(route)) => answer_by_route(task, inbound, route).await,
         Some(Service::Topics(topics)) => Box::pin(answer_by_topics(task, inbound, topics)).await,
         Some(Service::Pages(pages)) => Box::pin(answer_by_pages(task, inbound, pages)).await,

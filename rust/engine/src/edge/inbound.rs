@@ -3,14 +3,18 @@
 //! One connection has one [`Inbound`] for its life. Bytes behind the request that is being answered are held, at most
 //! one read of them, until their turn comes.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::EdgeConfig;
+use super::heads::{Heads, Waiting};
+use super::{EdgeConfig, Supplies};
 use crate::error::{Code, Error, Result};
 use crate::net::{Connection, Peer, Read, Reader, Socket};
-use crate::pool::{CLASSES, Pool, Slice};
+use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
 use crate::wire::{Body, Decoder, Incoming, IncomingScanner, parse_incoming};
@@ -19,12 +23,17 @@ use crate::wire::{Body, Decoder, Incoming, IncomingScanner, parse_incoming};
 /// call a second is nothing beside what a client that has left keeps occupied meanwhile.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// Reads of one turn of bytes that nobody wants, so that a client that sends them without end leaves the thread to others.
+/// Arbitrary.
+const DISCARDED_AT_ONCE: usize = 16;
+
 /// The reading half of a connection.
 #[derive(Debug)]
 pub(super) struct Inbound<'a> {
     connection: &'a Connection,
     reader: Reader,
     config: &'a EdgeConfig,
+    heads: &'a Heads,
     reads: ReadSizes,
     /// Read, and not yet taken.
     held: Option<Slice>,
@@ -35,14 +44,10 @@ pub(super) struct Inbound<'a> {
 }
 
 impl<'a> Inbound<'a> {
-    pub(super) fn new(
-        connection: &'a Connection,
-        pool: &Pool,
-        config: &'a EdgeConfig,
-        reads: ReadSizes,
-    ) -> Self {
-        let reader = Reader::new(Peer::Client, pool);
-        Self { connection, reader, config, reads, held: None, body_is_read: true, received: 0 }
+    pub(super) fn new(connection: &'a Connection, supplies: &'a Supplies, config: &'a EdgeConfig) -> Self {
+        let reader = Reader::new(Peer::Client, &supplies.pool);
+        let (heads, reads) = (&*supplies.heads, supplies.reads);
+        Self { connection, reader, config, heads, reads, held: None, body_is_read: true, received: 0 }
     }
 
     /// Bytes of the bodies of requests that have come since the last call, without their framing.
@@ -69,8 +74,17 @@ impl<'a> Inbound<'a> {
     /// The head of the next request; none when the client left, or has sent nothing for its idle limit.
     ///
     /// # Errors
-    /// What is wrong with the head. `REQUEST_TIMEOUT` and `CLIENT_GONE` in the midst of one.
+    /// What is wrong with the head. `REQUEST_TIMEOUT`, `REQUEST_TOO_SLOW`, `HEADS_FULL` and `CLIENT_GONE` in the midst of one.
     pub(super) async fn head(&mut self) -> Result<Option<Incoming>> {
+        let head = self.find_head().await;
+        if head.is_err() {
+            // Whoever is refused keeps nothing of the memory that others may wait for.
+            self.forget();
+        }
+        head
+    }
+
+    async fn find_head(&mut self) -> Result<Option<Incoming>> {
         let mut scanner = IncomingScanner::new(&self.config.head);
         self.reader.restart();
         let mut begun = None;
@@ -81,21 +95,16 @@ impl<'a> Inbound<'a> {
                     return parse_incoming(&head[range], &self.config.head).map(Some);
                 }
             }
-            if self.has_begun() {
-                self.reader.make_room(&mut self.held).await?;
-            }
-            let limit = if self.is_idle() {
-                self.config.idle_timeout
+            let come = if self.has_begun() {
+                // On the heap: most heads come in one read.
+                Box::pin(self.rest_of_head(&mut begun)).await
             } else {
-                let begun = begun.get_or_insert_with(Instant::now);
-                self.config.head_timeout.map(|limit| limit.saturating_sub(begun.elapsed()))
+                let limit = self.config.idle_timeout;
+                self.reader.readable(self.connection, limit, Code::RequestTimeout, || true).await
             };
-            match self.reader.readable(self.connection, limit, Code::RequestTimeout, || true).await {
+            match come {
                 Ok(()) => {}
                 Err(_) if self.is_idle() => return Ok(None),
-                Err(error) if error.code() == Code::RequestTimeout => {
-                    return Err(error.code().error("the request head did not come within its limit"));
-                }
                 Err(error) => return Err(error),
             }
             match self.reader.read_on(self.connection, &mut self.held).await {
@@ -105,6 +114,46 @@ impl<'a> Inbound<'a> {
                 Ok(_) => {}
             }
         }
+    }
+
+    /// Waits for more of a head of which something is here. It is registered meanwhile, and may be evicted.
+    async fn rest_of_head(&mut self, begun: &mut Option<(Instant, Waiting<'a>)>) -> Result<()> {
+        let Self { connection, reader, config, heads, held, .. } = self;
+        let (first, waiting) = begun.get_or_insert_with(|| (Instant::now(), heads.enter()));
+        let has = held.as_ref().map_or(0, |held| held.len());
+        let is_idle = held.as_ref().is_none_or(|held| b"\r\n".starts_with(held));
+        let rated = config.allowed(config.head_patience, has as u64).filter(|_| !is_idle);
+        let whole = if is_idle { config.idle_timeout } else { config.head_timeout };
+        let limit =
+            [rated, whole].into_iter().flatten().min().map(|limit| limit.saturating_sub(first.elapsed()));
+        waiting.hold(held.as_ref().map_or(0, |held| held.slab().1));
+        let mut come = pin!(async {
+            reader.make_room(held).await?;
+            reader.readable(connection, None, Code::RequestTimeout, || true).await
+        });
+        let come = async {
+            match limit {
+                Some(limit) => timeout(limit, &mut come).await,
+                None => Ok((&mut come).await),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = waiting.evicted() => Err(Code::HeadsFull.error("the request head was incomplete, and others needed its memory")),
+            come = come => come.unwrap_or_else(|_| Err(if rated.is_some_and(|rated| whole.is_none_or(|whole| rated < whole)) {
+                let detail = format!("after {has} bytes the request head came at less than its least rate");
+                Code::RequestTooSlow.error(detail)
+            } else {
+                Code::RequestTimeout.error("the request head did not come within its limit")
+            })),
+        }
+    }
+
+    /// Drops what was read and not taken. What follows on the connection is read as nothing.
+    fn forget(&mut self) {
+        self.held = None;
+        self.body_is_read = false;
+        self.reader.restart();
     }
 
     fn take(&mut self, count: usize) -> Slice {
@@ -140,10 +189,10 @@ impl<'a> Inbound<'a> {
                     return None;
                 }
                 // The end of a tunnel from this side; what comes from the other is still on its way.
-                Some(self.hung_up().await)
+                Some(hung_up(self.connection).await)
             }
             // Nobody wants the rest of it.
-            Err(error) if error.code() == Code::StreamClosed => Some(self.hung_up().await),
+            Err(error) if error.code() == Code::StreamClosed => Some(hung_up(self.connection).await),
             Err(error) => {
                 feed.fail(error.clone());
                 Some(error)
@@ -157,7 +206,7 @@ impl<'a> Inbound<'a> {
         let mut pieces = Vec::new();
         let mut received = 0;
         // A tunnel may be quiet for as long as both sides like.
-        let limit = self.config.body_timeout.filter(|_| body != Body::UntilClose);
+        let mut pace = (body != Body::UntilClose).then(|| Pace::new(self.config));
         loop {
             if let Some(bytes) = self.held.take() {
                 let rest = decoder.decode(bytes, &mut |piece| pieces.push(piece));
@@ -175,9 +224,12 @@ impl<'a> Inbound<'a> {
             tokio::select! {
                 biased;
                 room = feed.room() => room?,
-                error = self.hung_up() => return Err(error),
+                error = hung_up(self.connection) => return Err(error),
             }
-            self.reader.readable(self.connection, limit, Code::RequestTimeout, || true).await?;
+            match &mut pace {
+                Some(pace) => pace.wait(&mut self.reader, self.connection, received).await?,
+                None => self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await?,
+            }
             match self.reader.read(self.connection, size.next(decoder.remaining()), feed.credit()).await? {
                 Read::Bytes { slice, offered } => {
                     size.record(offered, slice.len());
@@ -194,38 +246,111 @@ impl<'a> Inbound<'a> {
 
     /// Reads and forgets, to the end of the connection.
     pub(super) async fn discard(&mut self) {
-        self.held = None;
-        loop {
-            if self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await.is_err() {
-                return;
+        self.forget();
+        // Not into the pool, which may be full: that is why many are refused.
+        poll_fn(|context| {
+            let mut bytes = [0; CLASSES[0]];
+            for _ in 0..DISCARDED_AT_ONCE {
+                match self.connection.poll_read(context, &mut bytes) {
+                    Poll::Ready(Ok(1..)) => {}
+                    Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
+                    Poll::Pending => return Poll::Pending,
+                }
             }
-            match self.reader.read(self.connection, CLASSES[0], CLASSES[0]).await {
-                Ok(Read::Bytes { .. } | Read::Nothing) => {}
-                Ok(Read::End { .. }) | Err(_) => return,
-            }
-        }
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
     }
 
     async fn watch(&mut self) -> Result<Error> {
         // A little of what comes behind the request is read too: that the client has left stands behind it.
-        while self.held.as_ref().is_none_or(|held| held.len() < CLASSES[0]) {
+        while self.held.is_none() {
             self.reader.readable(self.connection, None, Code::RequestTimeout, || true).await?;
             if let Read::End { .. } = self.reader.read_on(self.connection, &mut self.held).await? {
                 return Err(gone("before the end of the response"));
             }
         }
-        // The next request waits for its turn.
-        Ok(Box::pin(self.hung_up()).await)
+        // On the heap: few clients send the next request before they have the response.
+        Box::pin(self.watch_pipelined()).await
     }
 
-    /// Ends when the kernel knows that the client is lost. That it has ended its side is not enough: what it has sent
-    /// before may still be wanted.
-    async fn hung_up(&self) -> Error {
-        loop {
-            sleep(LOOK).await;
-            if self.connection.with_socket(Socket::has_hung_up) {
-                return gone("with a reset");
+    /// As [`Inbound::watch`], of a client that has sent bytes which wait for their turn. While they do they may be evicted: the
+    /// connection then ends with the response, and the client sends them again on another one.
+    async fn watch_pipelined(&mut self) -> Result<Error> {
+        let mut waiting = self.heads.enter();
+        while let Some(held) = &self.held {
+            waiting.hold(held.slab().1);
+            let is_full = held.len() >= CLASSES[0];
+            let come = tokio::select! {
+                biased;
+                () = waiting.evicted() => break,
+                error = hung_up(self.connection), if is_full => return Ok(error),
+                come = self.reader.readable(self.connection, None, Code::RequestTimeout, || true), if !is_full => come,
+            };
+            come?;
+            if let Read::End { .. } = self.reader.read_on(self.connection, &mut self.held).await? {
+                return Err(gone("before the end of the response"));
             }
+        }
+        drop(waiting);
+        self.discard().await;
+        Err(gone("before the end of the response"))
+    }
+}
+
+/// How long a body has been waited for, and how long it may be.
+#[derive(Debug)]
+struct Pace<'a> {
+    config: &'a EdgeConfig,
+    begun: Instant,
+    waited: Duration,
+}
+
+impl<'a> Pace<'a> {
+    fn new(config: &'a EdgeConfig) -> Self {
+        Self { config, begun: Instant::now(), waited: Duration::ZERO }
+    }
+
+    /// Waits for more of a body of which `received` bytes have come. Time in which the client has nothing to wait for but
+    /// us, because its bytes are not taken on, does not count against its rate.
+    async fn wait(&mut self, reader: &mut Reader, connection: &Connection, received: u64) -> Result<()> {
+        let is_there = |context: &mut Context<'_>| Poll::Ready(connection.poll_readable(context).is_ready());
+        if self.config.body_total_timeout.is_none() && poll_fn(is_there).await {
+            return Ok(());
+        }
+        let config = self.config;
+        let rated =
+            config.allowed(config.body_patience, received).map(|allowed| allowed.saturating_sub(self.waited));
+        let total = config.body_total_timeout.map(|total| total.saturating_sub(self.begun.elapsed()));
+        let limits = [config.body_timeout, total, rated];
+        let limit = limits.into_iter().flatten().min();
+        let begun = Instant::now();
+        let come = reader.readable(connection, limit, Code::RequestTimeout, || true).await;
+        self.waited += begun.elapsed();
+        come.map_err(|error| match limit {
+            Some(_) if error.code() != Code::RequestTimeout => error,
+            limit if limit == total && total.is_some() => {
+                let total = config.body_total_timeout.unwrap_or_default();
+                Code::RequestTimeout.error(format!("the request body was not whole after {total:?}"))
+            }
+            limit if limit == rated && rated.is_some() => {
+                let detail =
+                    format!("after {received} bytes the request body came at less than its least rate");
+                Code::RequestTooSlow.error(detail)
+            }
+            _ => error,
+        })
+    }
+}
+
+/// Ends when the kernel knows that the client is lost. That it has ended its side is not enough: what it has sent
+/// before may still be wanted.
+async fn hung_up(connection: &Connection) -> Error {
+    loop {
+        sleep(LOOK).await;
+        if connection.with_socket(Socket::has_hung_up) {
+            return gone("with a reset");
         }
     }
 }

@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket as Raw, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::Instant;
 
+use super::answer::refused;
 use super::client::{Addresses, Client};
 use super::connection;
 use super::site::{Load, Phase, Site};
@@ -217,10 +218,19 @@ fn is_of_client(error: &io::Error) -> bool {
 
 /// Gives a connection to the thread with the fewest. A failure to move it closes it.
 fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addresses) {
+    let counted = match site.clients.connect(addresses.ip()) {
+        Ok(counted) => counted,
+        Err(error) => {
+            // As far as the socket takes it: nobody waits for a client that has too many.
+            let answer = refused(&error, false);
+            let _ = socket.option(|socket| socket.send_with_flags(&answer, libc::MSG_NOSIGNAL));
+            return;
+        }
+    };
     let load = site.admit();
     let run = |load: Load, socket: Socket| {
         let connection = Arc::new(Connection::new(Transport::Plain(socket)));
-        connection::serve(load, Client { connection, addresses })
+        connection::serve(load, Client { connection, addresses, _counted: counted })
     };
     if load.thread == 0 {
         tokio::spawn(run(load, socket));

@@ -12,6 +12,7 @@
 //!                ├─ topics ─ hub::subscribe
 //!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
 //!                ├─ pages (about the engine itself) ─ metrics
+//!                ├─ heads (what clients hold), clients (how much each may)
 //!                └─ answer (refusals), account, log, tally (what is counted)
 //! ```
 
@@ -20,10 +21,12 @@ mod account;
 mod amending;
 mod answer;
 mod client;
+mod clients;
 mod config;
 mod connection;
 mod date;
 mod head;
+mod heads;
 mod inbound;
 mod lane;
 mod limiter;
@@ -40,8 +43,10 @@ mod topics;
 
 pub(crate) use answer::refused;
 pub use client::Addresses;
+pub use clients::ClientLimits;
 pub use config::EdgeConfig;
 pub use head::{RelayedHead, relayed_head};
+pub use heads::Heads;
 pub use limiter::Limiter;
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;

@@ -175,6 +175,7 @@ async fn begin_body(
     let (framing, is_events) = task.begin(route, &head, outgoing)?;
     let is_cut =
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
+    outgoing.feed_on(body.line());
     let supply = Supply::Source(Box::new(body.relay(&task.cut(is_cut), allowance)));
     outgoing.attach(attached(task.supply(route, supply, is_events, inspector), framing));
     at_once(|context| task.prime(context, outgoing)).await?;
@@ -223,6 +224,9 @@ async fn relay_by_cache(
     }
     let (framing, is_events) = task.begin(route, head, outgoing)?;
     stream.set_framing(&task.cut(is_events))?;
+    if route.native.upstream.is_none() {
+        outgoing.feed_on(supplies.origins[task.thread].line(&route.native.endpoint));
+    }
     outgoing.attach(attached(task.supply(route, stream.into(), is_events, None), framing));
     at_once(|context| {
         drive(context);

@@ -6,18 +6,20 @@ use std::task::Waker;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
+use super::clients::Clients;
+use super::heads::Heads;
 use super::route::Service;
 use super::tally::{Lane, Ledger, Tallies};
 use super::{EdgeConfig, Log, Routes};
 use crate::app::{Fault, Queue, QueueStats};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::framing::Framing;
 use crate::inspect::Counts;
-use crate::net::{Clock, Life};
+use crate::net::{Clock, Demand, Life};
 use crate::origin::Origins;
-use crate::pool::{Pool, PoolState};
+use crate::pool::{CLASSES, Pool};
 use crate::stream::{Allowance, Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -36,6 +38,8 @@ pub struct Supplies {
     pub origins: Vec<Arc<Origins>>,
     /// Where requests are counted.
     pub ledger: Arc<Ledger>,
+    /// What clients have begun to send.
+    pub heads: Arc<Heads>,
 }
 
 impl Supplies {
@@ -70,8 +74,18 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// How often the memory is looked after. The engine's threads wake as often anyway.
+/// How often it is looked whether requests wait for what stalled clients hold. A quarter of the shortest grace that is worth
+/// giving.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// As [`LOOK`], while some do.
+const CLOSE_LOOK: Duration = Duration::from_millis(50);
+
+/// How often the disks are asked for their troubles. The engine's threads wake as often anyway.
 const TURN: Duration = Duration::from_secs(1);
+
+/// How often it is said that clients are being cut. Arbitrary; an attack goes on for hours.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
 
 /// One way in: listeners and their connections.
 #[derive(Debug)]
@@ -99,6 +113,7 @@ pub struct Site {
     /// Who waits for the last of them to end.
     idle: Mutex<Option<Waker>>,
     pub(super) refused: AtomicU64,
+    pub(super) clients: Arc<Clients>,
 }
 
 /// What a site counts.
@@ -116,6 +131,14 @@ pub struct SiteCounts {
     pub active: usize,
     /// Requests that the edge has refused.
     pub refused: u64,
+    /// Connections that were refused because their address had as many as it may.
+    pub unconnected: u64,
+    /// Clients whose unfinished heads others needed the memory of.
+    pub evicted_heads: u64,
+    /// Stalled clients that were cut off for the memory that they held.
+    pub cut_for_memory: u64,
+    /// Stalled clients that were cut off for the connections to origins that they held.
+    pub cut_for_connections: u64,
     /// Lines so far that the access log had no room for.
     pub unlogged: u64,
 }
@@ -154,6 +177,7 @@ impl Site {
             active: AtomicUsize::new(0),
             idle: Mutex::new(None),
             refused: AtomicU64::new(0),
+            clients: Arc::new(Clients::new(config.clients)),
         }
     }
 
@@ -163,18 +187,46 @@ impl Site {
         !self.begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Looks after the memory until the site is closed: while the pool is full, one stalled client a turn is cut. And
+    /// Until the site is closed, looks whether others need what stalled clients hold, and cuts as many as that takes. And
     /// after the caches' disks, of whose failures nobody else tells.
     pub(super) async fn keep_room(&self) {
+        let (mut turn, mut told, mut look) = (Instant::now(), None, LOOK);
         while !self.is_closed() {
-            sleep(TURN).await;
-            self.clock.advance();
-            if self.supplies.pool.state() == PoolState::Full {
-                self.clock.cut_longest(self.config.stall_turns);
+            sleep(look).await;
+            let demand = self.demand();
+            look = if demand.is_met() { LOOK } else { CLOSE_LOOK };
+            if !demand.is_met() {
+                self.cut(demand, &mut told);
             }
-            for trouble in self.routes().disk_troubles() {
-                self.report(trouble);
+            if turn.elapsed() >= TURN {
+                turn = Instant::now();
+                for trouble in self.routes().disk_troubles() {
+                    self.report(trouble);
+                }
             }
+        }
+    }
+
+    /// What requests wait for that stalled clients may hold: memory, and connections to origins.
+    fn demand(&self) -> Demand {
+        let pool = &self.supplies.pool;
+        // A read may wait although the pool is not full, where what is free is in pieces.
+        let bytes = pool.excess().max(pool.waiting() * CLASSES[1]);
+        let wanted = self.supplies.origins.iter().flat_map(|origins| origins.wanted(self.config.stall_grace));
+        Demand { bytes, connections: wanted.collect() }
+    }
+
+    fn cut(&self, demand: Demand, told: &mut Option<Instant>) {
+        let cut = self.clock.cut(self.config.stall_grace, demand);
+        let is_any = cut.for_memory + cut.for_connections > 0;
+        if is_any && told.is_none_or(|told| told.elapsed() >= TELL_AGAIN) {
+            *told = Some(Instant::now());
+            let what = if cut.for_memory > 0 { "memory" } else { "connections to the origin" };
+            self.report(Code::ClientStalled.error(format!(
+                "clients that have read nothing for {:?} are cut off, because other requests need the {what} that they \
+                 hold; penstock_client_evictions_total says how many",
+                self.config.stall_grace
+            )));
         }
     }
 
@@ -247,6 +299,7 @@ impl Site {
 
     /// The counts as they are now.
     pub fn counts(&self) -> SiteCounts {
+        let cuts = self.clock.cuts();
         SiteCounts {
             connections: self.connections(),
             accepted: self.accepted.load(Ordering::Relaxed),
@@ -254,6 +307,10 @@ impl Site {
             requests: self.requests.load(Ordering::Relaxed),
             active: self.active(),
             refused: self.refused.load(Ordering::Relaxed),
+            evicted_heads: self.supplies.heads.evicted(),
+            unconnected: self.clients.refused(),
+            cut_for_memory: cuts.for_memory,
+            cut_for_connections: cuts.for_connections,
             unlogged: self.log.as_ref().map_or(0, Log::dropped_so_far),
         }
     }

@@ -28,6 +28,11 @@ impl Sum for SiteTotals {
         counts.requests += other.counts.requests;
         counts.refused += other.counts.refused;
         counts.unlogged += other.counts.unlogged;
+        counts.unconnected += other.counts.unconnected;
+        // Sites of one engine have them in common.
+        counts.evicted_heads = counts.evicted_heads.max(other.counts.evicted_heads);
+        counts.cut_for_memory += other.counts.cut_for_memory;
+        counts.cut_for_connections += other.counts.cut_for_connections;
         queue.taken += other.queue.taken;
         queue.refused += other.queue.refused;
         queue.withdrawn += other.queue.withdrawn;
@@ -51,6 +56,14 @@ pub(super) fn write(totals: &SiteTotals, out: &mut Exposition) {
     out.counter("penstock_client_accept_failures_total", help).sample(&[], counts.unaccepted);
     let help = "Requests that were answered by a refusal of the engine's own, on whatever route.";
     out.counter("penstock_refusals_total", help).sample(&[], counts.refused);
+    let help = "Connections that were refused because their address had as many as it may.";
+    out.counter("penstock_client_connections_refused_total", help).sample(&[], counts.unconnected);
+    let help = "Clients that were cut off because others needed what they held: memory of the pool or a connection to an \
+                origin while they read nothing, or the memory of heads that they did not finish.";
+    out.counter("penstock_client_evictions_total", help)
+        .sample(&[("reason", "memory")], counts.cut_for_memory)
+        .sample(&[("reason", "connection")], counts.cut_for_connections)
+        .sample(&[("reason", "head")], counts.evicted_heads);
     out.counter("penstock_log_lines_dropped_total", "Lines that the access log had no room for.")
         .sample(&[], counts.unlogged);
 }

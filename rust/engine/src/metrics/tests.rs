@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use super::{Board, Format, Parts, Status};
 use crate::app::{Ends, Queue, Request, link};
 use crate::edge::{
-    EdgeConfig, Exhibit, Ledger, ListenOptions, Listener, Page, Routes, Shown, Site, Supplies,
+    ClientLimits, EdgeConfig, Exhibit, Heads, Ledger, ListenOptions, Listener, Page, Routes, Shown, Site,
+    Supplies,
 };
 use crate::pool::testing::config;
 use crate::pool::{Pool, Purpose};
@@ -71,8 +72,13 @@ impl Rig {
             idle_timeout: None,
             head_timeout: None,
             body_timeout: None,
+            body_total_timeout: None,
+            least_rate: None,
+            head_patience: Duration::ZERO,
+            body_patience: Duration::ZERO,
             write_timeout: None,
-            stall_turns: 5,
+            stall_grace: Duration::from_secs(1),
+            clients: ClientLimits { connections: None, requests: None, prefix: 64 },
             linger: Duration::from_secs(1),
             max_event: 4096,
             event_backlog: None,
@@ -90,6 +96,7 @@ impl Rig {
             meter: Arc::clone(&self.meter),
             origins: Vec::new(),
             ledger: Arc::clone(&self.ledger),
+            heads: Arc::new(Heads::new(&self.pool)),
         }
     }
 

@@ -27,5 +27,5 @@ pub(crate) use outgoing::{Body, Fault, Outgoing, Part, Source, Supply};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use records::Records;
 pub(crate) use socket::Socket;
-pub(crate) use vital::{Clock, Life, Vital};
+pub(crate) use vital::{Clock, Demand, Life, Vital};
 pub(crate) use watch::Watch;

@@ -166,6 +166,13 @@ impl Outbox {
         self.life = Some(life.share());
     }
 
+    /// What is sent comes over a connection for which others wait in `line`.
+    pub(crate) fn feed_on(&self, line: usize) {
+        if let Some((_, vital)) = &self.life {
+            vital.feed_on(line);
+        }
+    }
+
     /// Appends. Pieces without bytes are passed over.
     pub(crate) fn push(&mut self, piece: Piece) {
         if piece.len() > 0 {
@@ -284,8 +291,11 @@ impl Outbox {
             self.untaken = connection.untaken();
             self.stall.start(self.limit);
         }
-        if self.life.as_ref().is_some_and(|(clock, vital)| vital.wait(context, clock)) {
+        if self.life.as_ref().is_some_and(|(clock, vital)| vital.wait(context, clock, self.held)) {
             if !self.has_taken(connection) {
+                if let Some((clock, vital)) = &self.life {
+                    vital.note_cut(clock);
+                }
                 return Poll::Ready(Err(Stop::Cut));
             }
             if let Some((clock, vital)) = &self.life {

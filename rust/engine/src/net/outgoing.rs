@@ -207,6 +207,11 @@ impl Outgoing {
         self.outbox.begin_life(life);
     }
 
+    /// The body comes over a connection for which others wait in `line`.
+    pub(crate) fn feed_on(&self, line: usize) {
+        self.outbox.feed_on(line);
+    }
+
     /// Appends what stands before the body.
     pub(crate) fn push(&mut self, piece: Piece) {
         self.outbox.push(piece);
@@ -382,6 +387,8 @@ impl Outgoing {
             Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
         }
         let supply = self.take_supply();
+        // What it came over, if it was a connection, is free again.
+        self.outbox.feed_on(0);
         self.kept = supply.filter(|supply| matches!(supply, Supply::Source(_)));
         Ok(())
     }

@@ -162,6 +162,14 @@ impl Reader {
         self.reserved = 0;
     }
 
+    /// What the memory of heads is taken for.
+    fn purpose(&self) -> Purpose {
+        match self.peer {
+            Peer::Client => Purpose::Head,
+            Peer::Origin => Purpose::Control,
+        }
+    }
+
     fn free_unused(&mut self) {
         if self.reserved == 0 && self.writer.as_mut().is_some_and(Writer::reclaim) {
             self.writer = None;
@@ -174,7 +182,8 @@ impl Reader {
     pub(crate) async fn make_room(&mut self, held: &mut Option<Slice>) -> Result<()> {
         if self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0) {
             let size = held.as_ref().map_or(CLASSES[0], |held| held.len() * 2);
-            let mut writer = poll_fn(|context| self.pool.poll_room(context, size, Purpose::Control)).await?;
+            let purpose = self.purpose();
+            let mut writer = poll_fn(|context| self.pool.poll_room(context, size, purpose)).await?;
             if let Some(held) = held {
                 writer.spare()[..held.len()].copy_from_slice(held);
                 *held = writer.commit(held.len());
@@ -191,8 +200,8 @@ impl Reader {
         held: &mut Option<Slice>,
     ) -> Result<Read> {
         self.make_room(held).await?;
-        let read =
-            poll_fn(|context| self.poll_read(context, connection, 0, usize::MAX, Purpose::Control)).await?;
+        let purpose = self.purpose();
+        let read = poll_fn(|context| self.poll_read(context, connection, 0, usize::MAX, purpose)).await?;
         if let Read::Bytes { slice, .. } = &read {
             match held {
                 Some(held) => held.join(slice.clone()).expect("a read continues the slab of the one before"),

@@ -1,7 +1,12 @@
-//! Signs of life of what is being sent, so that under pressure the client that has taken nothing for longest is found.
+//! Signs of life of what is being sent, so that where others need memory or connections, the clients that have taken nothing
+//! for longest are found.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::sync::{Arc, Mutex, lock};
 
@@ -9,10 +14,17 @@ use crate::sync::{Arc, Mutex, lock};
 /// cut reads.
 #[derive(Debug, Default)]
 pub(crate) struct Vital {
-    /// The turn of the [`Clock`] since which the client takes nothing of what waits for it; 0 while it does.
+    /// When the client began to take nothing of what waits for it, by the [`Clock`]; 0 while it does.
     waiting_since: AtomicU64,
-    cut: AtomicBool,
+    /// Bytes that waited for it then.
+    held: AtomicUsize,
+    /// The line for connections that it holds one of; 0 for none.
+    line: AtomicUsize,
+    /// What for; [`UNCUT`] if it is not.
+    cut: AtomicU8,
     stopped: AtomicBool,
+    /// Where it stands among all.
+    place: AtomicUsize,
     /// The client comes back for the rest: it need not be waited for.
     resumes: AtomicBool,
     /// Whom it is to be told that it was cut, and that it was stopped: not the same future, though the same task.
@@ -63,53 +75,117 @@ impl Drop for Life {
     }
 }
 
-/// Time in turns, and who lives by it.
+/// What others wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Demand {
+    /// Bytes of the pool.
+    pub(crate) bytes: usize,
+    /// How many connections, by the line for them.
+    pub(crate) connections: HashMap<usize, usize>,
+}
+
+impl Demand {
+    /// Whether nobody waits for anything.
+    pub(crate) fn is_met(&self) -> bool {
+        self.bytes == 0 && self.connections.is_empty()
+    }
+}
+
+/// How many clients were cut, and for what.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) for_memory: u64,
+    pub(crate) for_connections: u64,
+}
+
+const UNCUT: u8 = 0;
+const FOR_MEMORY: u8 = 1;
+const FOR_CONNECTION: u8 = 2;
+
+/// What a client holds at least, of memory that is not known here: that of what is being read for it. Arbitrary.
+const LEAST_HELD: usize = 4096;
+
+/// Knows the time, and who lives by it.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    turn: AtomicU64,
+    begun: Instant,
     all: Mutex<Vec<Arc<Vital>>>,
+    /// Of those that ended with it.
+    for_memory: AtomicU64,
+    for_connections: AtomicU64,
 }
 
 impl Clock {
     pub(crate) fn new() -> Self {
-        Self { turn: AtomicU64::new(1), all: Mutex::default() }
+        Self {
+            begun: Instant::now(),
+            all: Mutex::default(),
+            for_memory: AtomicU64::new(0),
+            for_connections: AtomicU64::new(0),
+        }
     }
 
     fn enter(&self) -> Arc<Vital> {
         let vital = Arc::new(Vital::default());
-        lock(&self.all).push(Arc::clone(&vital));
+        let mut all = lock(&self.all);
+        vital.place.store(all.len(), Ordering::Relaxed);
+        all.push(Arc::clone(&vital));
         vital
     }
 
     fn leave(&self, vital: &Arc<Vital>) {
         let mut all = lock(&self.all);
-        if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, vital)) {
-            all.swap_remove(at);
+        // Known, and not searched: there may be as many as there are clients. Written under the lock only.
+        let place = vital.place.load(Ordering::Relaxed);
+        all.swap_remove(place);
+        if let Some(moved) = all.get(place) {
+            moved.place.store(place, Ordering::Relaxed);
         }
     }
 
-    // Relaxed throughout: turns are a second long, and whoever is cut or stopped is woken, under the lock of its waker,
-    // which it takes before it looks.
+    // Relaxed throughout: a look more or less does not matter, and whoever is cut or stopped is woken, under the lock of its
+    // waker, which it takes before it looks.
 
-    /// Another turn has passed.
-    pub(crate) fn advance(&self) {
-        self.turn.fetch_add(1, Ordering::Relaxed);
+    /// Cuts as many as it takes to meet `demand`, those first that have waited for their clients for longest, and none that
+    /// has waited for less than `grace`.
+    pub(crate) fn cut(&self, grace: Duration, mut demand: Demand) -> Cut {
+        let now = self.now();
+        let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        let mut stalled: Vec<_> = lock(&self.all)
+            .iter()
+            .filter(|vital| vital.cut.load(Ordering::Relaxed) == UNCUT)
+            .map(|vital| (vital.waiting_since.load(Ordering::Relaxed), vital))
+            .filter(|(since, _)| *since > 0 && now.saturating_sub(*since) >= grace)
+            .map(|(since, vital)| (since, Arc::clone(vital)))
+            .collect();
+        stalled.sort_by_key(|(since, _)| *since);
+        let mut cut = Cut::default();
+        for (_, vital) in stalled {
+            let line = vital.line.load(Ordering::Relaxed);
+            let waiting = demand.connections.get_mut(&line).filter(|waiting| **waiting > 0);
+            let what = match (&waiting, demand.bytes) {
+                (None, 0) => continue,
+                (Some(_), 0) => FOR_CONNECTION,
+                _ => FOR_MEMORY,
+            };
+            if let Some(waiting) = waiting {
+                *waiting -= 1;
+            }
+            cut.for_memory += u64::from(what == FOR_MEMORY);
+            cut.for_connections += u64::from(what == FOR_CONNECTION);
+            demand.bytes = demand.bytes.saturating_sub(vital.held.load(Ordering::Relaxed).max(LEAST_HELD));
+            vital.cut.store(what, Ordering::Relaxed);
+            wake(&vital.writer);
+        }
+        cut
     }
 
-    /// Cuts the one that has waited for its client for longest, if that is at least so many turns. Whether there was one.
-    pub(crate) fn cut_longest(&self, turns: u64) -> bool {
-        let now = self.turn.load(Ordering::Relaxed);
-        let longest = lock(&self.all)
-            .iter()
-            .filter(|vital| !vital.cut.load(Ordering::Relaxed))
-            .map(|vital| (vital.waiting_since.load(Ordering::Relaxed), vital))
-            .filter(|(since, _)| *since > 0 && now.saturating_sub(*since) >= turns)
-            .min_by_key(|(since, _)| *since)
-            .map(|(_, vital)| Arc::clone(vital));
-        let Some(vital) = longest else { return false };
-        vital.cut.store(true, Ordering::Relaxed);
-        wake(&vital.writer);
-        true
+    /// How many have ended because they were cut.
+    pub(crate) fn cuts(&self) -> Cut {
+        Cut {
+            for_memory: self.for_memory.load(Ordering::Relaxed),
+            for_connections: self.for_connections.load(Ordering::Relaxed),
+        }
     }
 
     /// Everything that lives now is to end.
@@ -131,8 +207,9 @@ impl Clock {
         }
     }
 
+    /// Milliseconds, from 1 on.
     fn now(&self) -> u64 {
-        self.turn.load(Ordering::Relaxed)
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 
@@ -147,19 +224,32 @@ impl Vital {
         self.waiting_since.store(0, Ordering::Relaxed);
     }
 
-    /// The client takes nothing now. Whether the message has been cut.
-    pub(crate) fn wait(&self, context: &Context<'_>, clock: &Clock) -> bool {
+    /// The client takes nothing now of `held` bytes. Whether the message has been cut.
+    pub(crate) fn wait(&self, context: &Context<'_>, clock: &Clock, held: usize) -> bool {
         if self.waiting_since.load(Ordering::Relaxed) == 0 {
+            self.held.store(held, Ordering::Relaxed);
             self.waiting_since.store(clock.now(), Ordering::Relaxed);
         }
         watch(&self.writer, context);
-        self.cut.load(Ordering::Relaxed)
+        self.cut.load(Ordering::Relaxed) != UNCUT
+    }
+
+    /// It was cut, and ends with that.
+    pub(crate) fn note_cut(&self, clock: &Clock) {
+        let is_for_memory = self.cut.load(Ordering::Relaxed) == FOR_MEMORY;
+        let count = if is_for_memory { &clock.for_memory } else { &clock.for_connections };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It was cut, but the client had taken something meanwhile: it begins to wait now.
     pub(crate) fn spare(&self, clock: &Clock) {
         self.waiting_since.store(clock.now(), Ordering::Relaxed);
-        self.cut.store(false, Ordering::Relaxed);
+        self.cut.store(UNCUT, Ordering::Relaxed);
+    }
+
+    /// What is sent comes over a connection for which others wait in `line`.
+    pub(crate) fn feed_on(&self, line: usize) {
+        self.line.store(line, Ordering::Relaxed);
     }
 }
 
@@ -179,53 +269,97 @@ fn wake(place: &Mutex<Option<Waker>>) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
-    #[test]
-    fn the_one_that_has_waited_longest_is_cut_once_and_others_stay() {
-        let clock = Clock::new();
-        let context = Context::from_waker(Waker::noop());
-        let [idle, old, young] = [(); 3].map(|()| clock.enter());
-        assert!(!old.wait(&context, &clock));
-        clock.advance();
-        assert!(!young.wait(&context, &clock));
-        clock.advance();
-        assert!(!clock.cut_longest(3), "nobody has waited for so long");
-        assert!(clock.cut_longest(1));
-        assert!(old.wait(&context, &clock) && !young.wait(&context, &clock) && !idle.wait(&context, &clock));
-        assert!(clock.cut_longest(1), "the next one");
-        assert!(young.wait(&context, &clock));
-        assert!(!clock.cut_longest(1), "the last has just begun to wait");
+    const SECOND: Duration = Duration::from_secs(1);
+    const HELD: usize = 64 << 10;
+
+    fn bytes(bytes: usize) -> Demand {
+        Demand { bytes, ..Demand::default() }
     }
 
-    #[test]
-    fn whoever_makes_progress_or_has_left_is_not_waiting() {
+    fn wait(vital: &Vital, clock: &Clock) -> bool {
+        vital.wait(&Context::from_waker(Waker::noop()), clock, HELD)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_have_waited_longest_are_cut_once_and_no_more_than_it_takes() {
         let clock = Clock::new();
-        let context = Context::from_waker(Waker::noop());
+        let [idle, oldest, old, young] = [(); 4].map(|()| clock.enter());
+        for vital in [&oldest, &old, &young] {
+            assert!(!wait(vital, &clock));
+            advance(SECOND).await;
+        }
+        assert_eq!(clock.cut(4 * SECOND, bytes(1)), Cut::default(), "nobody has waited for so long");
+        assert_eq!(clock.cut(SECOND, bytes(HELD + 1)), Cut { for_memory: 2, ..Cut::default() });
+        assert!(wait(&oldest, &clock) && wait(&old, &clock) && !wait(&young, &clock) && !wait(&idle, &clock));
+        assert_eq!(
+            clock.cut(SECOND, bytes(usize::MAX)),
+            Cut { for_memory: 1, ..Cut::default() },
+            "the last that waited"
+        );
+        assert!(wait(&young, &clock));
+        assert_eq!(clock.cut(SECOND, bytes(usize::MAX)), Cut::default(), "the other has just begun to wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_a_connection_is_given_those_of_its_own_line() {
+        let clock = Clock::new();
+        let [none, other, first, second, third] = [(); 5].map(|()| clock.enter());
+        for (vital, line) in [(&none, 0), (&other, 1), (&first, 2), (&second, 2), (&third, 2)] {
+            vital.feed_on(line);
+            wait(vital, &clock);
+            advance(SECOND).await;
+        }
+        let demand = || Demand { bytes: 0, connections: HashMap::from([(2, 2)]) };
+        assert_eq!(clock.cut(SECOND, demand()), Cut { for_connections: 2, ..Cut::default() });
+        assert!(wait(&first, &clock) && wait(&second, &clock));
+        assert!(!wait(&third, &clock) && !wait(&other, &clock) && !wait(&none, &clock));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_makes_progress_or_has_left_is_not_waiting() {
+        let clock = Clock::new();
         let [moving, gone] = [(); 2].map(|()| clock.enter());
         for vital in [&moving, &gone] {
-            vital.wait(&context, &clock);
+            wait(vital, &clock);
         }
-        clock.advance();
+        advance(SECOND).await;
         moving.rest();
         clock.leave(&gone);
-        assert!(!clock.cut_longest(1));
+        assert_eq!(clock.cut(SECOND, bytes(1)), Cut::default());
     }
 
     #[test]
-    fn whoever_is_spared_begins_to_wait_anew() {
+    fn whoever_leaves_is_forgotten_in_any_order() {
         let clock = Clock::new();
-        let context = Context::from_waker(Waker::noop());
+        let mut all: Vec<_> = (0..5).map(|_| clock.enter()).collect();
+        for at in [1, 3, 0, 1, 0] {
+            let vital = all.remove(at);
+            clock.leave(&vital);
+            let known = lock(&clock.all);
+            assert!(
+                known.len() == all.len()
+                    && all.iter().all(|one| known.iter().any(|other| Arc::ptr_eq(one, other)))
+            );
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_spared_begins_to_wait_anew() {
+        let clock = Clock::new();
         let slow = clock.enter();
-        slow.wait(&context, &clock);
-        clock.advance();
-        assert!(clock.cut_longest(1));
+        wait(&slow, &clock);
+        advance(SECOND).await;
+        assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1);
         slow.spare(&clock);
-        assert!(!slow.wait(&context, &clock));
-        assert!(!clock.cut_longest(1), "it waits since now");
-        clock.advance();
-        assert!(clock.cut_longest(1));
-        assert!(slow.wait(&context, &clock));
+        assert!(!wait(&slow, &clock));
+        assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 0, "it waits since now");
+        advance(SECOND).await;
+        assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1);
+        assert!(wait(&slow, &clock));
     }
 
     #[test]
@@ -241,9 +375,9 @@ mod tests {
         let counts = [(); 2].map(|()| std::sync::Arc::new(Count(AtomicU64::new(0))));
         let [owner, writer] = counts.clone().map(Waker::from);
         assert!(!life.is_stopped(&Context::from_waker(&owner)));
-        life.share().1.wait(&Context::from_waker(&writer), &clock);
+        life.share().1.wait(&Context::from_waker(&writer), &clock, HELD);
         let woken = || counts.each_ref().map(|count| count.0.load(Ordering::Relaxed));
-        assert!(clock.cut_longest(0));
+        assert_eq!(clock.cut(Duration::ZERO, bytes(1)).for_memory, 1);
         assert_eq!(woken(), [0, 1]);
         clock.stop();
         assert_eq!(woken(), [1, 1]);

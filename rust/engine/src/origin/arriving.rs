@@ -113,6 +113,11 @@ impl Arriving {
         (head, rest, arriving)
     }
 
+    /// The line in which others wait for its connection.
+    pub(super) fn line(&self) -> usize {
+        self.lease.place().line()
+    }
+
     /// Its origin is one of several. Before anything of it is decoded.
     pub(super) fn follow(&mut self, turn: Turn, resume: Option<Box<Resume>>) {
         self.followed = Some(Box::new(Followed { turn, resume, rest: None }));

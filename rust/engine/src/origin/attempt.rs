@@ -69,8 +69,9 @@ async fn ask(
     let mut head = encode()?;
     let handshake = (framing == Framing::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;
+    let upload = body.gather(&origins.limits).await?;
     let started = Instant::now();
-    let mut lease = match origins.lease(place, endpoint, timeouts.queue).await {
+    let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload).await {
         Ok(lease) => lease,
         Err(error) => return Err(Failed { error, unsent: Some(body) }),
     };

@@ -42,6 +42,13 @@ pub struct OriginLimits {
     pub connections: usize,
     /// Requests that may wait for a connection; one more is refused with `QUEUE_FULL`.
     pub waiting: usize,
+    /// Bytes of a request's body that have to be here before it takes a connection, unless it is shorter.
+    pub upload_part: usize,
+    /// How long a body of unknown length is waited for.
+    pub upload_wait: Option<Duration>,
+    /// Of the connections, and of the places in the line for them, what requests may take whose bodies are still coming, in
+    /// percent.
+    pub upload_percent: usize,
     /// How long an unused connection is kept.
     pub idle_timeout: Duration,
     /// Requests on one connection.

@@ -64,20 +64,34 @@ impl Origins {
         place
     }
 
-    /// The right to use one connection to `endpoint`, whose place was `place` a moment ago, in turn.
+    /// The right to use one connection to `endpoint`, whose place was `place` a moment ago, in turn; `upload` for a request
+    /// whose body is still coming.
     pub(super) async fn lease(
         &self,
         mut place: Arc<Place>,
         endpoint: &Endpoint,
         limit: Option<Duration>,
+        upload: bool,
     ) -> Result<Lease> {
         loop {
-            match place.ask()? {
+            match place.ask(upload)? {
                 Answer::Granted(lease) => return Ok(lease),
-                Answer::Wait(receiver) => return wait(receiver, limit).await,
+                Answer::Wait(receiver) => return wait(&place, receiver, limit).await,
                 Answer::Retired => place = self.place(endpoint),
             }
         }
+    }
+
+    /// The line in which requests to `endpoint` wait for connections.
+    pub(crate) fn line(&self, endpoint: &Endpoint) -> usize {
+        self.place(endpoint).line()
+    }
+
+    /// How many connections are waited for, by the line, where requests have waited for at least so long.
+    pub(crate) fn wanted(&self, least: Duration) -> Vec<(usize, usize)> {
+        let places = lock(&self.places);
+        let wanted = places.by_endpoint.values().map(|place| (place.line(), place.wanted(least)));
+        wanted.filter(|(_, count)| *count > 0).collect()
     }
 
     /// Counts and connections as they are now.

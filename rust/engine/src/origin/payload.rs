@@ -1,8 +1,13 @@
 //! The body of a request as the engine keeps it.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
+use super::limits::OriginLimits;
 use super::request::RequestBody;
+use crate::error::{Code, Result};
 use crate::stream::Stream;
 use crate::wire::Upload;
 
@@ -35,6 +40,27 @@ impl Payload {
             Self::Stream { length, .. } => length.map_or(Upload::Chunked, Upload::Length),
             Self::Tunnel(_) => Upload::Tunnel,
         }
+    }
+
+    /// Waits for as much of the body as is worth a connection, and says whether more is still to come. A client that sends
+    /// slowly then keeps nobody from the origin.
+    ///
+    /// # Errors
+    /// `UPLOAD_FAILED`: it has failed.
+    pub(super) async fn gather(&self, limits: &OriginLimits) -> Result<bool> {
+        let Self::Stream { stream, length } = self else { return Ok(false) };
+        if limits.upload_part == 0 {
+            return Ok(true);
+        }
+        let gather = poll_fn(|context| stream.poll_gathered(context, limits.upload_part));
+        let gathered = match limits.upload_wait.filter(|_| length.is_none()) {
+            // Who sends it may wait for the beginning of the answer.
+            Some(limit) => timeout(limit, gather).await.unwrap_or(Ok(false)),
+            None => gather.await,
+        };
+        gathered.map(|is_whole| !is_whole).map_err(|error| {
+            Code::UploadFailed.error(format!("the source of the request body failed: {error}"))
+        })
     }
 
     /// A second body of the same bytes, if there can be one.

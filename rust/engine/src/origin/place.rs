@@ -1,8 +1,8 @@
 //! The connections to one endpoint: who uses one, which are idle, who waits for one.
 //!
 //! A [`Lease`] is the right to one connection; dropping it passes that right on. Invariants: leased and idle
-//! connections together never exceed the cap; requests wait only while all are leased, and are served in the order
-//! in which they came; an idle connection is always watched (see [`super::sweep`]).
+//! connections together never exceed the cap; requests wait only while all are leased, or their share of them is, and
+//! are served in the order in which they came, unless more come than can be served; an idle connection is always watched (see [`super::sweep`]).
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,6 +24,11 @@ use crate::error::{Code, Error, Result};
 use crate::net::Connection;
 use crate::sync::{Arc, Mutex, lock};
 
+/// A line that has been there for so long stands: more comes than is served. Who waits for longest then is served last, and
+/// displaced by who comes when there is no room. First come, first served would have all wait for as long as they may, and
+/// then be refused; this way those that come now are served, and few wait for long. Arbitrary; a burst is over before.
+const STANDING: Duration = Duration::from_secs(1);
+
 /// One endpoint's place in an engine thread.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -42,7 +47,13 @@ pub(super) struct State {
     /// the other end gets old and goes.
     pub(super) idle: Vec<Idle>,
     leased: usize,
-    waiting: VecDeque<oneshot::Sender<Lease>>,
+    /// Of those, how many are for requests whose bodies were still coming.
+    uploads: usize,
+    /// Requests that wait, those without such a body first. Each with its number in the order in which they came.
+    waiting: [VecDeque<(u64, oneshot::Sender<Lease>)>; 2],
+    numbered: u64,
+    /// Since when somebody waits.
+    crowded_since: Option<Instant>,
     pub(super) counts: Counts,
     pub(super) sweeper: Sweeper,
     names: Names,
@@ -71,6 +82,8 @@ pub(super) struct Sweeper {
 pub(super) struct Lease {
     /// `None` once the right has been passed on.
     place: Option<Arc<Place>>,
+    /// It is for a request whose body was still coming.
+    upload: bool,
     connection: Option<Connection>,
     /// The connection is in use: it has not carried its request to the end, and will not serve again.
     busy: bool,
@@ -94,7 +107,9 @@ impl Place {
         Self { origin, endpoint, tally, limits, state: Mutex::default() }
     }
 
-    pub(super) fn ask(self: &Arc<Self>) -> Result<Answer> {
+    /// Asks for a lease; `upload` for a request whose body is still coming. Of connections, and of places in the line, those
+    /// get a share, however many they are: who sends slowly does not keep others out.
+    pub(super) fn ask(self: &Arc<Self>, upload: bool) -> Result<Answer> {
         let mut state = lock(&self.state);
         if state.closed {
             return Err(closed());
@@ -109,34 +124,77 @@ impl Place {
                 runtime.spawn(names::refresh(Arc::clone(self)));
             }
         }
-        while let Some(idle) = state.idle.pop() {
-            if idle.deadline > now {
-                state.leased += 1;
-                state.counts.reused += 1;
-                return Ok(Answer::Granted(self.lease(Some(idle.connection))));
+        if !upload || state.uploads < self.share(self.limits.connections) {
+            while let Some(idle) = state.idle.pop() {
+                if idle.deadline > now {
+                    state.take(upload);
+                    state.counts.reused += 1;
+                    return Ok(Answer::Granted(self.lease(Some(idle.connection), upload)));
+                }
+                state.counts.expired += 1;
             }
-            state.counts.expired += 1;
+            if state.leased < self.limits.connections {
+                state.take(upload);
+                return Ok(Answer::Granted(self.lease(None, upload)));
+            }
         }
-        if state.leased < self.limits.connections {
-            state.leased += 1;
-            return Ok(Answer::Granted(self.lease(None)));
-        }
-        if state.waiting.len() >= self.limits.waiting {
-            state.waiting.retain(|request| !request.is_closed());
-        }
-        if state.waiting.len() >= self.limits.waiting {
-            return Err(Code::QueueFull.error(format!(
-                "all {} connections are in use and {} requests wait for one",
-                self.limits.connections, self.limits.waiting
-            )));
+        if self.is_crowded(&state, upload) {
+            for line in &mut state.waiting {
+                line.retain(|(_, request)| !request.is_closed());
+            }
+            if self.is_crowded(&state, upload) && !state.displace(now, upload) {
+                return Err(self.full(&state, upload));
+            }
         }
         let (sender, receiver) = oneshot::channel();
-        state.waiting.push_back(sender);
+        state.numbered += 1;
+        let number = state.numbered;
+        state.waiting[usize::from(upload)].push_back((number, sender));
+        state.crowded_since.get_or_insert(now);
         Ok(Answer::Wait(receiver))
     }
 
-    fn lease(self: &Arc<Self>, connection: Option<Connection>) -> Lease {
-        Lease { place: Some(Arc::clone(self)), connection, busy: false }
+    /// What requests whose bodies are still coming may have of `all`; at least one, where there are any.
+    fn share(&self, all: usize) -> usize {
+        (all.saturating_mul(self.limits.upload_percent) / 100).max(1).min(all)
+    }
+
+    fn is_crowded(&self, state: &State, upload: bool) -> bool {
+        let most = self.limits.waiting;
+        let [_, uploads] = &state.waiting;
+        state.waiting() >= most || upload && uploads.len() >= self.share(most)
+    }
+
+    fn full(&self, state: &State, upload: bool) -> Error {
+        let (all, waiting) = (self.limits.connections, state.waiting());
+        Code::QueueFull.error(if upload && state.leased < all {
+            format!(
+                "requests whose bodies are still coming use their share of {} of {all} connections, and {} wait",
+                self.share(all),
+                state.waiting[1].len()
+            )
+        } else {
+            format!("all {all} connections are in use and {waiting} requests wait for one")
+        })
+    }
+
+    fn lease(self: &Arc<Self>, connection: Option<Connection>, upload: bool) -> Lease {
+        Lease { place: Some(Arc::clone(self)), upload, connection, busy: false }
+    }
+
+    /// What the line for its connections is known by.
+    pub(super) fn line(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// How many connections would be used at once if they were free, where requests have waited for `least`.
+    pub(super) fn wanted(&self, least: Duration) -> usize {
+        let state = lock(&self.state);
+        if state.crowded_since.is_none_or(|since| since.elapsed() < least) {
+            return 0;
+        }
+        let [plain, uploads] = &state.waiting;
+        plain.len() + uploads.len().min(self.share(self.limits.connections).saturating_sub(state.uploads))
     }
 
     /// Counts what happened under a lease.
@@ -151,25 +209,28 @@ impl Place {
     }
 
     /// Takes a right back, and with it a connection that may serve again, and passes both to whoever waits first.
-    fn release(self: &Arc<Self>, mut connection: Option<Connection>) {
+    fn release(self: &Arc<Self>, mut connection: Option<Connection>, mut upload: bool) {
         loop {
             let waiting = {
                 let mut state = lock(&self.state);
                 connection = connection.filter(|connection| state.names.has(connection.peer));
-                let Some(waiting) = state.waiting.pop_front() else {
-                    state.leased -= 1;
+                state.leased -= 1;
+                state.uploads -= usize::from(upload);
+                let Some(waiting) = state.next(self.share(self.limits.connections)) else {
                     if let Some(connection) = connection.take().filter(|_| !state.closed) {
                         self.park(&mut state, connection);
                     }
                     return;
                 };
-                if connection.is_some() && !waiting.is_closed() {
+                upload = waiting.0;
+                state.take(upload);
+                if connection.is_some() && !waiting.1.is_closed() {
                     state.counts.reused += 1;
                 }
-                waiting
+                waiting.1
             };
             // The lock is not held, because a request that has given up drops what it gets.
-            let Err(mut refused) = waiting.send(self.lease(connection)) else { return };
+            let Err(mut refused) = waiting.send(self.lease(connection, upload)) else { return };
             refused.place = None;
             connection = refused.connection.take();
         }
@@ -229,6 +290,7 @@ impl Place {
         let (idle, waiting, waker) = {
             let mut state = lock(&self.state);
             state.closed = true;
+            state.crowded_since = None;
             (std::mem::take(&mut state.idle), std::mem::take(&mut state.waiting), state.sweeper.waker.take())
         };
         drop((idle, waiting));
@@ -255,15 +317,77 @@ impl Place {
             origin: Plain::clone(&self.origin),
             active: state.leased,
             idle: state.idle.len(),
-            waiting: state.waiting.iter().filter(|request| !request.is_closed()).count(),
+            waiting: state.waiting.iter().flatten().filter(|(_, request)| !request.is_closed()).count(),
             counts: state.counts,
         }
     }
 }
 
+impl State {
+    /// Whether there has been a line for so long that it does not go away by itself.
+    fn is_standing(&self, now: Instant) -> bool {
+        self.crowded_since.is_some_and(|since| now.duration_since(since) >= STANDING)
+    }
+
+    /// Sends the request away that has waited for longest, where there is a standing line; whether it did. A new one has its
+    /// place then.
+    fn displace(&mut self, now: Instant, upload: bool) -> bool {
+        self.is_standing(now) && self.waiting[usize::from(upload)].pop_front().is_some()
+    }
+
+    fn take(&mut self, upload: bool) {
+        self.leased += 1;
+        self.uploads += usize::from(upload);
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting.iter().map(VecDeque::len).sum()
+    }
+
+    /// Who is served next, of those who may have a connection while uploads may have `share`; and whether it is an upload. The
+    /// first, or the last where there is a standing line.
+    fn next(&mut self, share: usize) -> Option<(bool, oneshot::Sender<Lease>)> {
+        let is_standing = self.is_standing(Instant::now());
+        let [plain, uploads] = &mut self.waiting;
+        let number = |line: &VecDeque<(u64, _)>| {
+            let end = if is_standing { line.back() } else { line.front() };
+            end.map(|(number, _)| *number)
+        };
+        let upload = match (number(plain), number(uploads).filter(|_| self.uploads < share)) {
+            (None, None) => None,
+            (Some(_), None) => Some(false),
+            (None, Some(_)) => Some(true),
+            (Some(plain), Some(upload)) => Some((upload < plain) != is_standing),
+        };
+        let next = upload.and_then(|upload| {
+            let line = if upload { uploads } else { plain };
+            let next = if is_standing { line.pop_back() } else { line.pop_front() };
+            next.map(|(_, request)| (upload, request))
+        });
+        if self.waiting() == 0 {
+            self.crowded_since = None;
+        }
+        next
+    }
+}
+
 /// Waits in line.
-pub(super) async fn wait(receiver: oneshot::Receiver<Lease>, limit: Option<Duration>) -> Result<Lease> {
-    let granted = async { receiver.await.map_err(|_| closed()) };
+pub(super) async fn wait(
+    place: &Place,
+    receiver: oneshot::Receiver<Lease>,
+    limit: Option<Duration>,
+) -> Result<Lease> {
+    let granted = async {
+        receiver.await.map_err(|_| {
+            if lock(&place.state).closed {
+                return closed();
+            }
+            Code::QueueFull.error(format!(
+                "all {} connections are in use, and newer requests have taken the place in the line",
+                place.limits.connections
+            ))
+        })
+    };
     within(limit, Code::QueueTimeout, "waiting for a free connection", granted).await
 }
 
@@ -316,7 +440,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.release(self.connection.take().filter(|_| !self.busy));
+            place.release(self.connection.take().filter(|_| !self.busy), self.upload);
         }
     }
 }
@@ -336,6 +460,9 @@ mod tests {
         let limits = OriginLimits {
             connections: 4,
             waiting: 4,
+            upload_part: 0,
+            upload_wait: None,
+            upload_percent: 75,
             idle_timeout: LONG,
             requests_per_connection: 100,
             connection_age: LONG,
@@ -350,7 +477,7 @@ mod tests {
     }
 
     fn lease(place: &Arc<Place>) -> Lease {
-        match place.ask().unwrap() {
+        match place.ask(false).unwrap() {
             Answer::Granted(lease) => lease,
             Answer::Wait(_) | Answer::Retired => panic!("there is room"),
         }
@@ -453,5 +580,78 @@ mod tests {
         let place = place("origin.example", Duration::ZERO);
         place.learn(Some(vec!["127.0.0.1:1".parse().unwrap()]));
         assert!(place.addresses().is_none());
+    }
+
+    fn waiting(answer: Answer) -> oneshot::Receiver<Lease> {
+        match answer {
+            Answer::Wait(receiver) => receiver,
+            Answer::Granted(_) | Answer::Retired => panic!("there is no room"),
+        }
+    }
+
+    /// Who of `receivers` has been given a lease, which is kept.
+    fn served(receivers: &mut [oneshot::Receiver<Lease>], leases: &mut Vec<Lease>) -> Vec<usize> {
+        let given = receivers.iter_mut().enumerate();
+        let given = given.filter_map(|(at, receiver)| receiver.try_recv().ok().map(|lease| (at, lease)));
+        given
+            .map(|(at, lease)| {
+                leases.push(lease);
+                at
+            })
+            .collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uploads_have_their_share_and_leave_the_rest_to_others() {
+        let place = place("origin.example", LONG);
+        let upload = || place.ask(true).unwrap();
+        let mut leases: Vec<Lease> = Vec::new();
+        for _ in 0..3 {
+            match upload() {
+                Answer::Granted(lease) => leases.push(lease),
+                Answer::Wait(_) | Answer::Retired => panic!("three of four are their share"),
+            }
+        }
+        let mut uploads = [waiting(upload()), waiting(upload())];
+        let other = lease(&place);
+        let mut plain = [waiting(place.ask(false).unwrap())];
+        let _third = waiting(upload());
+        let error = place.ask(true).map(|_| ()).unwrap_err();
+        assert_eq!(error.code(), Code::QueueFull, "three of four may wait: {error}");
+        let mut kept = Vec::new();
+        drop(other);
+        assert_eq!(served(&mut uploads, &mut kept), Vec::<usize>::new(), "they have their share");
+        assert_eq!(served(&mut plain, &mut kept), [0]);
+        drop(leases.pop());
+        assert_eq!(served(&mut uploads, &mut kept), [0], "one of theirs is free");
+        drop(uploads);
+        drop((kept, leases));
+        let free: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+        drop(free);
+        let state = lock(&place.state);
+        assert_eq!((state.leased, state.uploads), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_that_stands_is_served_from_its_end_and_has_room_for_who_comes() {
+        let place = place("origin.example", LONG);
+        let mut leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+        let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false).unwrap())).collect();
+        assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
+        let mut kept = Vec::new();
+        drop(leases.pop());
+        assert_eq!(served(&mut line, &mut kept), [0], "first come, first served");
+        line.push(waiting(place.ask(false).unwrap()));
+        assert_eq!(place.wanted(STANDING), 0);
+        tokio::time::advance(STANDING).await;
+        assert_eq!(place.wanted(STANDING), 4);
+        line.push(waiting(place.ask(false).unwrap()));
+        let displaced = wait(&place, line.remove(1), None).await.map(|_| ()).unwrap_err();
+        assert_eq!(displaced.code(), Code::QueueFull);
+        drop(leases.pop());
+        assert_eq!(served(&mut line, &mut kept), [4], "the newest");
+        drop(line);
+        drop((kept, leases));
+        assert!(lock(&place.state).crowded_since.is_none());
     }
 }

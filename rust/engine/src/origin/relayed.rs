@@ -23,6 +23,11 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
+    /// The line in which others wait for the connection that it comes over.
+    pub(crate) fn line(&self) -> usize {
+        self.arriving.line()
+    }
+
     /// Cuts it by `framing`. What is read ahead of what has been sent is within `allowance`.
     pub(crate) fn relay(self, framing: &Framing, allowance: Allowance) -> Relayed {
         let Self { mut arriving, rest, deadline } = self;

@@ -8,7 +8,8 @@
 mod regions;
 mod stats;
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::task::{Context, Poll, Waker};
 
 pub use crate::sys::slab::{Slice, Writer};
@@ -27,8 +28,10 @@ use stats::Counters;
 pub struct PoolConfig {
     /// Bytes of data, rounded down to whole regions; at least one region.
     pub budget: usize,
-    /// Bytes that only [`Purpose::Control`] may take.
+    /// Bytes that only [`Purpose::Control`] and [`Purpose::Head`] may take.
     pub reserve: usize,
+    /// Bytes that only [`Purpose::Head`] may take, besides the reserve. The shares below are of the rest.
+    pub heads: usize,
     /// At this share of the budget the pool is pressed, in percent.
     pub pressed_percent: usize,
     /// At this share of the budget the pool is full, in percent.
@@ -50,6 +53,8 @@ pub struct PoolConfig {
 pub enum Purpose {
     /// Response heads and joined frames: what an established stream needs to go on.
     Control,
+    /// Request heads: without one a client cannot even be told that there is no room for its request.
+    Head,
     /// Everything else.
     Bulk,
 }
@@ -72,9 +77,31 @@ pub(crate) struct Shared {
     caches: Box<[Cache]>,
     counters: Counters,
     waiting: AtomicUsize,
-    waiters: Mutex<VecDeque<Waker>>,
+    waiters: Mutex<Waiters>,
     notices: Vec<String>,
     prefault: prefault::Signal,
+}
+
+/// The tasks that wait for room, each once: thousands of clients may wait, and each of them looks again with every slab that
+/// comes back.
+#[derive(Debug, Default)]
+struct Waiters {
+    wakers: Vec<Waker>,
+    /// Where each stands, by what its waker is made of.
+    known: HashMap<(usize, usize), usize>,
+}
+
+impl Waiters {
+    fn register(&mut self, waker: &Waker) {
+        let parts = (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
+        match self.known.entry(parts) {
+            Entry::Occupied(at) => self.wakers[*at.get()].clone_from(waker),
+            Entry::Vacant(place) => {
+                place.insert(self.wakers.len());
+                self.wakers.push(waker.clone());
+            }
+        }
+    }
 }
 
 /// Slabs that a thread has ready, by class. Padded, so that two threads' locks do not share a cache line.
@@ -146,7 +173,7 @@ impl Pool {
             caches: (0..config.caches).map(|_| Cache(Mutex::new(Default::default()))).collect(),
             counters: Counters::default(),
             waiting: AtomicUsize::new(0),
-            waiters: Mutex::new(VecDeque::new()),
+            waiters: Mutex::default(),
             notices,
             prefault: prefault::Signal::new(),
             config,
@@ -257,11 +284,10 @@ impl Pool {
         }
         {
             let mut waiters = lock(&self.shared.waiters);
-            waiters.retain(|waker| !waker.will_wake(context.waker()));
-            waiters.push_back(context.waker().clone());
+            waiters.register(context.waker());
             // Relaxed: ordered by what follows. Whoever gives back either locks what the second attempt below has
             // found empty, or counts after `expect_return`, and then sees us waiting.
-            self.shared.waiting.store(waiters.len(), Ordering::Relaxed);
+            self.shared.waiting.store(waiters.wakers.len(), Ordering::Relaxed);
         }
         self.shared.counters.expect_return();
         let second = attempt();
@@ -270,14 +296,40 @@ impl Pool {
 
     /// Bytes that may be live with what is taken for `purpose`.
     fn limit(&self, purpose: Purpose) -> usize {
-        let reserve = if purpose == Purpose::Bulk { self.shared.config.reserve } else { 0 };
-        self.shared.budget().saturating_sub(reserve)
+        let PoolConfig { reserve, heads, .. } = self.shared.config;
+        let kept = match purpose {
+            Purpose::Bulk => reserve + heads,
+            Purpose::Control => heads,
+            Purpose::Head => 0,
+        };
+        self.shared.budget().saturating_sub(kept)
     }
 
     /// Whether new work may start. Falls back from `Full` and `Pressed` only below the threshold less hysteresis.
     pub fn state(&self) -> PoolState {
+        self.shared.counters.state(self.shared.shareable(), &self.shared.config)
+    }
+
+    /// Bytes that have to come back before new work is taken; 0 unless the pool is full.
+    pub fn excess(&self) -> usize {
+        if self.state() != PoolState::Full {
+            return 0;
+        }
         let config = &self.shared.config;
-        self.shared.counters.state(self.shared.budget(), config)
+        let open = config.full_percent.saturating_sub(config.hysteresis_percent);
+        // One more, because the state falls back below the threshold.
+        (self.shared.counters.live_bytes() + 1).saturating_sub(self.shared.shareable() / 100 * open)
+    }
+
+    /// How many tasks wait for room, at most.
+    pub fn waiting(&self) -> usize {
+        // Relaxed: a count.
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that only request heads may take.
+    pub fn heads(&self) -> usize {
+        self.shared.config.heads
     }
 
     /// A snapshot of the counters.
@@ -319,6 +371,11 @@ impl Shared {
 
     fn budget(&self) -> usize {
         self.classes.len() * REGION
+    }
+
+    /// What all purposes but request heads share.
+    fn shareable(&self) -> usize {
+        self.budget().saturating_sub(self.config.heads).max(1)
     }
 
     fn dead(&self) -> bool {
@@ -448,7 +505,7 @@ impl Shared {
         let woken = {
             let mut waiters = lock(&self.waiters);
             self.waiting.store(0, Ordering::Relaxed);
-            std::mem::take(&mut *waiters)
+            std::mem::take(&mut *waiters).wakers
         };
         for waker in woken {
             waker.wake();

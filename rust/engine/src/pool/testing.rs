@@ -7,6 +7,7 @@ pub(crate) fn config(budget: usize) -> PoolConfig {
     PoolConfig {
         budget,
         reserve: 0,
+        heads: 0,
         pressed_percent: 75,
         full_percent: 95,
         hysteresis_percent: 10,

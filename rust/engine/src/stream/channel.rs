@@ -375,6 +375,32 @@ impl Stream {
         }
     }
 
+    /// Ready when `least` bytes wait here, or as many as there is room for, or the body has ended: whether it has.
+    ///
+    /// # Errors
+    /// How it ended, if not well.
+    #[cfg(not(loom))]
+    pub fn poll_gathered(&self, context: &mut Context<'_>, least: usize) -> Poll<Result<bool>> {
+        let mut queue = lock(&self.channel.queue);
+        if self.is_out(&queue) {
+            return Poll::Ready(Err(closed()));
+        }
+        if let Some(end) = &queue.end {
+            return Poll::Ready(end.clone().map(|_| true));
+        }
+        let (used, limit) = self.channel.usage(&queue);
+        if queue.exhausted.is_some() || queue.backlog || used >= least.min(limit) {
+            return Poll::Ready(Ok(queue.exhausted.is_some()));
+        }
+        // It may be fed only from when somebody wants it.
+        let is_first = !std::mem::replace(&mut queue.wanted, true);
+        let producer = if is_first { queue.producer.take() } else { None };
+        register(&mut queue.consumer, context);
+        drop(queue);
+        wake(producer);
+        Poll::Pending
+    }
+
     /// What may end a wait for the pool besides room in it: frames that the producer cuts, and a failure. A failure
     /// does not wait for a frame that may never have room: what has not been cut then goes with it.
     fn wait_for_pool(&self, context: &mut Context<'_>) -> Poll<()> {

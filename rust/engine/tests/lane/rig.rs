@@ -7,7 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use penstock_engine::app::{Fault, Queue};
-use penstock_engine::edge::{EdgeConfig, Ledger, ListenOptions, Listener, Routes, Site, Supplies};
+use penstock_engine::edge::{
+    ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Site, Supplies,
+};
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{OriginLimits, Origins, Roots, Tls};
 use penstock_engine::pool::{Pool, PoolConfig, Purpose, Slice};
@@ -68,6 +70,9 @@ impl Rig {
         let limits = OriginLimits {
             connections: 1,
             waiting: 0,
+            upload_part: 0,
+            upload_wait: None,
+            upload_percent: 75,
             idle_timeout: AMPLE,
             requests_per_connection: 1,
             connection_age: AMPLE,
@@ -84,6 +89,7 @@ impl Rig {
             meter: Arc::clone(&meter),
             origins: (0..count).map(origins).collect(),
             ledger: Arc::new(Ledger::new(count)),
+            heads: Arc::new(Heads::new(&pool)),
         };
         let config = EdgeConfig {
             head: IncomingLimits { line: 1024, bytes: 8192, fields: 32 },
@@ -92,8 +98,13 @@ impl Rig {
             idle_timeout: Some(AMPLE),
             head_timeout: Some(AMPLE),
             body_timeout: Some(AMPLE),
+            body_total_timeout: None,
+            least_rate: None,
+            head_patience: Duration::ZERO,
+            body_patience: Duration::ZERO,
             write_timeout: Some(AMPLE),
-            stall_turns: 5,
+            stall_grace: Duration::from_secs(1),
+            clients: ClientLimits { connections: None, requests: None, prefix: 64 },
             linger: SHORT,
             max_event: 64 << 10,
             event_backlog: None,

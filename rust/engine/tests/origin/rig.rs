@@ -29,6 +29,9 @@ pub(crate) fn limits() -> OriginLimits {
     OriginLimits {
         connections: 4,
         waiting: 8,
+        upload_part: 0,
+        upload_wait: None,
+        upload_percent: 75,
         idle_timeout: AMPLE,
         requests_per_connection: 100,
         connection_age: AMPLE,

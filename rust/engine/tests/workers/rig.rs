@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::app::Queue;
-use penstock_engine::edge::{EdgeConfig, Ledger, ListenOptions, Listener, Routes, Site, Supplies};
+use penstock_engine::edge::{
+    ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Site, Supplies,
+};
 use penstock_engine::framing::Framing;
 use penstock_engine::hub::{History, Hub, HubConfig, Join, Limits, Slow, Terms};
 use penstock_engine::origin::{Endpoint, OriginLimits, Origins, Roots, Scheme, Tls};
@@ -73,6 +75,9 @@ pub(crate) fn supplies(count: usize) -> Supplies {
     let limits = OriginLimits {
         connections: 4,
         waiting: 4,
+        upload_part: 0,
+        upload_wait: None,
+        upload_percent: 75,
         idle_timeout: AMPLE,
         requests_per_connection: 1,
         connection_age: AMPLE,
@@ -88,6 +93,7 @@ pub(crate) fn supplies(count: usize) -> Supplies {
         meter: Arc::new(Meter::default()),
         origins: (0..count).map(origins).collect(),
         ledger: Arc::new(Ledger::new(count)),
+        heads: Arc::new(Heads::new(&pool)),
     }
 }
 
@@ -101,8 +107,13 @@ impl Rig {
             idle_timeout: Some(AMPLE),
             head_timeout: Some(AMPLE),
             body_timeout: Some(AMPLE),
+            body_total_timeout: None,
+            least_rate: None,
+            head_patience: Duration::ZERO,
+            body_patience: Duration::ZERO,
             write_timeout: Some(AMPLE),
-            stall_turns: 5,
+            stall_grace: Duration::from_secs(1),
+            clients: ClientLimits { connections: None, requests: None, prefix: 64 },
             linger: Duration::from_secs(1),
             max_event: 64 << 10,
             event_backlog: None,

@@ -28,6 +28,7 @@ pub(crate) fn pool() -> &'static Pool {
         Pool::new(PoolConfig {
             budget: 64 * REGION,
             reserve: 0,
+            heads: 0,
             pressed_percent: 80,
             full_percent: 90,
             hysteresis_percent: 5,

@@ -31,6 +31,7 @@ fn slice(bytes: &[u8]) -> Slice {
         Pool::new(PoolConfig {
             budget: 64 * REGION,
             reserve: 0,
+            heads: 0,
             pressed_percent: 80,
             full_percent: 90,
             hysteresis_percent: 5,

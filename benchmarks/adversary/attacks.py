@@ -1,0 +1,64 @@
+"""The attacks, by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .swarm import Attack
+
+LARGE = "/large"
+"""A target whose response a stalled reader does not get into its buffers."""
+
+
+def scaled(attack: Attack, by: float) -> Attack:
+    """The same with fewer connections."""
+    return replace(attack, connections=max(1, round(attack.connections * by)))
+
+
+ATTACKS: dict[str, list[Attack]] = {
+    # 30 KB of a head, and then a byte a second. 1,000 of them would be 64 MB of slabs.
+    "slow heads": [
+        Attack("slow heads", 1500, "GET /small HTTP/1.1\r\nHost: a\r\nX-Slow: ", padding=30_000, drip="x"),
+        Attack("short heads", 1500, "GET /small HTTP/1.1\r\nHost: a\r\nX-Slow: ", drip="x", interval=0.5),
+    ],
+    "slow bodies": [
+        Attack(
+            "slow bodies",
+            1100,
+            "POST /take HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nx",
+            drip="x",
+            interval=10.0,
+        ),
+        Attack(
+            "slow chunks",
+            1100,
+            "POST /take HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n",
+            drip="1\r\nx\r\n",
+            interval=10.0,
+        ),
+    ],
+    "stalled readers": [
+        Attack("stalled readers", 600, f"GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n", reads=False),
+    ],
+    "more readers than connections": [
+        Attack("stalled readers", 1600, f"GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n", reads=False),
+    ],
+    "vary flood": [
+        Attack(
+            "vary flood",
+            50,
+            "GET /vary HTTP/1.1\r\nHost: a\r\nOrigin: https://{n}.example\r\n\r\n",
+            again=True,
+            interval=0.1,
+        ),
+    ],
+    "token flood": [
+        Attack(
+            "token flood",
+            50,
+            "GET /guarded HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bad-{n}\r\n\r\n",
+            again=True,
+            interval=0.1,
+        ),
+    ],
+}
