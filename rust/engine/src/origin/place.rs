@@ -615,7 +615,7 @@ mod tests {
         let mut uploads = [waiting(upload()), waiting(upload())];
         let other = lease(&place);
         let mut plain = [waiting(place.ask(false).unwrap())];
-        let _third = waiting(upload());
+        let third = waiting(upload());
         let error = place.ask(true).map(|_| ()).unwrap_err();
         assert_eq!(error.code(), Code::QueueFull, "three of four may wait: {error}");
         let mut kept = Vec::new();
@@ -624,7 +624,7 @@ mod tests {
         assert_eq!(served(&mut plain, &mut kept), [0]);
         drop(leases.pop());
         assert_eq!(served(&mut uploads, &mut kept), [0], "one of theirs is free");
-        drop(uploads);
+        drop((uploads, third));
         drop((kept, leases));
         let free: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
         drop(free);
