@@ -308,6 +308,7 @@ app = make()
         (("mine:app", "--ca", "/dev/null"), "--ca: only with --origin or --workers"),
         (("--origin", "http://o", "--threads", "0"), "0 is not in the range"),
         (("mine", "--drain", "1"), "'mine' is not MODULE:APP: write mine:app"),
+        (("http://o:80",), "'http://o:80' is not MODULE:APP: write --origin http://o:80"),
         (("mine.py",), "'mine.py' is not MODULE:APP: write mine:app"),
         (("./a/mine.py:web",), "is not MODULE:APP: write a.mine:web"),
         (("mine:app-1",), "'app-1' is no name, and no call with literals"),

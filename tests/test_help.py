@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pydoc
+import re
 import subprocess
 import sys
 from dataclasses import MISSING, fields, is_dataclass
@@ -55,6 +56,18 @@ def test_help_of_a_class_and_of_its_fields_says_what_they_are(cls: type) -> None
             )
 
 
+@pytest.mark.parametrize(
+    "cls", [cls for cls in DATACLASSES if ".config." in cls.__module__], ids=lambda cls: cls.__name__
+)
+def test_settings_say_their_units(cls: type) -> None:
+    for field in fields(cls):
+        text = (inspect.getdoc(getattr(cls, field.name)) or "").lower()
+        if "float" in str(field.type):
+            assert re.search(r"second|share|factor|part", text), f"{cls.__name__}.{field.name} has no unit"
+        if field.type in {int | str, int | str | None}:
+            assert re.search(r"byte|bits", text), f"{cls.__name__}.{field.name} has no unit"
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_everything_that_is_public_says_what_it_is(module: ModuleType) -> None:
     for name in module.__all__:
@@ -99,4 +112,6 @@ def test_modules_are_loaded_on_first_use(name: str) -> None:
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'penstock' has no attribute 'gateway'"):
         penstock.gateway  # noqa: B018
+    with pytest.raises(AttributeError, match=r"has no attribute 'Gateway': it is penstock\.web\.Gateway"):
+        penstock.Gateway  # noqa: B018
     assert {"web", "tokens", "testing", "workers", "Engine"} <= set(dir(penstock))

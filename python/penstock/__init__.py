@@ -129,7 +129,16 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name not in _LATER:
-            message = f"module {__name__!r} has no attribute {name!r}"
+            # What is looked for here first.
+            home = {
+                "Gateway": "web",
+                "Site": "web",
+                "run_app": "web",
+                "SignedUrl": "tokens",
+                "Jwt": "tokens",
+            }.get(name)
+            hint = "" if home is None else f": it is penstock.{home}.{name}"
+            message = f"module {__name__!r} has no attribute {name!r}{hint}"
             raise AttributeError(message, name=name)
         return importlib.import_module(f".{name}", __name__)
 

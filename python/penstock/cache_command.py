@@ -114,6 +114,7 @@ def _ask(control: Path, method: str, path: str, **options: Any) -> dict[str, Any
     Raises:
         ClickException: it cannot be asked, or does not do it.
     """
+    asked = options.get("json") or options.get("params") or {}
 
     async def ask() -> tuple[int, dict[str, Any]]:
         connector = aiohttp.UnixConnector(path=str(control))
@@ -126,7 +127,10 @@ def _ask(control: Path, method: str, path: str, **options: Any) -> dict[str, Any
     try:
         status, found = asyncio.run(ask())
     except (aiohttp.ClientError, OSError) as error:
-        raise click.ClickException(f"nobody answers at {control}: {error}") from error
+        why = getattr(error, "strerror", None) or str(error)
+        rule = "is there a 'penstock serve' with this --control?"
+        raise click.ClickException(f"--control: nobody answers at {control}: {why}: {rule}") from error
     if status != 200:  # noqa: PLR2004 (OK)
-        raise click.ClickException(str(found["detail"]))
+        about = next((f"--{name}: " for name in ("url", "prefix", "tag") if name in asked), "")
+        raise click.ClickException(f"{about}{found['detail']}")
     return found

@@ -28,6 +28,9 @@ _log: Final = logging.getLogger("penstock")
 # Under which requests are counted that come by no route.
 _NO_ROUTE: Final = "none"
 
+MAKE_CACHE: Final = "give it engine=penstock.Engine(cache=penstock.config.Cache())"
+"""What to do where there is caching and no cache."""
+
 Headers = Mapping[str, str] | Iterable[tuple[str | bytes, str | bytes]]
 
 
@@ -180,7 +183,8 @@ class Engine:
         target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
         if origins is None:
             if target.scheme not in {"http", "https"} or not target.raw_host:
-                raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL")
+                hint = ": write 'http://...'" if "://" not in str(url) else ""
+                raise make_error("BAD_REQUEST", f"{str(url)!r} is no absolute http or https URL{hint}")
             endpoint, base = self.endpoint(target.scheme, target.raw_host, target.port, unix), ""
         else:
             if target.absolute or not target.raw_path.startswith("/") or unix is not None:
@@ -226,7 +230,10 @@ class Engine:
             ConfigurationError: the engine has no cache.
         """
         if self.cache is None:
-            raise make_error("BAD_CONFIGURATION", "there is caching, and the engine has no cache")
+            raise make_error(
+                "BAD_CONFIGURATION",
+                "there is caching, and the engine has no cache: make it with cache=penstock.config.Cache()",
+            )
         if self._stored is None:
             rule = "the cache is the parent's: a worker uses it by what it relays, and not for requests of its own"
             raise make_error("BAD_CONFIGURATION", rule)

@@ -43,8 +43,8 @@ class Access:
     elsewhere and not revoked here ends within a minute, and a player that asks twice a second costs the hook one
     question in 120."""
     denied_lifetime: float = 10.0
-    """For which it is remembered that a request is refused. Who is let in after all, having paid, does not wait for
-    long."""
+    """Seconds for which it is remembered that a request is refused. Who is let in after all, having paid, does not
+    wait for long."""
     decisions: int = 100_000
     """Decisions to let in that are remembered, some 300 bytes each. Beyond it leaves who has not come back for longest,
     and is asked about again."""

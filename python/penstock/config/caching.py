@@ -80,21 +80,23 @@ class Caching:
     targets: tuple[str, ...] = ("Penstock-Cache-Control", "CDN-Cache-Control")
     """Fields that are about this cache, in place of Cache-Control (RFC 9213); the first that is there is followed."""
     lifetime: float | None = None
-    """For how long a response is fresh, whatever the origin says of one that it lets be stored. None: what it says."""
+    """Seconds for which a response is fresh, whatever the origin says of one that it lets be stored. None: what it
+    says."""
     heuristic_percent: int = 10
     """Where the origin says nothing: fresh for that share of the time since the last modification."""
     heuristic_max: float = 86400.0
-    """The longest time that such a guess gives: a day."""
+    """Seconds that such a guess gives at most: a day."""
     negative: float = 1.0
-    """For how long a 404, 405, 410, 414 or 501 is fresh where the origin says nothing. A live player asks for the next
-    segment before it is there, and must not wait long for it."""
+    """Seconds for which a 404, 405, 410, 414 or 501 is fresh where the origin says nothing. A live player asks for the
+    next segment before it is there, and must not wait long for it."""
     stale_while_revalidate: float = 0.0
-    """For how long a stale response is served while it is fetched anew, where the origin does not say (RFC 5861)."""
+    """Seconds for which a stale response is served while it is fetched anew, where the origin does not say (RFC
+    5861)."""
     stale_if_error: float = 300.0
-    """For how long a stale response stands in where the origin cannot be reached, or answers 500, 502, 503 or 504, and
-    the response does not say (RFC 9111, section 4.2.4; RFC 5861). One with `must-revalidate`, `proxy-revalidate`,
-    `no-cache` or `s-maxage` never does. Five minutes: an origin restarts within that, and players of a live playlist
-    that no longer grows must not be kept from another origin for longer. 0: none does."""
+    """Seconds for which a stale response stands in where the origin cannot be reached, or answers 500, 502, 503 or
+    504, and the response does not say (RFC 9111, section 4.2.4; RFC 5861). One with `must-revalidate`,
+    `proxy-revalidate`, `no-cache` or `s-maxage` never does. Five minutes: an origin restarts within that, and players
+    of a live playlist that no longer grows must not be kept from another origin for longer. 0: none does."""
     store_cookies: bool = False
     """Whether a response with Set-Cookie is stored, where the origin says for how long: then all clients get the cookie
     of the one that it was fetched for. RFC 9111 (section 7.3) lets a cache store it; nginx and Varnish do not either."""
@@ -130,7 +132,8 @@ class Caching:
     client would choose what others get. `_` and `.` are as `-`. What the gateway itself says of the client is among
     them. Fields that `headers=` sets are sent in any case. Not used with `keep_fields`."""
     apart: float = 10.0
-    """For how long requests for a key do not wait for each other once an answer has turned out not to be shared."""
+    """Seconds for which requests for a key do not wait for each other once an answer has turned out not to be
+    shared."""
     unread: int = 0
     """Per cent of a body that must have come for its fetch to go on when its last reader has left. 0: it always does;
     100: it never does."""

@@ -27,32 +27,32 @@ class Edge:
     """Bytes of a request body (413), unless its route says otherwise. None: an application has limits of its own, and
     a body that is passed on takes no more memory than its window."""
     idle_timeout: float | None = 75.0
-    """For the next request on a kept connection; nginx's default, above what most proxies and browsers use."""
+    """Seconds for the next request on a kept connection; nginx's default, above what most proxies and browsers use."""
     head_timeout: float | None = 10.0
-    """For a request head, from its first byte to its last (408). It is one packet, mostly; a client that drips it
-    attacks."""
+    """Seconds for a request head, from its first byte to its last (408). It is one packet, mostly; a client that drips
+    it attacks."""
     body_timeout: float | None = 60.0
-    """Between two reads of a request body (408)."""
+    """Seconds between two reads of a request body (408)."""
     body_total_timeout: float | None = None
-    """For a whole request body (408). None: a live stream that is sent here has no end."""
+    """Seconds for a whole request body (408). None: a live stream that is sent here has no end."""
     least_rate: Size | None = 500
     """Bytes a second that a request has to come at, on the average since it began (408, REQUEST_TOO_SLOW). Time in
     which a body waits for its origin does not count. What Apache's mod_reqtimeout asks for; the slowest mobile line has
     ten times as much."""
     head_patience: float = 5.0
-    """For a request head before it is held to `least_rate`: two lost packets."""
+    """Seconds for a request head before it is held to `least_rate`: two lost packets."""
     body_patience: float = 20.0
-    """For a request body before it is held to `least_rate`. What Apache gives."""
+    """Seconds for a request body before it is held to `least_rate`. What Apache gives."""
     write_timeout: float | None = 60.0
-    """For a client to take a byte of what waits for it. A player that pauses longer comes back with a range.
+    """Seconds for a client to take a byte of what waits for it. A player that pauses longer comes back with a range.
 
     The kernel is given the same limit, in whole seconds: what it has sent is acknowledged by then (TCP_USER_TIMEOUT),
     and a client that is sent nothing answers its probes. So one whose host has vanished is gone, whatever waits for
     it."""
     stall_grace: float = 1.0
-    """For a client that takes nothing while others wait for what it holds: memory, because the pool is full, or a
-    connection to an origin. After so long it may be cut off, and so many are as are needed, beginning with the ones
-    that have taken nothing for longest. Several round trips of a bad network."""
+    """Seconds for a client that takes nothing while others wait for what it holds: memory, because the pool is full,
+    or a connection to an origin. After so long it may be cut off, and so many are as are needed, beginning with the
+    ones that have taken nothing for longest. Several round trips of a bad network."""
     client_connections: int | None = None
     """Connections of one address at a time. One more is answered with 429 and closed. None: behind a proxy, or a network
     address translation, many clients have one address."""
@@ -61,7 +61,7 @@ class Edge:
     client_prefix: int = 64
     """Bits of an IPv6 address that are one client for these two: a site is given a network of 64."""
     linger: float = 2.0
-    """For a client that was refused to stop sending, so that it can read why."""
+    """Seconds for a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
     event_backlog: Size | None = "64KiB"
@@ -72,7 +72,7 @@ class Edge:
     """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
     looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
     app_wait: float | None = 10.0
-    """For the application to look at a request (503). A client that has waited this long has mostly gone."""
+    """Seconds for the application to look at a request (503). A client that has waited this long has mostly gone."""
     app_ends: Size = "16MiB"
     """Bytes that what became of requests on native routes may take while it waits for an `on_complete` because Python
     is stalled: some 40,000 requests. What is beyond is dropped, and the log says how many: an engine thread waits for

@@ -21,7 +21,7 @@ class Drain:
     bytes: Size = "16MiB"
     """Bytes of one response: far more than a model says in one answer, and not a film."""
     seconds: float = 300.0
-    """For one response, from when the client left: long answers of slow models take some minutes."""
+    """Seconds for one response, from when the client left: long answers of slow models take some minutes."""
     concurrency: int = 64
     """Responses at a time, by route; beyond it the origin is cancelled at once, and counted. Clients that ask and leave
     could otherwise have an origin work for nobody without end."""
@@ -40,11 +40,12 @@ class EventRelay:
     """
 
     heartbeat: float | None = 15.0
-    """For how long nothing may be sent: then a comment is, between two events. Each pause is up to a quarter shorter, so
-    that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None: no comment."""
+    """Seconds for which nothing may be sent: then a comment is, between two events. Each pause is up to a quarter
+    shorter, so that streams do not beat together. Proxies and load balancers cut what is quiet for 30 to 60 s. None:
+    no comment."""
     idle: float | None = None
-    """For how long the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes` is not
-    for the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
+    """Seconds for which the origin may send no event; comments of its own are none. With it `Timeouts.between_bytes`
+    is not for the bodies of event streams. None: a feed may have nothing to say for hours, as long as bytes come."""
     unbuffered: bool = True
     """Send `X-Accel-Buffering: no`, by which nginx lets events pass at once, and `Cache-Control: no-cache`, where the
     origin says nothing else."""

@@ -20,8 +20,8 @@ class History:
     bytes: Size = "1MiB"
     """Bytes of a topic's events, as they stand on the wire. A larger event is refused (BAD_EVENT)."""
     age: float | None = 600.0
-    """For how long an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then never
-    goes, unless it is finished."""
+    """Seconds for which an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then
+    never goes, unless it is finished."""
     memory: Size | None = None
     """Bytes that all topics take at most: whole slabs of the engine's pool, of 4 to 64 KiB, and the lists of events, 80
     bytes each and what a key takes. What is beyond costs the oldest events of the topic that is published to; then
@@ -29,8 +29,8 @@ class History:
     topics: int = 10_000
     """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
     finished_age: float = 600.0
-    """For how long it is known of a topic that it has been finished; after that its name means a new one. As `age`: who
-    comes back within that time is told, and not let wait for what never comes."""
+    """Seconds for which it is known of a topic that it has been finished; after that its name means a new one. As
+    `age`: who comes back within that time is told, and not let wait for what never comes."""
 
     def __post_init__(self) -> None:
         checks.count(self, "events", 1)
@@ -55,21 +55,22 @@ class RedisLog:
     prefix: str = "penstock:"
     """What its keys begin with. Hubs of the same prefix share their topics."""
     timeout: float = 2.0
-    """For each operation, and for how long Redis may say nothing before it counts as away. A failover of Redis takes
-    longer; a client that waits for an answer should not."""
+    """Seconds for each operation, and for how long Redis may say nothing before it counts as away. A failover of Redis
+    takes longer; a client that waits for an answer should not."""
     away: Literal["refuse", "deliver"] = "refuse"
     """What becomes of what is published while Redis is away. `refuse`: publishing fails (HUB_UNAVAILABLE). `deliver`: it
     goes to the subscribers of this process alone, without an id, and they are told of a gap when Redis is back."""
     longest_wait: float = 5.0
-    """Between two attempts to reach it: the first comes at once, each later one after twice the time, and chance takes
-    up to half off."""
+    """Seconds between two attempts to reach it: the first comes at once, each later one after twice the time, and
+    chance takes up to half off."""
     idle: float = 86_400.0
-    """After which time Redis forgets a topic that nothing is published to. Who still listens is told of a gap when
+    """Seconds after which Redis forgets a topic that nothing is published to. Who still listens is told of a gap when
     something is. Longer than most pages stay open."""
     lease: float = 15.0
-    """After which time a process that feeds a topic (`Hub.feed`) and says nothing counts as dead: another one then ends
-    the topic, with an event that says so. It must be above one and a half times `timeout` and `longest_wait` together,
-    or a Redis that is restarted would find all of them dead; and longer than any handler holds up the event loop."""
+    """Seconds after which a process that feeds a topic (`Hub.feed`) and says nothing counts as dead: another one then
+    ends the topic, with an event that says so. It must be above one and a half times `timeout` and `longest_wait`
+    together, or a Redis that is restarted would find all of them dead; and longer than any handler holds up the event
+    loop."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str) or not self.url.startswith(("redis://", "rediss://", "unix://")):
@@ -110,11 +111,11 @@ class KafkaLog:
     type_header: str | None = None
     """The header of a record that has the event's type, such as `ce_type`. None: events have no types."""
     timeout: float = 10.0
-    """For each operation, and for how long Kafka may say nothing before it counts as away. A partition gets another
-    leader within it."""
+    """Seconds for each operation, and for how long Kafka may say nothing before it counts as away. A partition gets
+    another leader within it."""
     longest_wait: float = 5.0
-    """Between two attempts to reach it: the first comes at once, each later one after twice the time, and chance takes
-    up to half off."""
+    """Seconds between two attempts to reach it: the first comes at once, each later one after twice the time, and
+    chance takes up to half off."""
     connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How to connect: arguments of `aiokafka.AIOKafkaConsumer` that begin with `ssl_` or `sasl_`, `security_protocol`
     and `client_id`."""
@@ -159,11 +160,11 @@ class Subscriptions:
     open: bool = True
     """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
     heartbeat: float | None = 15.0
-    """How long nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by chance.
-    Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
+    """Seconds for which nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by
+    chance. Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
     max_age: float | None = None
-    """How long a response goes on before it ends behind a whole event and the client comes back; up to a quarter less,
-    by chance. It lets load move to other nodes. None: for ever."""
+    """Seconds for which a response goes on before it ends behind a whole event and the client comes back; up to a
+    quarter less, by chance. It lets load move to other nodes. None: for ever."""
     per_topic: int | None = None
     """Subscribers that the topic may have for one more to be let in, which is answered with 429 else. None: any number;
     and so below."""

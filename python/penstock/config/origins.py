@@ -17,22 +17,22 @@ class Timeouts:
     """How long each stage of a request may take, in seconds; None for no limit."""
 
     queue: float | None = 10.0
-    """For a connection to become free. A client that has waited this long has mostly gone."""
+    """Seconds for a connection to become free. A client that has waited this long has mostly gone."""
     resolve: float | None = 5.0
-    """For the origin's name. Resolvers ask again after 5 s; a second question fares no better."""
+    """Seconds for the origin's name. Resolvers ask again after 5 s; a second question fares no better."""
     connect: float | None = 5.0
-    """For a TCP connection, over all addresses. Leaves room for two lost SYNs (after 1 s and 3 s)."""
+    """Seconds for a TCP connection, over all addresses. Leaves room for two lost SYNs (after 1 s and 3 s)."""
     tls: float | None = 5.0
-    """For the TLS handshake: two round trips and some arithmetic."""
+    """Seconds for the TLS handshake: two round trips and some arithmetic."""
     first_byte: float | None = 60.0
-    """From the last byte of the request to the first of the response. Models think long."""
+    """Seconds from the last byte of the request to the first of the response. Models think long."""
     between_bytes: float | None = 60.0
-    """Between two reads of the body. Quiet event streams send a comment every 15 to 30 s."""
+    """Seconds between two reads of the body. Quiet event streams send a comment every 15 to 30 s."""
     tunnel: float | None = 3600.0
-    """For a byte to pass a WebSocket, either way. An hour, as HAProxy's documentation has it: many applications send no
-    pings, and a peer that has vanished is found out sooner, by the kernel's probes."""
+    """Seconds for a byte to pass a WebSocket, either way. An hour, as HAProxy's documentation has it: many
+    applications send no pings, and a peer that has vanished is found out sooner, by the kernel's probes."""
     total: float | None = None
-    """For the whole exchange. None: live streams have no end."""
+    """Seconds for the whole exchange. None: live streams have no end."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):

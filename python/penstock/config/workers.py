@@ -13,20 +13,22 @@ class Workers:
     count: int
     """How many there are at a time; while code is replaced the new ones are there besides."""
     start_timeout: float = 60.0
-    """For one to import the application and be ready. Large libraries take tens of seconds on a busy machine."""
+    """Seconds for one to import the application and be ready. Large libraries take tens of seconds on a busy
+    machine."""
     stop_timeout: float = 30.0
-    """For the requests of one that is stopped or replaced to finish; then they are cut off. As for a whole server."""
+    """Seconds for the requests of one that is stopped or replaced to finish; then they are cut off. As for a whole
+    server."""
     hang: float | None = 30.0
-    """Without a sign of its event loop after which one is killed, as in gunicorn: no handler should block it for so
-    long, and no garbage collection does. None: never."""
+    """Seconds without a sign of its event loop after which one is killed, as in gunicorn: no handler should block it
+    for so long, and no garbage collection does. None: never."""
     backoff: float = 0.5
     """Before one is started again that has ended soon after its start for the second time; each further time it is twice
     as long, less up to half of it by chance, so that several do not start at once. The first time it is at once."""
     max_backoff: float = 30.0
-    """The longest of these. One that has lived for so long has not ended soon."""
+    """Seconds of the longest of these. One that has lived for so long has not ended soon."""
     memory: Size = "32MiB"
-    """The budget of each one's own engine (`default_engine`): for requests and answers that pass the application, and
-    for what handlers fetch by themselves. What is relayed is in the memory of the edge."""
+    """Bytes: the budget of each one's own engine (`default_engine`): for requests and answers that pass the
+    application, and for what handlers fetch by themselves. What is relayed is in the memory of the edge."""
 
     def __post_init__(self) -> None:
         checks.count(self, "count", 1, 1024)

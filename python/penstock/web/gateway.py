@@ -26,7 +26,7 @@ from penstock.config import (
     Subscriptions,
     Timeouts,
 )
-from penstock.engine import Engine, default_engine, native_timeouts
+from penstock.engine import MAKE_CACHE, Engine, default_engine, native_timeouts
 from penstock.exceptions import make_error
 from penstock.framing import Events
 from penstock.hub import Hub
@@ -388,7 +388,7 @@ class Gateway(Shared):
         """The engine, which has a cache."""
         engine = self._engine
         if engine is None or engine.cache is None:
-            raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache")
+            raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache: {MAKE_CACHE}")
         return engine
 
     def _handle(self, caching: Caching, route: str) -> _native.Caching:

@@ -54,6 +54,8 @@ def parts_of(name: str) -> Target:
         NotFoundError: it is none.
     """
     module, colon, text = name.partition(":")
+    if text.startswith("//"):
+        raise NotFoundError(f"{name!r} is not MODULE:APP: write --origin {name}, if it is an origin")
     as_module = module.removesuffix(".py").strip("./").replace("/", ".")
     if module != as_module and as_module and ("/" in module or module.endswith(".py")):
         raise NotFoundError(

@@ -34,7 +34,7 @@ from penstock.config import (
     Timeouts,
     parse_size,
 )
-from penstock.engine import Engine, default_engine, native_timeouts
+from penstock.engine import MAKE_CACHE, Engine, default_engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.origins import Origins, Place
 from penstock.stats import Timings
@@ -186,7 +186,8 @@ class NativeRoute(web.AbstractRouteDef):
         """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
         if self.caching is not None and engine.cache is None:
             raise make_error(
-                "BAD_CONFIGURATION", f"the route {self.name} has caching, and its engine no cache"
+                "BAD_CONFIGURATION",
+                f"the route {self.name} has caching, and its engine no cache: {MAKE_CACHE}",
             )
         drain, events = handles(self.drain, self.events)
         inspect = None
