@@ -1,6 +1,9 @@
 """Tokens in targets: no log of `penstock serve` shows one, whichever lane answers and however it ends."""
 
+import asyncio
+import re
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -8,10 +11,11 @@ import jwt
 import pytest
 
 from edge.origins import Recorder
-from gateway.client import RawClient
+from gateway.client import RawClient, answer
+from gateway.origins import says
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
-from test_cli import serve
+from test_cli import Running, serve
 
 SECRET = "0123456789abcdef0123456789abcdef"
 APP = """
@@ -89,3 +93,37 @@ async def test_no_log_shows_a_token(
     assert said.count("st=***") >= 7
     assert "/film/***/i?access_token=***&next=***" in said
     assert "/vod/a?b=1&st=***" in said
+
+
+RUN = """
+import logging, os, sys
+from aiohttp import web
+from penstock.web import Gateway, run_app
+
+logging.basicConfig(stream=sys.stderr, level="INFO", format="%(name)s %(message)s")
+app = web.Application()
+app.router.add_get("/relay", Gateway(os.environ["ORIGIN"]).relay)
+run_app(app, host="127.0.0.1", port=0, print=lambda text: print(text, file=sys.stderr))
+"""
+
+
+async def test_run_app_logs_a_response_at_its_end_and_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run.py").write_text(RUN)
+    async with ScriptedOrigin(says(answer("Content-Length: 9", body=b"half"))) as origin:
+        monkeypatch.setenv("ORIGIN", origin.url)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "run.py"), cwd=tmp_path, stderr=asyncio.subprocess.PIPE
+        )
+        running = Running(process)
+        running.url = (await running.wait_for(re.compile(r"Running on (\S+)")))[1]
+        client = await RawClient.connect(running.port)
+        await client.get("/relay?token=SECRET", "Referer: http://host/?token=SECRET")
+        line = await running.wait_for(re.compile("aiohttp.access (.*)"))
+        client.abort()
+        process.terminate()
+        await running.ended()
+    assert '"GET /relay?token=*** HTTP/1.1" ' in line[1]
+    assert "/BODY_TRUNCATED" in line[1]
+    assert "SECRET" not in running.log()

@@ -10,15 +10,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from aiohttp import web
+from aiohttp import web, web_log
 from aiohttp.abc import AbstractAccessLogger
 from aiohttp.log import access_logger
-from aiohttp.web_log import AccessLogger
 
 from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
+from .access import AccessLogger
 from .loading import foreign
 from .site import Site
 from .stopping import HOW_TO_END, stop_signal
@@ -38,7 +38,7 @@ def run_app(
     print: Callable[..., None] | None = print,  # noqa: A002 (aiohttp's name)
     backlog: int | None = None,
     access_log_class: type[AbstractAccessLogger] = AccessLogger,
-    access_log_format: str = AccessLogger.LOG_FORMAT,
+    access_log_format: str = web_log.AccessLogger.LOG_FORMAT,
     access_log: logging.Logger | None = access_logger,
     handle_signals: bool = True,
     reuse_port: bool | None = None,
@@ -66,8 +66,9 @@ def run_app(
         keepalive_timeout: seconds that a connection may be idle, in place of `edge`'s.
         print: told where it listens; None for nobody.
         backlog: connections that may wait to be accepted, in place of `edge`'s.
-        access_log_class: aiohttp's, or one of your own.
-        access_log_format: for `access_log_class`.
+        access_log_class: writes the lines of the application's responses. By default at the end of each,
+            with the bytes that were sent and the failure, and without the values of tokens.
+        access_log_format: for `access_log_class`; given alone, for aiohttp's, which shows targets and referrers whole.
         access_log: None logs no requests.
         handle_signals: whether SIGINT and SIGTERM end it.
         reuse_port: whether other processes may listen to the same address, in place of `edge`'s.
@@ -85,6 +86,8 @@ def run_app(
     if kwargs.pop("ssl_context", None) is not None:
         raise make_error("BAD_CONFIGURATION", "ssl_context: the engine does not speak TLS to clients")
     kwargs.pop("reuse_address", None)  # It always is.
+    if access_log_class is AccessLogger and access_log_format != web_log.AccessLogger.LOG_FORMAT:
+        access_log_class = web_log.AccessLogger
     settings = edge or Edge()
     if keepalive_timeout is not None:
         settings = replace(settings, idle_timeout=keepalive_timeout)
