@@ -67,6 +67,10 @@ class OriginLimits:
     """Seconds after which a name that is in use is resolved again, beside the requests; the system's resolver tells no
     lifetimes. Connections to addresses that it no longer has are then not used again. As long as most are told by DNS
     servers that mean to move origins. 0: each new connection has it resolved."""
+    log_interval: float = 10.0
+    """Seconds between two lines of the log (`penstock.origins`) about one origin that fails in one way: the first has a
+    line at once, and those in between are counted in the next. What fails is seen within seconds, and a log of six
+    lines a minute can be read. 0: each has a line."""
     head_bytes: Size = "64KiB"
     """Bytes of a response head; origins limit the heads they accept to 8 to 64 KiB themselves."""
     head_fields: int = 128
@@ -88,6 +92,7 @@ class OriginLimits:
         checks.count(self, "requests_per_connection", 1)
         checks.seconds(self, "connection_age")
         checks.seconds(self, "name_lifetime", zero=True)
+        checks.seconds(self, "log_interval", zero=True)
         # A head is parsed in one piece, and the largest slab is a region.
         checks.size(self, "head_bytes", PAGE, REGION)
         checks.count(self, "head_fields", 1, 4096)
@@ -105,6 +110,7 @@ class Tls:
     Mozilla's as compiled in (for images without any), or the path of a PEM file that then stands alone."""
 
     def __post_init__(self) -> None:
+        checks.path(self, "roots")
         roots = os.fspath(self.roots)
         if roots not in {"system", "webpki"} and not Path(roots).is_file():
             raise checks.bad(

@@ -206,6 +206,8 @@ impl Site {
         lane: Option<&Bound<'_, Lane>>,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
+        // Where there is a loop, it is told of origins that fail. A site needs none before it is waited for.
+        let _ = engine.get().port(py);
         let log = access_log
             .map(|path| Log::open(Some(path).filter(|path| path.as_os_str() != "-")))
             .transpose()

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use penstock_engine::Code;
 use penstock_engine::edge::{Heads, Ledger, Supplies};
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;
 use penstock_engine::metrics::{Board, Format, Parts};
-use penstock_engine::origin::{self, Origins, Request, RequestBody};
+use penstock_engine::origin::{self, Notice, Notices, OriginLimits, Origins, Request, RequestBody};
 use penstock_engine::pool::{CopyReason, Pool, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use penstock_engine::workers::Order;
+use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -27,7 +27,7 @@ use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::{Counts, Expected, Inspector, Watched};
 use crate::lock;
-use crate::port::LoopPort;
+use crate::port::{LoopPort, Receive, Slot};
 use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
 use crate::stats::{OriginRow, PoolRow, RelayRow, origin_rows, pool_row, relay_row};
@@ -42,6 +42,34 @@ type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
 /// Describes what is fetched from, to the process that does, and what was decided about the request.
 type Planned<'py> = (Vec<u8>, Option<OverrideSettings>, Option<Bound<'py, Expected>>);
 
+/// Who writes to the log what there is to say of origins, and where that is called.
+#[derive(Default)]
+struct Telling {
+    tell: Option<Py<PyAny>>,
+    /// On the loop that the engine was used on last. None before it was used on one.
+    slot: Option<Slot>,
+}
+
+/// Calls `tell` with each notice: its origin, the address, the event, the reason, whether that is good news, and how many were
+/// left out.
+struct Teller {
+    notices: Arc<Notices>,
+    tell: Py<PyAny>,
+}
+
+impl Receive for Teller {
+    fn receive(&self, py: Python<'_>) {
+        while let Some(notice) = self.notices.take() {
+            let Notice { origin, address, event, reason, left_out } = notice;
+            let address = address.map(|address| address.to_string());
+            let told = (&*origin, address, event.name(), reason, event == origin::Event::Up, left_out);
+            if let Err(error) = self.tell.bind(py).call1(told) {
+                error.write_unraisable(py, Some(self.tell.bind(py)));
+            }
+        }
+    }
+}
+
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Engine {
     pool: Pool,
@@ -50,6 +78,8 @@ pub(crate) struct Engine {
     meter: Arc<Meter>,
     threads: Arc<Threads>,
     origins: Vec<Arc<Origins>>,
+    notices: Arc<Notices>,
+    telling: Mutex<Telling>,
     /// Ports of the loops that this engine was used on; the latest first.
     ports: Mutex<Vec<Py<LoopPort>>>,
     /// Set before the ports are let go of: one that was taken after that would never be.
@@ -77,8 +107,21 @@ impl Engine {
                 port.get().enter();
                 ports.insert(0, port.clone().unbind());
             }
+            drop(ports);
+            self.tell_on(py, port.clone().unbind());
         }
         Ok(port.unbind())
+    }
+
+    /// Has what there is to say of origins be told on the loop of `port` from now on.
+    fn tell_on(&self, py: Python<'_>, port: Py<LoopPort>) {
+        let mut telling = lock(&self.telling);
+        let Some(tell) = telling.tell.as_ref().map(|tell| tell.clone_ref(py)) else { return };
+        let slot = Slot::receiving(port, Arc::new(Teller { notices: Arc::clone(&self.notices), tell }));
+        self.notices.listen(slot.waker());
+        let before = telling.slot.replace(slot);
+        drop(telling);
+        drop(before);
     }
 
     /// In a forked child locks may be held for ever.
@@ -196,6 +239,8 @@ impl Engine {
             headers: Arc::clone(&headers.0),
             body,
             timeouts: timeouts.0,
+            // Who asked is told.
+            reports: false,
         });
         let thread = near
             .and_then(|transport| transport.get().thread(&self.threads))
@@ -242,7 +287,13 @@ impl Engine {
 
     /// Has the events of `stream` published where `claim` says.
     pub(crate) fn feed_topic(&self, claim: hub::Claim, stream: Stream, error_event: String) {
-        self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event));
+        let notices = Arc::clone(&self.notices);
+        let note = move |error: &Error| {
+            if let Some(origin) = error.origin() {
+                notices.failed(&Arc::from(origin), None, error);
+            }
+        };
+        self.threads.spawn(self.threads.pick(), || hub::feed(claim, stream, error_event, note));
     }
 
     /// Starts `read`, a source that is not HTTP, on the next thread.
@@ -274,10 +325,12 @@ impl Engine {
         tls: TlsSettings,
     ) -> PyResult<Self> {
         let pool = Pool::new(pool.into()).into_python(py)?;
-        let (limits, reads, tls) = (limits.into(), ReadSizes::from(reads), tls.load().into_python(py)?);
+        let (limits, reads) = (OriginLimits::from(limits), ReadSizes::from(reads));
+        let tls = tls.load().into_python(py)?;
+        let notices = Arc::new(Notices::new(limits.log_interval));
         let threads = Threads::start(threads).into_python(py)?;
-        let origins: Vec<_> =
-            (0..threads.count()).map(|_| Arc::new(Origins::new(&pool, limits, reads, tls.clone()))).collect();
+        let origins = |_| Arc::new(Origins::new(&pool, limits, reads, tls.clone(), Arc::clone(&notices)));
+        let origins: Vec<_> = (0..threads.count()).map(origins).collect();
         let (meter, ledger) = (Arc::new(Meter::default()), Arc::new(Ledger::new(threads.count())));
         let heads = Arc::new(Heads::new(&pool));
         let threads = Arc::new(threads);
@@ -296,6 +349,8 @@ impl Engine {
             meter,
             threads,
             origins,
+            notices,
+            telling: Mutex::default(),
             ledger,
             heads,
             board: Arc::new(board),
@@ -554,9 +609,19 @@ impl Engine {
             // take it out there.
             return Ok(());
         }
+        let Telling { tell, slot } = std::mem::take(&mut *lock(&self.telling));
+        if let Some(tell) = tell {
+            Teller { notices: Arc::clone(&self.notices), tell }.receive(py);
+        }
+        drop(slot);
         for port in ports {
             LoopPort::leave(port.bind(py))?;
         }
         Ok(())
+    }
+
+    /// Has `tell` called with what there is to say of origins that fail, on the loops that the engine is used on.
+    fn tell_of_origins(&self, tell: Py<PyAny>) {
+        lock(&self.telling).tell = Some(tell);
     }
 }

@@ -83,6 +83,7 @@ pub(crate) struct LimitSettings {
     requests_per_connection: u64,
     connection_age: f64,
     name_lifetime: f64,
+    log_interval: f64,
     head_bytes: usize,
     head_fields: usize,
     interim_responses: usize,
@@ -102,6 +103,7 @@ impl From<LimitSettings> for OriginLimits {
             requests_per_connection: settings.requests_per_connection,
             connection_age: Duration::from_secs_f64(settings.connection_age),
             name_lifetime: Duration::from_secs_f64(settings.name_lifetime),
+            log_interval: Duration::from_secs_f64(settings.log_interval),
             head: HeadLimits {
                 bytes: settings.head_bytes,
                 fields: settings.head_fields,

@@ -483,6 +483,7 @@ impl Task<'_> {
             headers: headers.into(),
             body,
             timeouts: native.timeouts,
+            reports: true,
         })
     }
 

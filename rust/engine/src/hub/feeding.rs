@@ -15,8 +15,8 @@ use crate::framing::event::parse;
 use crate::stream::Stream;
 
 /// Publishes what `stream` brings, whose frames are blocks of events, where `claim` says. `error_event` is the type of the
-/// event that tells of a failure.
-pub async fn feed(claim: Claim, stream: Stream, error_event: String) {
+/// event that tells of a failure, which `note` is called with as well.
+pub async fn feed(claim: Claim, stream: Stream, error_event: String, note: impl FnOnce(&Error)) {
     let failure = loop {
         match poll_fn(|context| stream.poll_next(context)).await {
             Some(Ok(block)) => {
@@ -30,6 +30,9 @@ pub async fn feed(claim: Claim, stream: Stream, error_event: String) {
     };
     // The stream is cancelled before anybody is told that it is over.
     drop(stream);
+    if let Some(error) = &failure {
+        note(error);
+    }
     let told = failure.is_none_or(|error| tell(&claim, &error, &error_event));
     if told {
         // An error means that the hub has been closed: nobody is left to be told.

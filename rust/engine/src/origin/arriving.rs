@@ -156,7 +156,12 @@ impl Arriving {
             // The response is whole, whatever follows it. What follows is of no request: it is dropped, and so is the
             // connection, on which nobody could tell it from the next response.
             self.keep = false;
-            self.lease.place().count(|counts| counts.count(Unrest::Bytes));
+            let place = self.lease.place();
+            place.count(|counts| counts.count(Unrest::Bytes));
+            place.stray(
+                "bytes followed the end of a response, which was delivered; the connection was closed",
+                self.lease.address(),
+            );
         }
         Ok(())
     }
@@ -172,7 +177,7 @@ impl Arriving {
     /// It has failed with `error`, whose origin is named.
     pub(super) fn fail(&self, error: Error) -> Error {
         let place = self.lease.place();
-        place.tally.failed(&error);
+        place.failed(&error, self.lease.address(), self.lease.reports);
         error.at(&place.origin)
     }
 

@@ -1,6 +1,8 @@
 //! One request to one origin, up to the head of its response: a connection, the exchange on it, and a second one where the
 //! first was dead before it began.
 
+use std::net::SocketAddr;
+
 use tokio::time::Instant;
 
 use super::arriving::Arriving;
@@ -27,11 +29,13 @@ pub(super) struct Failed {
     pub(super) error: Error,
     /// The body of the request, where nothing of that was sent: another origin may be given it, whatever it asks for.
     pub(super) unsent: Option<Payload>,
+    /// Where the connection led, if there was one.
+    pub(super) address: Option<SocketAddr>,
 }
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        Self { error, unsent: None }
+        Self { error, unsent: None, address: None }
     }
 }
 
@@ -45,12 +49,12 @@ pub(super) async fn attempt(
     body: Payload,
     interim: &Interim<'_>,
 ) -> std::result::Result<Answer, Failed> {
-    let tally = Arc::clone(&place.tally);
-    tally.begin();
+    let known = Arc::clone(&place);
+    known.tally.begin();
     let answer = ask(origins, place, target, request, body, interim).await;
     match &answer {
-        Ok((head, ..)) => tally.answered(head),
-        Err(failed) => tally.failed(&failed.error),
+        Ok((head, ..)) => known.tally.answered(head),
+        Err(failed) => known.failed(&failed.error, failed.address, request.reports),
     }
     answer
 }
@@ -73,8 +77,9 @@ async fn ask(
     let started = Instant::now();
     let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload).await {
         Ok(lease) => lease,
-        Err(error) => return Err(Failed { error, unsent: Some(body) }),
+        Err(error) => return Err(Failed { error, unsent: Some(body), address: None }),
     };
+    lease.reports = request.reports;
     let queue = started.elapsed();
     admit(origins)?;
     let idempotent = is_idempotent(method);
@@ -97,7 +102,7 @@ async fn ask(
             let opening = Box::pin(connect::open(lease.place(), &origins.tls, timeouts, &mut terms.timings));
             match opening.await {
                 Ok(connection) => lease.put(connection),
-                Err(error) => return Err(Failed { error, unsent: Some(body) }),
+                Err(error) => return Err(Failed { error, unsent: Some(body), address: None }),
             }
             lease.place().count(|counts| counts.opened += 1);
             let Timings { resolve, connect, tls, .. } = terms.timings;
@@ -112,7 +117,9 @@ async fn ask(
             (Ok(answered), Some(same)) if answered.is_of_idleness() => same,
             (Ok(answered), _) => return Ok(Arriving::new(answered, lease, upload, &terms)),
             (Err(Failure { unanswered: true, .. }), Some(same)) => same,
-            (Err(failure), _) => return Err(failure.error.into()),
+            (Err(failure), _) => {
+                return Err(Failed { address: lease.address(), ..failure.error.into() });
+            }
         };
         lease.place().count(|counts| counts.retried += 1);
         terms.reused = false;

@@ -16,7 +16,7 @@ use super::limits::{Timeouts, within};
 use super::place::Place;
 use super::resolve::resolve;
 use super::tls::Tls;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::net::{Connection, Records, Socket, Transport};
 use crate::stream::Timings;
 
@@ -43,8 +43,13 @@ pub(super) async fn open(
             within(timeouts.resolve, Code::ResolveTimeout, "resolving the name", addresses(place)).await?;
         timings.resolve = started.elapsed();
         let started = Instant::now();
+        let tried = addresses.clone();
         let stream = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await;
-        let stream = stream.inspect_err(|_| place.forget_addresses())?;
+        let stream = stream.map_err(|error| {
+            place.forget_addresses();
+            // One that was refused names its addresses itself.
+            if error.code() == Code::ConnectTimeout { with(tried, error) } else { error }
+        })?;
         timings.connect = started.elapsed();
         peer = stream.peer_addr().ok();
         Socket::Tcp(stream)
@@ -54,7 +59,8 @@ pub(super) async fn open(
         Scheme::Https => {
             let started = Instant::now();
             let handshake = handshake(endpoint, tls, socket);
-            let transport = within(timeouts.tls, Code::TlsTimeout, "the TLS handshake", handshake).await?;
+            let transport = within(timeouts.tls, Code::TlsTimeout, "the TLS handshake", handshake).await;
+            let transport = transport.map_err(|error| with(peer, error))?;
             timings.tls = started.elapsed();
             transport
         }
@@ -62,6 +68,15 @@ pub(super) async fn open(
     let mut connection = Connection::new(transport);
     connection.peer = peer;
     Ok(connection)
+}
+
+/// The same error, naming the addresses that it was met at.
+fn with(addresses: impl IntoIterator<Item = SocketAddr>, error: Error) -> Error {
+    let addresses: Vec<_> = addresses.into_iter().map(|address| address.to_string()).collect();
+    if addresses.is_empty() {
+        return error;
+    }
+    error.code().error(format!("{}: {}", addresses.join(", "), error.detail()))
 }
 
 /// Those of the name, resolved now if they are not known.

@@ -14,7 +14,6 @@ use super::payload::Payload;
 use super::place::Place;
 use super::relayed::Begun;
 use super::request::{Request, RequestBody};
-use super::tally::Tally;
 use super::upstream::{Upstream, failover};
 use crate::error::{Error, Result};
 use crate::net::Called;
@@ -32,7 +31,7 @@ use crate::sync::Arc as Shared;
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let whom = Whom::of(&origins, &request);
     let origin = whom.name();
-    let tally = whom.tally();
+    let (place, reports) = (whom.place(), request.reports);
     let deadline = Deadline::of(&request.timeouts);
     let result = {
         let mut run = pin!(async {
@@ -56,7 +55,9 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
             if let Poll::Ready(result) = run.as_mut().poll(context) {
                 return Poll::Ready(Some(result));
             }
-            aside.poll(context).map(|expired| expired.map(|error| Err(counted(tally.as_deref(), error))))
+            aside
+                .poll(context)
+                .map(|expired| expired.map(|error| Err(counted(place.as_deref(), error, reports))))
         })
         .await
     };
@@ -81,12 +82,12 @@ pub(crate) async fn begin(
 ) -> Result<(ResponseHead, Begun)> {
     let whom = Whom::of(&origins, &request);
     let origin = whom.name();
-    let tally = whom.tally();
+    let (place, reports) = (whom.place(), request.reports);
     let mut deadline = Deadline::of(&request.timeouts);
     let mut asked = pin!(ask(&origins, whom, request, interim));
     let asked = poll_fn(|context| match asked.as_mut().poll(context) {
         Poll::Pending => deadline.as_mut().map_or(Poll::Pending, |deadline| {
-            deadline.poll(context).map(|error| Err(counted(tally.as_deref(), error)))
+            deadline.poll(context).map(|error| Err(counted(place.as_deref(), error, reports)))
         }),
         ready @ Poll::Ready(_) => ready,
     });
@@ -108,10 +109,10 @@ impl Whom {
         }
     }
 
-    /// Where it is counted that time was up. None: no single one of several origins was the one.
-    fn tally(&self) -> Option<Shared<Tally>> {
+    /// Whose failure it is that time was up. None: no single one of several origins was the one.
+    fn place(&self) -> Option<Shared<Place>> {
         match self {
-            Self::One(place) => Some(Shared::clone(&place.tally)),
+            Self::One(place) => Some(Shared::clone(place)),
             Self::Several(_) => None,
         }
     }
@@ -125,9 +126,9 @@ impl Whom {
     }
 }
 
-fn counted(tally: Option<&Tally>, error: Error) -> Error {
-    if let Some(tally) = tally {
-        tally.failed(&error);
+fn counted(place: Option<&Place>, error: Error, reports: bool) -> Error {
+    if let Some(place) = place {
+        place.failed(&error, None, reports);
     }
     error
 }

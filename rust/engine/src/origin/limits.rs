@@ -57,6 +57,8 @@ pub struct OriginLimits {
     pub connection_age: Duration,
     /// How long a name is believed to have the addresses that it was resolved to; for nothing, each connection asks.
     pub name_lifetime: Duration,
+    /// Between two log lines of one cause.
+    pub log_interval: Duration,
     /// The response head.
     pub head: HeadLimits,
     /// What a chunked body may hold besides its payload.

@@ -10,7 +10,7 @@
 //!   fetch ─ upstream (which of several origins; failover, resumption) ─┐
 //!     ├─ attempt (one origin) ←──────────────────────────────────────────┘
 //!     │    ├─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
-//!     │    │             └─ tally (what is counted)
+//!     │    │             └─ tally (what is counted), notices (what is told)
 //!     │    ├─ connect ─ names, resolve, tls
 //!     │    └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
 //!     └─ feeding, relayed ─ arriving (the body) ─ upload, net
@@ -26,6 +26,7 @@ mod fetch;
 mod head;
 mod limits;
 mod names;
+mod notices;
 mod origins;
 mod part;
 mod payload;
@@ -44,6 +45,7 @@ pub use endpoint::{Endpoint, Scheme};
 pub(crate) use fetch::begin;
 pub use fetch::fetch;
 pub use limits::{OriginLimits, Timeouts};
+pub use notices::{Event, Notice, Notices};
 pub use origins::Origins;
 pub use request::{Request, RequestBody};
 pub use stats::{Counts, EndpointStats, OriginStats};

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::endpoint::Endpoint;
 use super::limits::OriginLimits;
+use super::notices::Notices;
 use super::place::{Answer, Lease, Place, wait};
 use super::stats::{Counts, OriginStats};
 use super::tally::{MOST, OTHER, OriginSums, Tally};
@@ -23,6 +24,7 @@ pub struct Origins {
     pub(super) limits: OriginLimits,
     pub(super) reads: ReadSizes,
     pub(super) tls: Tls,
+    pub(super) notices: Plain<Notices>,
     places: Mutex<Places>,
 }
 
@@ -40,10 +42,21 @@ struct Places {
 const FEW: usize = 64;
 
 impl Origins {
-    /// An empty set of connections. What is read goes into `pool`; `tls` may be shared with other threads.
-    pub fn new(pool: &Pool, limits: OriginLimits, reads: ReadSizes, tls: Tls) -> Self {
+    /// An empty set of connections. What is read goes into `pool`; `tls` and `notices` may be shared with other threads.
+    pub fn new(
+        pool: &Pool,
+        limits: OriginLimits,
+        reads: ReadSizes,
+        tls: Tls,
+        notices: Plain<Notices>,
+    ) -> Self {
         let places = Places { crowded: FEW, ..Places::default() };
-        Self { pool: pool.clone(), limits, reads, tls, places: Mutex::new(places) }
+        Self { pool: pool.clone(), limits, reads, tls, notices, places: Mutex::new(places) }
+    }
+
+    /// What an operator is told of them.
+    pub fn notices(&self) -> &Plain<Notices> {
+        &self.notices
     }
 
     pub(super) fn place(&self, endpoint: &Endpoint) -> Arc<Place> {
@@ -55,7 +68,7 @@ impl Origins {
             places.forget_unused();
         }
         let origin = Plain::from(endpoint.to_string());
-        let tally = places.tally(&origin);
+        let tally = places.tally(&origin, &self.notices);
         let place = Arc::new(Place::new(origin, endpoint.clone(), tally, self.limits));
         if places.closed {
             place.close();
@@ -110,7 +123,7 @@ impl Origins {
 
     /// `endpoint` is declared: it is counted under its own name, whatever else is asked for before it.
     pub fn declare(&self, endpoint: &Endpoint) {
-        lock(&self.places).tally(&Plain::from(endpoint.to_string()));
+        lock(&self.places).tally(&Plain::from(endpoint.to_string()), &self.notices);
     }
 
     /// What has been counted, by the names of origins, over the engine threads that `all` belong to.
@@ -144,10 +157,13 @@ impl Origins {
 
 impl Places {
     /// What is counted of `origin`.
-    fn tally(&mut self, origin: &Plain<str>) -> Arc<Tally> {
+    fn tally(&mut self, origin: &Plain<str>, notices: &Plain<Notices>) -> Arc<Tally> {
         let has_name = self.tallies.contains_key(origin) || self.tallies.len() < MOST;
         let name = if has_name { Plain::clone(origin) } else { Plain::from(OTHER) };
-        let tally = self.tallies.entry(Plain::clone(&name)).or_insert_with(|| Arc::new(Tally::new(name)));
+        let tally = self
+            .tallies
+            .entry(Plain::clone(&name))
+            .or_insert_with(|| Arc::new(Tally::new(name, Plain::clone(notices))));
         Arc::clone(tally)
     }
 

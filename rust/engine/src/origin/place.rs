@@ -20,8 +20,8 @@ use super::names::{self, Names};
 use super::stats::{Counts, EndpointStats};
 use super::sweep;
 use super::tally::Tally;
-use crate::error::{Code, Error, Result};
-use crate::net::Connection;
+use crate::error::{Code, Error, Result, Source};
+use crate::net::{Connection, Unrest};
 use crate::sync::{Arc, Mutex, lock};
 
 /// A line that has been there for so long stands: more comes than is served. Who waits for longest then is served last, and
@@ -87,6 +87,8 @@ pub(super) struct Lease {
     connection: Option<Connection>,
     /// The connection is in use: it has not carried its request to the end, and will not serve again.
     busy: bool,
+    /// Whether an operator is told of what fails under it.
+    pub(super) reports: bool,
 }
 
 /// What a place says to one who asks for a lease.
@@ -179,7 +181,7 @@ impl Place {
     }
 
     fn lease(self: &Arc<Self>, connection: Option<Connection>, upload: bool) -> Lease {
-        Lease { place: Some(Arc::clone(self)), upload, connection, busy: false }
+        Lease { place: Some(Arc::clone(self)), upload, connection, busy: false, reports: false }
     }
 
     /// What the line for its connections is known by.
@@ -200,6 +202,28 @@ impl Place {
     /// Counts what happened under a lease.
     pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut lock(&self.state).counts);
+    }
+
+    /// A request has failed with `error`, on a connection to `address` if there was one. With `reports` an operator is told.
+    pub(super) fn failed(&self, error: &Error, address: Option<SocketAddr>, reports: bool) {
+        self.tally.failed(error);
+        if reports && error.code().source() == Source::Origin {
+            // Not under the origin's own name: the number of names has a bound.
+            self.tally.notices.failed(&self.tally.name, address, error);
+        }
+    }
+
+    /// A connection to `address` has stirred that no request uses.
+    pub(super) fn stirred(&self, counts: &mut Counts, unrest: Unrest, address: Option<SocketAddr>) {
+        counts.count(unrest);
+        if unrest == Unrest::Bytes {
+            self.stray("bytes came on an idle connection, which was closed", address);
+        }
+    }
+
+    /// Bytes have come that are of no response.
+    pub(super) fn stray(&self, what: &'static str, address: Option<SocketAddr>) {
+        self.tally.notices.failed(&self.tally.name, address, &Code::ExcessBytes.error(what));
     }
 
     /// Whether the connection may carry another request.
@@ -243,7 +267,7 @@ impl Place {
         let deadline = (now + self.limits.idle_timeout).min(connection.opened + self.limits.connection_age);
         if let Some(waker) = &state.sweeper.waker {
             if let Poll::Ready(unrest) = connection.poll_unrest(&mut Context::from_waker(waker)) {
-                state.counts.count(unrest);
+                self.stirred(&mut state.counts, unrest, connection.peer);
                 return;
             }
         } else if state.sweeper.armed.is_none() {
@@ -406,7 +430,8 @@ impl Lease {
         self.busy = true;
         let Some(idle) = self.connection.take().filter(|_| reuses) else { return false };
         if let Some(unrest) = idle.unrest() {
-            self.place().count(|counts| counts.count(unrest));
+            let place = self.place();
+            place.stirred(&mut lock(&place.state).counts, unrest, idle.peer);
             return false;
         }
         self.connection = Some(idle);
@@ -421,6 +446,11 @@ impl Lease {
     /// The connection that is in use.
     pub(super) fn connection(&self) -> &Connection {
         self.connection.as_ref().expect("what uses a lease has begun with a connection, or put one")
+    }
+
+    /// Where it leads, if there is one.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        self.connection.as_ref()?.peer
     }
 
     /// Counts a request on it.
@@ -467,12 +497,14 @@ mod tests {
             requests_per_connection: 100,
             connection_age: LONG,
             name_lifetime,
+            log_interval: LONG,
             head: HeadLimits { bytes: 4096, fields: 16, interim: 1 },
             body: BodyLimits { chunk_extension_bytes: 16, trailer_bytes: 16 },
         };
         let endpoint = Endpoint::new(Scheme::Http, host, 80, None).unwrap();
         let name = Plain::<str>::from(endpoint.to_string());
-        let tally = Arc::new(Tally::new(Plain::clone(&name)));
+        let notices = Plain::new(crate::origin::Notices::new(LONG));
+        let tally = Arc::new(Tally::new(Plain::clone(&name), notices));
         Arc::new(Place::new(name, endpoint, tally, limits))
     }
 

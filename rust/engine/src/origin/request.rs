@@ -28,6 +28,8 @@ pub struct Request {
     pub body: RequestBody,
     /// Limits on time.
     pub timeouts: Timeouts,
+    /// Whether an operator is told of its failure, because nobody else is who could tell.
+    pub reports: bool,
 }
 
 /// The body of a request.

@@ -42,7 +42,7 @@ fn sweep(place: &Place, context: &mut Context<'_>) -> Option<Instant> {
         match idle.connection.poll_unrest(context) {
             Poll::Pending => true,
             Poll::Ready(unrest) => {
-                counts.count(unrest);
+                place.stirred(counts, unrest, idle.connection.peer);
                 false
             }
         }

@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::notices::Notices;
 use super::stats::{Counts, EndpointStats};
 use crate::error::{Code, Error};
 use crate::inspect::{Buckets, Histogram};
@@ -26,6 +27,8 @@ const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 pub(super) struct Tally {
     /// `scheme://authority`, or that of all those beyond the bound.
     pub(super) name: Arc<str>,
+    /// What an operator is told.
+    pub(super) notices: std::sync::Arc<Notices>,
     requests: AtomicU64,
     responses: [AtomicU64; CLASSES.len()],
     failures: [AtomicU64; Code::COUNT],
@@ -45,9 +48,10 @@ fn read(counter: &AtomicU64) -> u64 {
 }
 
 impl Tally {
-    pub(super) fn new(name: Arc<str>) -> Self {
+    pub(super) fn new(name: Arc<str>, notices: std::sync::Arc<Notices>) -> Self {
         Self {
             name,
+            notices,
             requests: AtomicU64::new(0),
             responses: [const { AtomicU64::new(0) }; CLASSES.len()],
             failures: [const { AtomicU64::new(0) }; Code::COUNT],

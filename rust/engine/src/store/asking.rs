@@ -101,6 +101,8 @@ impl Asking {
             headers,
             body: RequestBody::None,
             timeouts: self.timeouts,
+            // Many may wait for what it brings, and nobody for what is refreshed.
+            reports: true,
         })
     }
 }

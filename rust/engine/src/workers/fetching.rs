@@ -200,6 +200,7 @@ async fn begin(
         headers: Arc::new(fields),
         body,
         timeouts,
+        reports: false,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
     match &relay.caching {

@@ -11,7 +11,7 @@ use penstock_engine::edge::{
     ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Site, Supplies,
 };
 use penstock_engine::framing::Framing;
-use penstock_engine::origin::{OriginLimits, Origins, Roots, Tls};
+use penstock_engine::origin::{Notices, OriginLimits, Origins, Roots, Tls};
 use penstock_engine::pool::{Pool, PoolConfig, Purpose, Slice};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
@@ -77,11 +77,20 @@ impl Rig {
             requests_per_connection: 1,
             connection_age: AMPLE,
             name_lifetime: AMPLE,
+            log_interval: AMPLE,
             head: HeadLimits { bytes: 4096, fields: 8, interim: 0 },
             body: BODY,
         };
         let meter = Arc::new(Meter::default());
-        let origins = |_| Arc::new(Origins::new(&pool, limits, READS, Tls::new(Roots::WebPki).unwrap()));
+        let origins = |_| {
+            Arc::new(Origins::new(
+                &pool,
+                limits,
+                READS,
+                Tls::new(Roots::WebPki).unwrap(),
+                Arc::new(Notices::new(Duration::from_secs(10))),
+            ))
+        };
         let supplies = Supplies {
             pool: pool.clone(),
             flow: FlowConfig { floor: 64 << 10, ceiling: WINDOW },

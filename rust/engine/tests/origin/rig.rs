@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{
-    self, Endpoint, OriginLimits, OriginStats, Origins, Request, RequestBody, Roots, Scheme, Timeouts, Tls,
+    self, Endpoint, Notices, OriginLimits, OriginStats, Origins, Request, RequestBody, Roots, Scheme,
+    Timeouts, Tls,
 };
 use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ReadSizes, ResponseHead, Stream, channel};
@@ -36,6 +37,7 @@ pub(crate) fn limits() -> OriginLimits {
         requests_per_connection: 100,
         connection_age: AMPLE,
         name_lifetime: AMPLE,
+        log_interval: AMPLE,
         head: HeadLimits { bytes: 16 << 10, fields: 32, interim: 3 },
         body: BodyLimits { chunk_extension_bytes: 1024, trailer_bytes: 1024 },
     }
@@ -69,7 +71,13 @@ impl Rig {
 
     pub(crate) fn with(limits: OriginLimits, roots: Roots) -> Self {
         let pool = Pool::new(PoolConfig { reserve: 256 << 10, ..config(8 << 20) }).unwrap();
-        let origins = Arc::new(Origins::new(&pool, limits, READS, Tls::new(roots).unwrap()));
+        let origins = Arc::new(Origins::new(
+            &pool,
+            limits,
+            READS,
+            Tls::new(roots).unwrap(),
+            Arc::new(Notices::new(AMPLE)),
+        ));
         let flow = FlowConfig { floor: 64 << 10, ceiling: 1 << 20 };
         Self { pool, origins, meter: Arc::default(), flow }
     }
@@ -171,6 +179,7 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
         headers: Arc::default(),
         body,
         timeouts: timeouts(),
+        reports: true,
     }
 }
 

@@ -14,7 +14,7 @@ use penstock_engine::edge::{
 };
 use penstock_engine::framing::Framing;
 use penstock_engine::hub::{History, Hub, HubConfig, Join, Limits, Slow, Terms};
-use penstock_engine::origin::{Endpoint, OriginLimits, Origins, Roots, Scheme, Tls};
+use penstock_engine::origin::{Endpoint, Notices, OriginLimits, Origins, Roots, Scheme, Tls};
 use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes};
@@ -82,10 +82,19 @@ pub(crate) fn supplies(count: usize) -> Supplies {
         requests_per_connection: 1,
         connection_age: AMPLE,
         name_lifetime: AMPLE,
+        log_interval: AMPLE,
         head: HeadLimits { bytes: 4096, fields: 8, interim: 2 },
         body: BODY,
     };
-    let origins = |_| Arc::new(Origins::new(&pool, limits, READS, Tls::new(Roots::WebPki).unwrap()));
+    let origins = |_| {
+        Arc::new(Origins::new(
+            &pool,
+            limits,
+            READS,
+            Tls::new(Roots::WebPki).unwrap(),
+            Arc::new(Notices::new(Duration::from_secs(10))),
+        ))
+    };
     Supplies {
         pool: pool.clone(),
         flow: FlowConfig { floor: 64 << 10, ceiling: WINDOW },

@@ -3,6 +3,7 @@
 //! One task for all of an upstream, wherever its requests run. It ends with the upstream or with its engine thread; the
 //! next request then starts another one.
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc as Plain;
@@ -60,10 +61,11 @@ async fn run(checking: Checking, origins: Plain<Origins>) {
 }
 
 /// What a check has found out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Found {
     Well,
-    Unwell,
+    /// With the reason.
+    Unwell(String),
     /// Nothing: this side had no room for it.
     Nothing,
     /// The engine is being closed.
@@ -78,7 +80,9 @@ async fn round(upstream: &Arc<Upstream>, policy: &CheckPolicy, origins: &Plain<O
     let seats: Vec<_> =
         upstream.state().seats.iter().map(|seat| (seat.id, Plain::clone(&seat.member))).collect();
     let mut checks: Vec<Checked> = Vec::new();
+    let mut names: HashMap<u64, Plain<str>> = HashMap::new();
     for (id, member) in seats {
+        names.insert(id, Plain::from(member.endpoint.to_string()));
         let (policy, origins) = (policy.clone(), Plain::clone(origins));
         checks.push(Box::pin(async move { (id, check(&policy, &member, &origins).await) }));
     }
@@ -87,9 +91,18 @@ async fn round(upstream: &Arc<Upstream>, policy: &CheckPolicy, origins: &Plain<O
         checks.retain_mut(|check| {
             let Poll::Ready((id, found)) = check.as_mut().poll(context) else { return true };
             goes_on &= found != Found::Closed;
-            if matches!(found, Found::Well | Found::Unwell) {
-                let now = Instant::now();
-                upstream.with_seat(id, |seat, _| seat.health.check(found == Found::Well, policy, now));
+            let (is_well, reason) = match found {
+                Found::Well => (true, format!("it has passed {} checks in a row", policy.rise)),
+                Found::Unwell(reason) => (
+                    false,
+                    format!("it has failed {} checks in a row, the last because {reason}", policy.fall),
+                ),
+                Found::Nothing | Found::Closed => return false,
+            };
+            let (now, mut has_changed) = (Instant::now(), false);
+            upstream.with_seat(id, |seat, _| has_changed = seat.health.check(is_well, policy, now));
+            if let Some(origin) = names.remove(&id).filter(|_| has_changed) {
+                origins.notices.checked(origin, is_well, reason);
             }
             false
         });
@@ -121,6 +134,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
             total: None,
             lets_events_pause: false,
         },
+        reports: false,
     };
     let place = origins.place(&member.endpoint);
     let asked =
@@ -130,6 +144,10 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
         Ok(Ok((head, ..))) if policy.statuses.contains(&head.head.status) => Found::Well,
         Ok(Err(failed)) if failed.error.code() == Code::EngineClosed => Found::Closed,
         Ok(Err(failed)) if !is_of_origin(failed.error.code()) => Found::Nothing,
-        Ok(_) | Err(_) => Found::Unwell,
+        Ok(Ok((head, ..))) => Found::Unwell(format!("it answered {}", head.head.status)),
+        Ok(Err(failed)) => {
+            Found::Unwell(format!("of {}: {}", failed.error.code().name(), failed.error.detail()))
+        }
+        Err(_) => Found::Unwell(format!("it did not answer within {:?}", policy.timeout)),
     }
 }

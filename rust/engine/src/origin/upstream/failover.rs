@@ -21,6 +21,7 @@ use crate::origin::attempt::{Answer, Failed, attempt};
 use crate::origin::exchange::Interim;
 use crate::origin::origins::Origins;
 use crate::origin::payload::Payload;
+use crate::origin::place::Place;
 use crate::origin::request::Request;
 use crate::sync::Arc;
 
@@ -172,8 +173,9 @@ impl Asking<'_> {
             let member = Plain::clone(&turn.member);
             let target = (&member.endpoint, member.authority.as_str());
             let place = origins.place(&member.endpoint);
+            let known = Arc::clone(&place);
             let asked = attempt(origins, place, target, request, body, interim);
-            let ended = limited(limit, asked).await;
+            let ended = limited(limit, &known, request.reports, asked).await;
             (turn, ended)
         }));
         true
@@ -183,12 +185,16 @@ impl Asking<'_> {
 /// `asked` within the limit of one try.
 pub(super) async fn limited(
     limit: Option<Duration>,
+    place: &Place,
+    reports: bool,
     asked: impl Future<Output = std::result::Result<Answer, Failed>>,
 ) -> std::result::Result<Answer, Failed> {
     let Some(limit) = limit else { return asked.await };
     timeout(limit, asked).await.unwrap_or_else(|_| {
         let detail = format!("the origin did not answer within {limit:?}, the limit of one try");
-        Err(Code::FirstByteTimeout.error(detail).into())
+        let error = Code::FirstByteTimeout.error(detail);
+        place.failed(&error, None, reports);
+        Err(error.into())
     })
 }
 

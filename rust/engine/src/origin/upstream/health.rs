@@ -89,16 +89,16 @@ impl Health {
         self.window = Window::default();
     }
 
-    /// One check has ended.
-    pub(super) fn check(&mut self, is_well: bool, policy: &CheckPolicy, now: Instant) {
+    /// One check has ended. Whether the origin is down since, or up again.
+    pub(super) fn check(&mut self, is_well: bool, policy: &CheckPolicy, now: Instant) -> bool {
         if is_well != self.checks.is_down {
             self.checks.contrary = 0;
-            return;
+            return false;
         }
         self.checks.contrary += 1;
         let needed = if is_well { policy.rise } else { policy.fall };
         if self.checks.contrary < needed {
-            return;
+            return false;
         }
         self.checks = Checks { is_down: !is_well, contrary: 0 };
         if is_well {
@@ -107,6 +107,7 @@ impl Health {
             self.consecutive = 0;
             self.returning = Some(now);
         }
+        true
     }
 
     /// Whether checks have found it to be well, or not found anything.

@@ -218,8 +218,9 @@ impl Wanted {
             let member = Plain::clone(&turn.member);
             let place = origins.place(&member.endpoint);
             let target = (&member.endpoint, member.authority.as_str());
+            let known = Arc::clone(&place);
             let asked = attempt(origins, place, target, &request, Payload::None, &|_| {});
-            match limited(retries.try_timeout, asked).await {
+            match limited(retries.try_timeout, &known, request.reports, asked).await {
                 Err(failed) => turn.end_in(failed.error.code()),
                 Ok(answer) => {
                     let head = &answer.0.head;
@@ -250,6 +251,7 @@ impl Wanted {
             headers: Plain::new(headers),
             body: RequestBody::None,
             timeouts: request.timeouts,
+            reports: request.reports,
         }
     }
 
