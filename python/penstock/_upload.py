@@ -4,13 +4,14 @@ A small buffer goes along with the request and can be sent again; everything els
 window of the upload has room, by a task that belongs to the request.
 """
 
-from collections.abc import AsyncIterable
+import reprlib
+from collections.abc import AsyncIterable, Mapping
 from typing import Final
 
 from . import _native
-from .exceptions import StateError
+from .exceptions import StateError, make_error
 
-__all__ = ["REPLAYABLE", "Body", "pump"]
+__all__ = ["REPLAYABLE", "Body", "check_body", "pump"]
 
 Body = bytes | bytearray | memoryview | AsyncIterable[bytes | bytearray | memoryview]
 
@@ -20,6 +21,29 @@ to be dead can be sent again."""
 
 PIECE: Final = 64 * 1024
 """Bytes passed on at a time: one slab."""
+
+
+def check_body(body: object) -> None:
+    """Refuse what makes no body.
+
+    Raises:
+        RequestError: it is none, with what to write.
+    """
+    if body is None or isinstance(body, bytes | bytearray | memoryview | AsyncIterable):
+        return
+    rule = "bytes, a buffer, or an asynchronous iterable of them"
+    if isinstance(body, str):
+        rule = f"{rule}: write body={reprlib.repr(body)}.encode()"
+    elif isinstance(body, Mapping | list | tuple):
+        rule = f"{rule}: write body=json.dumps(...).encode()"
+    else:
+        try:
+            memoryview(body).release()  # type: ignore[arg-type]  # (that is the question)
+        except TypeError:
+            pass
+        else:
+            return
+    raise make_error("BAD_REQUEST", f"body is {reprlib.repr(body)}; it must be {rule}")
 
 
 async def pump(upload: _native.Upload, body: Body) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from yarl import URL
 
-from . import _native
+from . import _arguments, _native
 from ._shared import Shared, shared
 from .exceptions import make_error
 from .stats import DiskStats
@@ -139,6 +139,10 @@ class Cache(Shared):
             RequestError: it is no absolute http or https URL, or an empty tag.
             ConfigurationError: none of the three was given, or several.
         """
+        _arguments.flag("soft", soft)
+        _arguments.instance("url", url, (str, URL), "a URL or None")
+        _arguments.instance("prefix", prefix, (str, URL), "a URL or None")
+        _arguments.text("tag", tag)
         given = {
             what: value
             for what, value in (
@@ -175,8 +179,9 @@ class Cache(Shared):
             RequestError: the prefix does not begin with scheme and authority.
             ConfigurationError: `limit` is less than 1.
         """
-        if limit < 1:
-            raise make_error("BAD_CONFIGURATION", f"limit is {limit}; it must be at least 1")
+        _arguments.instance("prefix", prefix, (str, URL), "a URL or None")
+        _arguments.text("after", after)
+        _arguments.whole("limit", limit, 1, optional=False)
         rows = self._rows(None if prefix is None else _text(prefix), after, limit)
         return tuple(
             StoredResponse(url, status, size, age, ttl, hits, tuple(tags))

@@ -11,12 +11,12 @@ from typing import Final, Self
 
 from yarl import URL
 
-from . import _native, _shared, config
+from . import _arguments, _native, _shared, config
 from ._cores import engine_threads
-from ._upload import REPLAYABLE, Body, pump
+from ._upload import REPLAYABLE, Body, check_body, pump
 from .cache import Cache
 from .exceptions import PenstockError, make_error
-from .framing import Framing
+from .framing import Framing, native_framing
 from .origins import Origins
 from .stats import EngineStats, OriginStats, PoolStats, RelayStats, SlabClass
 from .stream import Response
@@ -24,6 +24,7 @@ from .stream import Response
 __all__ = ["Engine", "default_engine"]
 
 _log: Final = logging.getLogger("penstock")
+_origins_log: Final = logging.getLogger("penstock.origins")
 
 # Under which requests are counted that come by no route.
 _NO_ROUTE: Final = "none"
@@ -77,9 +78,18 @@ class Engine:
     ) -> None:
         if memory is not None and pool is not None:
             raise make_error("BAD_CONFIGURATION", "memory and pool were both given; memory is a part of pool")
+        _arguments.whole("threads", threads, 1)
+        for name, check, value in (
+            ("pool", _arguments.POOL, pool),
+            ("flow", _arguments.FLOW, flow),
+            ("reads", _arguments.READS, reads),
+            ("timeouts", _arguments.TIMEOUTS, timeouts),
+            ("limits", _arguments.LIMITS, limits),
+            ("tls", _arguments.TLS, tls),
+            ("cache", _arguments.CACHE, cache),
+        ):
+            check(name, value)
         threads = engine_threads() if threads is None else threads
-        if threads < 1:
-            raise make_error("BAD_CONFIGURATION", f"threads is {threads}; an engine needs at least one")
         self.pool_config = pool or (config.Pool() if memory is None else config.Pool(memory=memory))
         if cache is not None and not cache.fits(self.pool_config):
             raise make_error(
@@ -111,6 +121,7 @@ class Engine:
         self._disk_save = 0.0 if cache is None else cache.disk_save
         self._cachings: dict[tuple[config.Caching, str], _native.Caching] = {}
         self._endpoints: dict[tuple[str, str, int, str | None], _native.Endpoint] = {}
+        self.native.tell_of_origins(_tell)
         for notice in self.native.notices():
             _log.warning("%s", notice)
 
@@ -179,6 +190,14 @@ class Engine:
             ConfigurationError: `caching` was given and the engine has no cache, or `overrides` without `caching`.
             RuntimeError: no event loop is running.
         """
+        _arguments.text("method", method, "'GET'", optional=False)
+        if not isinstance(url, str | URL):
+            raise _arguments.bad("url", url, "a text or a yarl.URL", "BAD_REQUEST")
+        _arguments.TIMEOUTS("timeouts", timeouts)
+        _arguments.CACHING("caching", caching)
+        _arguments.OVERRIDES("overrides", overrides)
+        _arguments.path("unix", unix)
+        _arguments.instance("origins", origins, Origins, "penstock.Origins([url, ...]) or None")
         # What is ASCII goes as it is: quoting it anew would turn %2F into a slash. The engine refuses what cannot.
         target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
         if origins is None:
@@ -275,7 +294,8 @@ class Engine:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
         cached = None if caching is None else (caching, overrides)
         limits = timeouts or self._timeouts
-        cut = None if framing is None else framing._native()  # noqa: SLF001
+        cut = None if framing is None else native_framing(framing)
+        check_body(body)
         if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
             data = None if body is None else bytes(body)
             response = Response(
@@ -370,6 +390,17 @@ class Engine:
         await self.aclose()
 
 
+def _tell(origin: str, address: str | None, event: str, reason: str, is_good: bool, left_out: int) -> None:
+    """Log what the engine has to say of an origin: it is called on the loop, no more often than `log_interval` says."""
+    where = origin if address is None else f"{origin} ({address})"
+    more = f"; {left_out} more since the line before" if left_out else ""
+    _origins_log.log(
+        logging.INFO if is_good else logging.WARNING,
+        *("%s: %s: %s%s", where, event, reason, more),
+        extra={"code": event, "origin": origin, "address": address, "left_out": left_out},
+    )
+
+
 # The event loop keeps only weak references to tasks.
 _uploads: Final[set[asyncio.Task[None]]] = set()
 
@@ -408,10 +439,9 @@ def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = Fals
 
 def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:
     """The fields without Content-Length, and its value."""
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
     fields: list[tuple[bytes, bytes]] = []
     length = None
-    for name, value in pairs:
+    for name, value in _arguments.pairs("headers", headers, raw=True, code="BAD_REQUEST"):
         key = name if isinstance(name, bytes) else name.encode("ascii", "replace")
         text = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
         if key.lower() == b"content-length":

@@ -31,6 +31,15 @@ def encode_event(
     Raises:
         ArgumentError: nothing was given; `event` or `id` has a line end, or `id` a NUL; or `retry` is negative.
     """
+    if data is not None and not isinstance(data, str | bytes):
+        raise make_error(
+            "BAD_REQUEST", f"data is {data!r}; it must be a text or bytes: write json.dumps(data)"
+        )
+    for name, value in (("event", event), ("id", id), ("comment", comment)):
+        if value is not None and not isinstance(value, str):
+            raise make_error("BAD_REQUEST", f"{name} is {value!r}; it must be a text: write {str(value)!r}")
+    if retry is not None and (not isinstance(retry, int) or isinstance(retry, bool)):
+        raise make_error("BAD_REQUEST", f"retry is {retry!r}; it must be whole milliseconds")
     lines: list[bytes] = []
     if comment is not None:
         lines += (b": " + line.encode() for line in _LINE_END.split(comment))

@@ -11,7 +11,7 @@ from typing import Literal
 from . import _native
 from ._documented import document
 from .config import parse_size
-from .exceptions import make_error
+from .exceptions import ConfigurationError, make_error
 
 __all__ = ["Events", "Fixed", "Framing", "LengthPrefixed", "Lines", "Raw"]
 
@@ -57,13 +57,13 @@ class LengthPrefixed:
     """Bytes of the longest frame: a length that nobody meant must not take the pool."""
 
     def __post_init__(self) -> None:
-        if self.width not in {1, 2, 4, 8}:
+        if self.width not in (1, 2, 4, 8) or isinstance(self.width, bool):
             raise make_error("BAD_CONFIGURATION", f"width is {self.width!r}; it can be 1, 2, 4 or 8 bytes")
-        if self.byteorder not in {"big", "little"}:
+        if self.byteorder not in ("big", "little"):
             raise make_error(
                 "BAD_CONFIGURATION", f"byteorder is {self.byteorder!r}; it can be 'big' or 'little'"
             )
-        _positive("max_frame", parse_size(self.max_frame))
+        _size("max_frame", self.max_frame)
 
     def _native(self) -> _native.Framing:
         return _native.Framing.length_prefixed(
@@ -82,7 +82,7 @@ class Lines:
     """Bytes of the longest line: far above what people and loggers write."""
 
     def __post_init__(self) -> None:
-        _positive("max_frame", parse_size(self.max_frame))
+        _size("max_frame", self.max_frame)
 
     def _native(self) -> _native.Framing:
         return _native.Framing.lines(parse_size(self.max_frame))
@@ -107,7 +107,9 @@ class Events:
     """Whether every byte of the body becomes part of a frame, for relays."""
 
     def __post_init__(self) -> None:
-        _positive("max_frame", parse_size(self.max_frame))
+        _size("max_frame", self.max_frame)
+        if not isinstance(self.blocks, bool):
+            raise make_error("BAD_CONFIGURATION", f"blocks is {self.blocks!r}; it must be True or False")
 
     def _native(self) -> _native.Framing:
         return _native.Framing.events(parse_size(self.max_frame), self.blocks)
@@ -116,9 +118,31 @@ class Events:
 Framing = Raw | Fixed | LengthPrefixed | Lines | Events
 
 
-def _positive(name: str, value: int) -> None:
-    if value < 1:
-        raise make_error("BAD_CONFIGURATION", f"{name} is {value}; it must be at least 1")
+def native_framing(framing: Framing) -> _native.Framing:
+    """The engine's form of `framing`.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
+    given: object = framing
+    if not isinstance(given, Framing):
+        rule = "one of penstock.framing: write framing=penstock.framing.Lines(), for instance"
+        raise make_error("BAD_CONFIGURATION", f"framing is {given!r}; it must be {rule}")
+    return framing._native()  # noqa: SLF001 (of this module)
+
+
+def _positive(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise make_error(
+            "BAD_CONFIGURATION", f"{name} is {value!r}; it must be a whole number of bytes from 1 on"
+        )
+
+
+def _size(name: str, value: int | str) -> None:
+    try:
+        _positive(name, parse_size(value))
+    except ConfigurationError as error:
+        raise make_error("BAD_CONFIGURATION", f"{name}: {error.detail}") from None
 
 
 document(globals()[name] for name in __all__)

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from . import _native
+from . import _arguments, _native
 from ._shared import Shared, shared
 from .config import Access, History, KafkaLog, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
@@ -130,6 +130,11 @@ class Hub(Shared):
         history: History | None = None,
         log: RedisLog | KafkaLog | None = None,
     ) -> None:
+        _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
+        _arguments.HISTORY("history", history)
+        _arguments.instance(
+            "log", log, (RedisLog, KafkaLog), "a penstock.RedisLog, a penstock.KafkaLog or None"
+        )
         self._given_engine = engine
         self._engine = engine or default_engine()
         self._said: Final = {"history": history, "log": log}
@@ -203,6 +208,16 @@ class Hub(Shared):
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.
         """
+        _topic(topic)
+        given: object = data
+        if not isinstance(given, str | bytes | bytearray | memoryview):
+            rule = "a text or bytes: write json.dumps(...) for an object"
+            raise _arguments.bad("data", given, rule, "BAD_EVENT")
+        for name, value in (("event", event), ("id", id), ("key", key)):
+            _arguments.text(name, value)
+        _arguments.number("retry", retry, "seconds from 0 on")
+        if retry is not None and retry < 0:
+            raise _arguments.bad("retry", retry, "seconds from 0 on, or None", "BAD_EVENT")
         milliseconds = None if retry is None else round(retry * 1000)
         if self._reader is None:
             return self.native_hub.publish(topic, data, event, id, key, milliseconds)
@@ -236,6 +251,7 @@ class Hub(Shared):
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.
         """
+        _topic(topic)
         if self._reader is None:
             return self.native_hub.finish(topic)
         self.native_hub.check(topic, "", None, None, None, None)
@@ -267,6 +283,8 @@ class Hub(Shared):
                 (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
                 hub is closed (HUB_CLOSED).
         """
+        _topic(topic)
+        _arguments.text("after", after)
         terms = replace(self._terms(subscriptions), heartbeat=None)
         framing = _native.Framing.events(self._events + _SAID, False)
         if self._parent is None:
@@ -302,6 +320,10 @@ class Hub(Shared):
             ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.
         """
+        _topic(topic)
+        _arguments.text("error_event", error_event, "'error'", optional=False)
+        if not isinstance(response, FrameStream):
+            raise _arguments.bad("response", response, "a response: write await engine.get(url)")
         await self._feed(topic, response, error_event, None)
 
     async def _feed(
@@ -338,6 +360,7 @@ class Hub(Shared):
         return self._said["log"] is not None
 
     def _terms(self, subscriptions: Subscriptions | None) -> Subscriptions:
+        _arguments.SUBSCRIPTIONS("subscriptions", subscriptions)
         terms = subscriptions or Subscriptions()
         return terms if self._opens else replace(terms, open=False)
 
@@ -377,6 +400,11 @@ class Hub(Shared):
         from .web.native import changes  # noqa: PLC0415
         from .web.subscription import respond  # noqa: PLC0415
 
+        _topic(topic)
+        _arguments.text("tenant", tenant)
+        _arguments.call("authorise", authorise, "a function that takes the request and the topic")
+        if headers is not None:
+            headers = dict(_arguments.pairs("headers", headers, drops=True))
         if tenant is not None:
             request[TENANT] = tenant
         return await respond(
@@ -464,6 +492,14 @@ class Hub(Shared):
         from .web.decisions import decisions_of  # noqa: PLC0415 (the library does without aiohttp)
         from .web.topics import topics_route  # noqa: PLC0415
 
+        for one, value in (("prefix", prefix), ("host", host), ("name", name)):
+            _arguments.text(one, value, optional=one != "prefix")
+        _arguments.ROUTE_LIMITS("limits", limits)
+        if response_headers is not None:
+            response_headers = dict(_arguments.pairs("response_headers", response_headers, drops=True))
+        add_response_headers = _arguments.pairs("add_response_headers", add_response_headers)
+        _arguments.number("lifetime", lifetime, "seconds")
+        _arguments.ACCESS("access", access)
         return topics_route(
             self,
             prefix,
@@ -550,3 +586,7 @@ def _open(log: RedisLog | KafkaLog, history: History) -> tuple[Source, Log | Non
             "BAD_CONFIGURATION", f"{name} needs `pip install penstock[{extra}]`: {error}"
         ) from None
     return streams, streams
+
+
+def _topic(topic: object) -> None:
+    _arguments.text("topic", topic, "'chat/7'", optional=False)

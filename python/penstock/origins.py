@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from yarl import URL
 
-from . import _native
+from . import _arguments, _native
 from ._shared import Shared, shared
 from .config import Check, Health, Origin, Retries
 from .exceptions import make_error
@@ -122,7 +122,12 @@ class Origins(Shared):
         retries: Retries | None = None,
         name: str | None = None,
     ) -> None:
-        if balance not in {"round-robin", "least-loaded", "hash"}:
+        _arguments.HEALTH("health", health)
+        _arguments.CHECK("check", check)
+        _arguments.RETRIES("retries", retries)
+        _arguments.text("key", key, "'path'", optional=False)
+        _arguments.text("name", name, "'https://media.example'")
+        if balance not in ("round-robin", "least-loaded", "hash"):
             rule = "it must be 'round-robin', 'least-loaded' or 'hash'"
             raise make_error("BAD_CONFIGURATION", f"balance is {balance!r}; {rule}")
         kind, colon, field = key.partition(":")
@@ -218,6 +223,12 @@ def place_of(origin: str | Origins) -> Place | Origins:
     Raises:
         ConfigurationError: it is no origin.
     """
+    said: object = origin
+    if isinstance(said, URL):
+        return parse_origin(str(said))
+    if not isinstance(said, str | Origins):
+        rule = "a URL such as 'http://host:port', or penstock.Origins([...]) for several"
+        raise _arguments.bad("origin", said, rule)
     return origin if isinstance(origin, Origins) else parse_origin(origin)
 
 
@@ -248,8 +259,13 @@ def parse_origin(origin: str) -> Place:
 
 
 def _checked(origins: Iterable[Origin | str]) -> tuple[tuple[Origin, ...], list[Place]]:
-    if isinstance(origins, str):
-        raise make_error("BAD_CONFIGURATION", f"origins is {origins!r}; it must be a list of URLs")
+    rule = "a list of URLs, or of penstock.config.Origin"
+    origins = _arguments.sequence(
+        "origins", origins, f"{rule}: write [{origins!r}]" if isinstance(origins, str) else rule
+    )
+    for origin in origins:
+        if not isinstance(origin, Origin | str):
+            raise _arguments.bad("one of origins", origin, "a URL or a penstock.config.Origin")
     checked = tuple(origin if isinstance(origin, Origin) else Origin(origin) for origin in origins)
     if all(origin.backup for origin in checked):
         raise make_error("BAD_CONFIGURATION", "origins has none that is not a backup")

@@ -1,11 +1,13 @@
 """Streams of what is not an HTTP body: files, descriptors, child processes."""
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 
+from . import _arguments, _native
 from .engine import Engine, default_engine
 from .exceptions import make_error
-from .framing import Framing, Raw
+from .framing import Framing, Raw, native_framing
 from .stream import FrameStream
 
 __all__ = ["open_fd", "open_file", "open_process"]
@@ -33,10 +35,11 @@ def open_file(
         framing: how to cut them.
         engine: whose memory and threads; those of `default_engine()` by default.
     """
-    if offset < 0 or (length is not None and length < 0):
-        raise make_error("BAD_CONFIGURATION", f"offset {offset} and length {length} must not be negative")
-    native = (engine or default_engine()).native
-    return FrameStream(native.open_file(os.fspath(path), offset, length, framing._native()))  # noqa: SLF001
+    _arguments.path("path", path, optional=False)
+    _arguments.whole("offset", offset, optional=False)
+    _arguments.whole("length", length)
+    cut, native = native_framing(framing), _engine(engine)
+    return FrameStream(native.open_file(os.fspath(path), offset, length, cut))
 
 
 def open_fd(descriptor: int, *, framing: Framing = _RAW, engine: Engine | None = None) -> FrameStream:
@@ -53,10 +56,12 @@ def open_fd(descriptor: int, *, framing: Framing = _RAW, engine: Engine | None =
     Raises:
         OSError: the descriptor is not open, or there are no descriptors left for the duplicate.
     """
+    if not isinstance(descriptor, int) or isinstance(descriptor, bool):
+        raise _arguments.bad("descriptor", descriptor, "a number: write file.fileno() for that of a file")
     os.fstat(descriptor)
     try:
-        native = (engine or default_engine()).native
-        return FrameStream(native.open_fd(descriptor, framing._native()))  # noqa: SLF001
+        cut, native = native_framing(framing), _engine(engine)
+        return FrameStream(native.open_fd(descriptor, cut))
     finally:
         os.close(descriptor)
 
@@ -82,10 +87,29 @@ def open_process(
         framing: how to cut the bytes.
         engine: whose memory and threads; those of `default_engine()` by default.
     """
+    rule = "a list of the program and its arguments, because no shell takes it apart"
+    if isinstance(arguments, str):
+        rule = f"{rule}: write {shlex.split(arguments)}"
+    arguments = _arguments.sequence("arguments", arguments, rule)
     if not arguments:
         raise make_error("BAD_CONFIGURATION", "arguments is empty; it must begin with a program")
-    native = (engine or default_engine()).native
+    for word in arguments:
+        if not isinstance(word, str | os.PathLike):
+            raise _arguments.bad("one of arguments", word, f"a text: write {str(word)!r}")
+    _arguments.path("directory", directory)
+    if environment is not None and not (
+        isinstance(environment, Mapping)
+        and all(isinstance(word, str) for pair in environment.items() for word in pair)
+    ):
+        rule = "a mapping of texts to texts: write {**os.environ, 'NAME': 'value'} to add one"
+        raise _arguments.bad("environment", environment, rule)
+    cut, native = native_framing(framing), _engine(engine)
     words = [os.fspath(word) for word in arguments]
     where = None if directory is None else os.fspath(directory)
     variables = None if environment is None else list(environment.items())
-    return FrameStream(native.open_process(words, where, variables, framing._native()))  # noqa: SLF001
+    return FrameStream(native.open_process(words, where, variables, cut))
+
+
+def _engine(engine: Engine | None) -> _native.Engine:
+    _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
+    return (engine or default_engine()).native

@@ -71,4 +71,6 @@ class Access:
         checks.count(self, "denials", 1)
         checks.count(self, "questions", 1)
         checks.seconds(self, "timeout")
+        if not isinstance(self.tenant_limits, TenantLimits):
+            raise checks.bad(self, "tenant_limits", "must be a penstock.config.TenantLimits")
         checks.count(self, "tenants", 1)

@@ -58,6 +58,7 @@ class Cache:
         if (self.disk is None) != (self.disk_budget is None):
             raise checks.bad(self, "disk_budget", "goes with disk: give both or neither")
         if self.disk is not None:
+            checks.path(self, "disk")
             checks.put(self, "disk", Path(self.disk))
             checks.size(self, "disk_budget", REGION)
         checks.seconds(self, "disk_save", zero=True)
@@ -145,6 +146,7 @@ class Caching:
             checks.seconds(self, "lifetime", zero=True)
         for name in ("heuristic_max", "negative", "stale_while_revalidate", "stale_if_error", "apart"):
             checks.seconds(self, name, zero=True)
+        checks.text(self, "name")
         checks.count(self, "heuristic_percent", 0, 100)
         checks.count(self, "max_ranges", 1)
         checks.count(self, "unread", 0, 100)

@@ -5,9 +5,10 @@ A setting is checked once, in place, when its dataclass is made, and then has th
 
 import json
 import math
+import os
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from penstock.exceptions import ConfigurationError, make_error
 
@@ -126,13 +127,34 @@ def flag(settings: object, name: str) -> None:
 
 def texts(settings: object, name: str) -> None:
     """Check a sequence of texts, which becomes a tuple."""
-    value = getattr(settings, name)
-    # A string is a sequence of strings too, and its letters are not what was meant.
-    if isinstance(value, str) or not all(
-        isinstance(text, str) and text and text.isprintable() for text in value
-    ):
+    several = sequence(settings, name, "must be a sequence of printable texts")
+    if not all(isinstance(text, str) and text and text.isprintable() for text in several):
         raise bad(settings, name, "must be a sequence of printable texts")
-    put(settings, name, tuple(value))
+    put(settings, name, several)
+
+
+def sequence(settings: object, name: str, rule: str) -> tuple[Any, ...]:
+    """A setting that is several things; `rule` says what."""
+    value = getattr(settings, name)
+    # A text is a sequence of texts too, and its letters are not what was meant.
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise bad(settings, name, rule)
+    return tuple(value)
+
+
+def text(settings: object, name: str) -> None:
+    """Check a text that is not empty."""
+    value = getattr(settings, name)
+    if not isinstance(value, str) or not value:
+        raise bad(settings, name, "must be a text that is not empty")
+
+
+def path(settings: object, name: str) -> None:
+    """Check the path of a file, which becomes a text."""
+    value = getattr(settings, name)
+    if not isinstance(value, str | os.PathLike):
+        raise bad(settings, name, "must be a path: a text or a pathlib.Path")
+    put(settings, name, os.fspath(value))
 
 
 def json_object(settings: object, name: str) -> str:

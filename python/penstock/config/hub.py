@@ -75,8 +75,7 @@ class RedisLog:
     def __post_init__(self) -> None:
         if not isinstance(self.url, str) or not self.url.startswith(("redis://", "rediss://", "unix://")):
             raise checks.bad(self, "url", "must begin with redis://, rediss:// or unix://")
-        if not self.prefix:
-            raise checks.bad(self, "prefix", "must not be empty")
+        checks.text(self, "prefix")
         if self.away not in ("refuse", "deliver"):
             raise checks.bad(self, "away", "must be one of refuse, deliver")
         checks.seconds(self, "timeout")
@@ -123,14 +122,18 @@ class KafkaLog:
     def __post_init__(self) -> None:
         if not isinstance(self.servers, str) or not all(part.strip() for part in self.servers.split(",")):
             raise checks.bad(self, "servers", "must be like 'host:9092,host:9092'")
-        names = self.topics
-        if isinstance(names, str) or not names or not all(_NAME_OF_KAFKA.fullmatch(name) for name in names):
-            raise checks.bad(
-                self, "topics", "must be names of topics: letters, digits, dots, underscores and hyphens"
-            )
-        checks.put(self, "topics", tuple(names))
-        if self.type_header == "":
-            raise checks.bad(self, "type_header", "must not be empty")
+        rule = "must be names of topics: letters, digits, dots, underscores and hyphens"
+        names = checks.sequence(self, "topics", rule)
+        if not names or not all(isinstance(name, str) and _NAME_OF_KAFKA.fullmatch(name) for name in names):
+            raise checks.bad(self, "topics", rule)
+        checks.put(self, "topics", names)
+        if self.type_header is not None:
+            checks.text(self, "type_header")
+        if not isinstance(self.connection, Mapping) or not all(
+            isinstance(name, str) for name in self.connection
+        ):
+            # What it has is nobody's to read.
+            raise make_error("BAD_CONFIGURATION", "KafkaLog.connection: must be a mapping of names to values")
         for name in self.connection:
             if not _HOW_TO_CONNECT.fullmatch(name):
                 # What it has is nobody's to read.

@@ -25,13 +25,14 @@ class Origin:
     """Path of a Unix socket to reach it by."""
 
     def __post_init__(self) -> None:
+        checks.text(self, "url")
         # Ratios beyond that are no balance, and would leave an origin idle for hours.
         checks.count(self, "weight", 1, 1_000_000)
         checks.flag(self, "backup")
         if self.max_requests is not None:
             checks.count(self, "max_requests", 1)
         if self.unix is not None:
-            checks.put(self, "unix", os.fspath(self.unix))
+            checks.path(self, "unix")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +155,8 @@ class Retries:
 
 
 def _statuses(settings: object, name: str) -> None:
-    statuses = tuple(getattr(settings, name))
-    if not all(isinstance(status, int) and 200 <= status <= 599 for status in statuses):  # noqa: PLR2004 (of HTTP)
+    statuses = checks.sequence(settings, name, "must be status codes, such as (500, 503)")
+    known = range(200, 600)
+    if not all(isinstance(status, int) and status in known for status in statuses):
         raise checks.bad(settings, name, "must be status codes from 200 to 599")
     checks.put(settings, name, statuses)

@@ -17,7 +17,7 @@ from yarl import URL
 
 from penstock import _native
 from penstock.config import Timeouts
-from penstock.config.checks import bad, count, flag, parse_size, put, seconds, size
+from penstock.config.checks import bad, count, flag, parse_size, put, seconds, sequence, size
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 
@@ -74,9 +74,11 @@ class Jwks:
             raise bad(self, "url", "must be an absolute https URL")
         if target.scheme != "https" and not self.insecure and not _is_loopback(target.raw_host or ""):
             raise bad(self, "url", "must be https; keys that come in the clear can be anybody's")
-        if not self.algorithms or not set(self.algorithms) <= set(ALGORITHMS[3:]):
-            raise bad(self, "algorithms", f"must be some of {', '.join(ALGORITHMS[3:])}")
-        put(self, "algorithms", tuple(self.algorithms))
+        rule = f"must be some of {', '.join(ALGORITHMS[3:])}"
+        algorithms = sequence(self, "algorithms", rule)
+        if not algorithms or not all(algorithm in ALGORITHMS[3:] for algorithm in algorithms):
+            raise bad(self, "algorithms", rule)
+        put(self, "algorithms", algorithms)
         for name in ("least", "usual", "most", "pause", "keep", "timeout"):
             seconds(self, name)
         if not self.least <= self.usual <= self.most <= self.keep:

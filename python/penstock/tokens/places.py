@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final, Literal
 
-from penstock.config.checks import bad, put
+from penstock.config.checks import bad, put, sequence
 
 __all__ = ["Place", "check_places"]
 
@@ -23,7 +23,8 @@ def check_places(settings: Any, known: tuple[str, ...]) -> None:
     """
     if not isinstance(settings.name, str) or not _NAME.fullmatch(settings.name):
         raise bad(settings, "name", "must be letters, digits, - and _")
-    places = settings.places
-    if isinstance(places, str) or not places or not set(places) <= set(known):
-        raise bad(settings, "places", f"must be some of {', '.join(known)}")
-    put(settings, "places", tuple(places))
+    rule = f"must be some of {', '.join(known)}, such as ({known[0]!r},)"
+    places = sequence(settings, "places", rule)
+    if not places or not all(place in known for place in places):
+        raise bad(settings, "places", rule)
+    put(settings, "places", places)

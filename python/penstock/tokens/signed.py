@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from yarl import URL
 
-from penstock import _native
+from penstock import _arguments, _native
 from penstock.config.checks import flag
 from penstock.engine import Engine
 from penstock.exceptions import make_error
@@ -81,6 +81,13 @@ class SignedUrl:
                 character; the address is none; the tenant has a `~` or is not printable ASCII; or not exactly one of
                 `lifetime` and `expires` was given.
         """
+        for path in paths:
+            _arguments.text("one of paths", path, "'/vod/7/*'", optional=False)
+        _arguments.number("lifetime", lifetime, "seconds")
+        _arguments.number("expires", expires, "seconds since 1970")
+        _arguments.number("begins", begins, "seconds since 1970")
+        _arguments.text("address", address, "'203.0.113.7'")
+        _arguments.text("tenant", tenant)
         for path in paths or ("",):
             body = path.removesuffix("*")
             plain = path.isascii() and path.isprintable() and " " not in path
@@ -141,6 +148,11 @@ class SignedUrl:
         Raises:
             ConfigurationError: as `token`; or the path does not begin with `prefix`, or tokens are not looked for there.
         """
+        if not isinstance(url, str | URL):
+            raise _arguments.bad("url", url, "a text or a yarl.URL")
+        if paths is not None:
+            paths = _arguments.sequence("paths", paths, "patterns of paths: write ['/vod/7/*']")
+        _arguments.text("prefix", prefix, "'/vod/'")
         target = url if isinstance(url, URL) else URL(url, encoded=url.isascii())
         path = target.raw_path
         if paths is None:

@@ -19,7 +19,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from penstock import _native
+from penstock import _arguments, _native
 from penstock._shared import Shared, shared
 from penstock.config import Access, TenantLimits
 from penstock.engine import Engine
@@ -90,6 +90,9 @@ class Allow:
         _check_lifetime(self.lifetime, "Allow.lifetime", least=0)
         if self.tenant is not None and (not isinstance(self.tenant, str) or not self.tenant):
             raise _bad(f"Allow.tenant = {self.tenant!r}: must be a text that is not empty, or None")
+        _arguments.instance(
+            "Allow.limits", self.limits, TenantLimits, "a penstock.config.TenantLimits or None"
+        )
         if self.limits is not None and self.tenant is None:
             raise _bad("Allow.limits are a tenant's: there is no tenant")
 
@@ -109,7 +112,9 @@ class Deny:
 
     def __post_init__(self) -> None:
         _check_lifetime(self.lifetime, "Deny.lifetime", least=0)
-        if self.status not in range(400, 600):
+        _arguments.text("Deny.detail", self.detail)
+        _arguments.text("Deny.challenge", self.challenge, "'Bearer'")
+        if not isinstance(self.status, int) or self.status not in range(400, 600):
             raise _bad(f"Deny.status = {self.status!r}: must be from 400 to 599")
         challenge = self.challenge
         if challenge is not None and not (challenge and challenge.isascii() and challenge.isprintable()):
@@ -210,6 +215,10 @@ class Decisions(Shared):
         Raises:
             ConfigurationError: there is no key for a hook, or one that cannot be.
         """
+        _arguments.ACCESS("access", access)
+        if key is not None and not isinstance(key, str):
+            rule = "a part of a request such as 'header:Authorization', or a list of them"
+            key = _arguments.sequence("decision_key", key, rule)
         self._authorise: Final = authorise
         self._verifier: _native.Verifier | None = None
         self._verifying: Verifying | None = None

@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 from aiohttp import web
 
-from penstock import _native
+from penstock import _arguments, _native
 from penstock._shared import Shared, shared
 from penstock.config import (
     Access,
@@ -25,9 +25,10 @@ from penstock.config import (
     RouteLimits,
     Subscriptions,
     Timeouts,
+    parse_size,
 )
 from penstock.engine import MAKE_CACHE, Engine, default_engine, native_timeouts
-from penstock.exceptions import make_error
+from penstock.exceptions import ConfigurationError, make_error
 from penstock.framing import Events
 from penstock.hub import Hub
 from penstock.origins import Origins, Place, place_of
@@ -91,6 +92,15 @@ class Gateway(Shared):
         events: EventRelay | None = None,
         inspect: Inspection | None = None,
     ) -> None:
+        _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
+        _arguments.FORWARDING("forwarding", forwarding)
+        _arguments.TIMEOUTS("timeouts", timeouts)
+        _arguments.text("prefix", prefix, "'/live'", optional=False)
+        _arguments.path("unix", unix)
+        _arguments.CACHING("caching", caching)
+        _arguments.EVENTS("events", events)
+        _arguments.INSPECTION("inspect", inspect)
+        _check_size("max_event", max_event)
         if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"prefix is {prefix!r}; it must be like '/live'")
         if unix is not None and isinstance(origin, Origins):
@@ -198,6 +208,21 @@ class Gateway(Shared):
                 and there is no caching; both `caching` and `inspect`; or `topic` without `hub`.
             RequestError: `path` does not begin with a slash.
         """
+        if not isinstance(request, web.BaseRequest):
+            raise _arguments.bad("request", request, "the request that the handler was called with")
+        _arguments.text("path", path, "'/a?b=c'")
+        _arguments.TIMEOUTS("timeouts", timeouts)
+        _arguments.text("tenant", tenant)
+        _arguments.call("on_complete", on_complete, "a function that takes a RelayEnd")
+        _arguments.CACHING("caching", caching)
+        _arguments.OVERRIDES("overrides", overrides)
+        _arguments.EVENTS("events", events)
+        _arguments.INSPECTION("inspect", inspect)
+        _arguments.text("topic", topic)
+        _arguments.instance("hub", hub, Hub, "a penstock.Hub, or None")
+        _arguments.SUBSCRIPTIONS("subscriptions", subscriptions)
+        if headers is not None:
+            headers = dict(_arguments.pairs("headers", headers, drops=True))
         if tenant is not None:
             request[TENANT] = tenant
         events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
@@ -306,6 +331,32 @@ class Gateway(Shared):
         Raises:
             ConfigurationError: one of these cannot be.
         """
+        for one, value in (
+            ("prefix", prefix),
+            ("host", host),
+            ("rewrite", rewrite),
+            ("tenant", tenant),
+            ("name", name),
+        ):
+            _arguments.text(one, value, optional=one != "prefix")
+        _arguments.TIMEOUTS("timeouts", timeouts)
+        _arguments.ROUTE_LIMITS("limits", limits)
+        if drain is not None and (isinstance(drain, bool) or not isinstance(drain, Drain | int | str)):
+            raise _arguments.bad("drain", drain, "a size, such as '1MiB', a penstock.config.Drain or None")
+        if isinstance(drain, int | str):
+            _check_size("drain", drain)
+        _arguments.EVENTS("events", events)
+        _arguments.CACHING("caching", caching)
+        _arguments.INSPECTION("inspect", inspect)
+        _arguments.call("on_complete", on_complete, "a function that takes a RelayEnd")
+        _arguments.number("lifetime", lifetime, "seconds")
+        _arguments.ACCESS("access", access)
+        if headers is not None:
+            headers = dict(_arguments.pairs("headers", headers, drops=True))
+        if response_headers is not None:
+            response_headers = dict(_arguments.pairs("response_headers", response_headers, drops=True))
+        add_headers = _arguments.pairs("add_headers", add_headers)
+        add_response_headers = _arguments.pairs("add_response_headers", add_response_headers)
         host = checked_host(prefix, host)
         if rewrite is not None and not (rewrite.startswith("/") and rewrite.endswith("/")):
             raise make_error("BAD_CONFIGURATION", f"rewrite is {rewrite!r}; it must be like '/vod/'")
@@ -490,3 +541,10 @@ def _fill(request: web.Request, caching: Caching | None, overrides: Overrides | 
     if caching is None or (overrides is not None and overrides.bypass) or offers_websocket(request):
         return None
     return caching
+
+
+def _check_size(name: str, value: int | str) -> None:
+    try:
+        parse_size(value)
+    except ConfigurationError as error:
+        raise make_error("BAD_CONFIGURATION", f"{name}: {error.detail}") from None

@@ -14,6 +14,7 @@ from aiohttp import web, web_log
 from aiohttp.abc import AbstractAccessLogger
 from aiohttp.log import access_logger
 
+from penstock import _arguments
 from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
@@ -86,6 +87,9 @@ def run_app(
     if kwargs.pop("ssl_context", None) is not None:
         raise make_error("BAD_CONFIGURATION", "ssl_context: the engine does not speak TLS to clients")
     kwargs.pop("reuse_address", None)  # It always is.
+    _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
+    _arguments.EDGE("edge", edge)
+    _arguments.STATUS("status", status)
     if access_log_class is AccessLogger and access_log_format != web_log.AccessLogger.LOG_FORMAT:
         access_log_class = web_log.AccessLogger
     settings = edge or Edge()

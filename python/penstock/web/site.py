@@ -14,6 +14,7 @@ from functools import partial
 from aiohttp import web
 from yarl import URL
 
+from penstock import _arguments
 from penstock.config import Edge, Status
 from penstock.engine import Engine, default_engine
 from penstock.metrics import Pages
@@ -76,6 +77,18 @@ class Site(web.BaseSite):
         access_log: str | os.PathLike[str] | None = None,
         status: Status | None = None,
     ) -> None:
+        if not isinstance(runner, web.BaseRunner):
+            raise _arguments.bad(
+                "runner", runner, "an aiohttp runner: write web.AppRunner(app), and set it up"
+            )
+        _arguments.text("host", host, "'127.0.0.1'")
+        _arguments.whole("port", port)
+        _arguments.path("path", path)
+        _arguments.instance("sock", sock, socket.socket, "a socket that is bound, or None")
+        _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
+        _arguments.EDGE("edge", edge)
+        _arguments.path("access_log", access_log)
+        _arguments.STATUS("status", status)
         self._edge = edge or Edge()
         super().__init__(runner, backlog=self._edge.backlog)
         self._where = Where(
