@@ -67,7 +67,7 @@ test-python: build ## Run the Python tests
 	wait $$waiting && exit $$rest
 
 .PHONY: test-aiohttp
-test-aiohttp: build ## Run aiohttp's own functional suites on penstock's Site (fetches them)
+test-aiohttp: build ## Run aiohttp's own suites of its server on penstock's Site (fetches them)
 	$(BIN)/python tests/aiohttp_suites/run.py
 
 $(VENV)-applications/.tools: pyproject.toml

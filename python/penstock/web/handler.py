@@ -45,8 +45,9 @@ def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
         # Behind this the protocol is somebody else's: who keeps the request has no way to write through it.
         kept: Any = request
         kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
-        # What makes aiohttp wait for another request; else it closes.
-        transport._end_response(bool(response.keep_alive and not self._close))  # noqa: SLF001
+        # What makes aiohttp wait for another request; else it closes, as it does by itself with a timeout of 0.
+        free = bool(response.keep_alive and not self._close and self._keepalive_timeout)
+        transport._end_response(free)  # noqa: SLF001
 
     members = {"__slots__": (), "__module__": __name__, "log_access": log_access}
     saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)

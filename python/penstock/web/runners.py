@@ -19,8 +19,6 @@ _MOST_HEAD: Final = 256 * 1024
 _MOST_FIELDS: Final = 4096
 # What a head has beside its longest line or field: the other fields.
 _REST: Final = 16 * 1024
-# aiohttp closes at once with 0; a client that was asked meanwhile would lose its request then as well.
-_AT_ONCE: Final = 0.001
 
 
 def edge_of(server: web.Server, edge: Edge) -> Edge:
@@ -35,8 +33,9 @@ def edge_of(server: web.Server, edge: Edge) -> Edge:
     """
     told: dict[str, Any] = server._kwargs  # noqa: SLF001 (it is public on the runner's side alone)
     changes: dict[str, Any] = {}
-    if (keepalive := told.get("keepalive_timeout")) is not None:
-        changes["idle_timeout"] = max(keepalive, _AT_ONCE)
+    # With 0 the protocol closes behind each response, and a client may still wait before its first request.
+    if keepalive := told.get("keepalive_timeout"):
+        changes["idle_timeout"] = keepalive
     line, field = told.get("max_line_size", 0), told.get("max_field_size", 0)
     for name, value, most in (
         ("max_line_size", line, _MOST_HEAD - _REST),
