@@ -4,6 +4,7 @@ The suite is not part of this repository. CHECKOUT is one of https://github.com/
 `npm install` has been run. Its origin is started, and penstock in front of it as it is shipped, with a cache and nothing
 else said; then nginx, Varnish and HAProxy, one after the other, with the configurations in peers/. Printed are each test
 that penstock fails, by kind, and the scores; results are kept in results/cache-tests.json.
+As on the suite's own page of results, a test passes only if the tests that it depends on do.
 """
 
 from __future__ import annotations
