@@ -36,6 +36,7 @@ TIMEOUTS: Final = {
     "tls": "for the TLS handshake",
     "first_byte": "from the request to the first byte of the response",
     "between_bytes": "between two reads of the response",
+    "tunnel": "for a byte to pass a WebSocket, either way",
     "total": "for the whole exchange",
 }
 

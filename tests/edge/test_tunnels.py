@@ -62,6 +62,14 @@ async def test_bytes_pass_both_ways(edge: Edges) -> None:
             assert await client.reader.readexactly(len(word)) == word.upper()
 
 
+async def test_a_native_route_passes_them_on_every_server(anywhere: Edges) -> None:
+    async with ScriptedOrigin(echo) as origin:
+        client, head = await offered(anywhere, await anywhere.relay(origin.url))
+        assert (head.status, head.one("Upgrade")) == (101, "websocket")
+        await client.send(b"hello")
+        assert await client.reader.readexactly(5) == b"HELLO"
+
+
 async def test_much_passes_at_the_same_time(edge: Edges) -> None:
     size = 5_000_000
 

@@ -169,6 +169,9 @@ class Gateway(Shared):
         A failure before the origin's head is answered with 502, 503 or 504 and a body of
         application/problem+json (RFC 9457) that has the stable code of the failure.
 
+        A WebSocket is relayed as one: its handshake is checked on both sides (RFC 6455, sections 4.1 and 4.2), and the
+        call returns at its end. `caching`, `overrides`, `events`, `inspect` and `topic` are not for it.
+
         Args:
             request: what the client has sent. Nothing may have been sent back yet.
             path: in place of the request's path, percent-encoded; with a `?` in place of its query as well.
@@ -254,7 +257,7 @@ class Gateway(Shared):
         )
         if overrides is not None and caching is None:
             raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
-        if topic is not None:
+        if topic is not None and not offers_websocket(request):
             if hub is None:
                 raise make_error("BAD_CONFIGURATION", "topic: give the hub as well where it is to be")
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
