@@ -316,7 +316,6 @@ app = make()
         (("mine:app", "--memory", "1MiB", "--threads", "2"), "--memory, --threads: only with --origin"),
         (("no_such_module:app",), "there is no module 'no_such_module' here or on the path"),
         (("json:app",), "module 'json' has no 'app'"),
-        (("json:decoder",), "json:decoder is a module, and no aiohttp.web.Application nor a function"),
         (("json:decoder.nothing",), "'json:decoder.nothing' has no 'nothing'"),
         (("--verbose",), "No such option '--verbose'"),
         (

@@ -140,6 +140,7 @@ FRONT = "put penstock in front: 'penstock serve --origin http://127.0.0.1:8000'"
         ("mine:handler", ("mine:handler wants the arguments request",)),
         ("mine:none", ("mine:none is a NoneType, and no aiohttp.web.Application nor a function",)),
         ("mine:nested", ("mine:nested is a SimpleNamespace",)),
+        ("json:decoder", ("json:decoder is a module, and no aiohttp.web.Application nor a function",)),
     ],
 )
 def test_what_is_no_application_is_named_with_what_to_do(
