@@ -1,4 +1,4 @@
-"""A gateway that asks a hook about requests for /guarded, and relays the rest.
+"""A gateway that asks a hook about requests for /guarded/, and relays the rest.
 
 For `penstock serve adversary.app:make`.
 """
@@ -24,7 +24,7 @@ def make() -> web.Application:
     app.add_routes(
         [
             gateway.native(
-                "/guarded",
+                "/guarded/",
                 authorise=_decide,
                 decision_key="header:Authorization",
                 access=Access(),

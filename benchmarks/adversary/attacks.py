@@ -56,7 +56,7 @@ ATTACKS: dict[str, list[Attack]] = {
         Attack(
             "token flood",
             50,
-            "GET /guarded HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bad-{n}\r\n\r\n",
+            "GET /guarded/one HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer bad-{n}\r\n\r\n",
             again=True,
             interval=0.1,
         ),
