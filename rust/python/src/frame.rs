@@ -1,4 +1,5 @@
 //! `Frame`: a read-only view of pool memory that Python owns a share of.
+#![expect(clippy::doc_markdown, reason = "Python's docstrings name its classes without backticks")]
 
 use std::ffi::c_int;
 use std::ops::Range;
