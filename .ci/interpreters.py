@@ -32,7 +32,9 @@ ALONE = [
     for path in sorted((ROOT / "tests" / folder).glob("test_*.py"))
     if path.stem.removeprefix("test_") not in of_python
 ]
-TESTS = ["tests", "--ignore=tests/demo", "--ignore=tests/media", "--ignore=tests/edge"]
+# Nor do programs that run by an interpreter of their own, make, or slow clients of the engine.
+ELSEWHERE = ("applications", "demo", "edge", "media", "overload", "test_makefile.py")
+TESTS = ["tests", *(f"--ignore=tests/{name}" for name in ELSEWHERE)]
 TESTS += [f"--ignore={path.relative_to(ROOT)}" for path in ALONE]
 ABI3 = "abi3-py311"
 ASK = (
