@@ -89,7 +89,7 @@ impl Origins {
         loop {
             match place.ask(upload)? {
                 Answer::Granted(lease) => return Ok(lease),
-                Answer::Wait(receiver) => return wait(&place, receiver, limit).await,
+                Answer::Wait(turn) => return wait(turn, limit).await,
                 Answer::Retired => place = self.place(endpoint),
             }
         }

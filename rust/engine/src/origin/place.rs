@@ -4,7 +4,7 @@
 //! connections together never exceed the cap; requests wait only while all are leased, or their share of them is, and
 //! are served in the order in which they came, unless more come than can be served; an idle connection is always watched (see [`super::sweep`]).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
@@ -49,8 +49,9 @@ pub(super) struct State {
     leased: usize,
     /// Of those, how many are for requests whose bodies were still coming.
     uploads: usize,
-    /// Requests that wait, those without such a body first. Each with its number in the order in which they came.
-    waiting: [VecDeque<(u64, oneshot::Sender<Lease>)>; 2],
+    /// Requests that wait, those without such a body first, by their numbers in the order in which they came. One that gives
+    /// up takes itself out, so that nobody else has to look for it.
+    waiting: [BTreeMap<u64, oneshot::Sender<Lease>>; 2],
     numbered: u64,
     /// Since when somebody waits.
     crowded_since: Option<Instant>,
@@ -91,10 +92,21 @@ pub(super) struct Lease {
     pub(super) reports: bool,
 }
 
+/// A request's place in the line for a connection. Dropping it gives the place up.
+#[derive(Debug)]
+pub(super) struct Turn {
+    place: Arc<Place>,
+    number: u64,
+    upload: bool,
+    granted: oneshot::Receiver<Lease>,
+    /// It is no longer in the line.
+    is_over: bool,
+}
+
 /// What a place says to one who asks for a lease.
 pub(super) enum Answer {
     Granted(Lease),
-    Wait(oneshot::Receiver<Lease>),
+    Wait(Turn),
     /// Ask the map again.
     Retired,
 }
@@ -140,20 +152,15 @@ impl Place {
                 return Ok(Answer::Granted(self.lease(None, upload)));
             }
         }
-        if self.is_crowded(&state, upload) {
-            for line in &mut state.waiting {
-                line.retain(|(_, request)| !request.is_closed());
-            }
-            if self.is_crowded(&state, upload) && !state.displace(now, upload) {
-                return Err(self.full(&state, upload));
-            }
+        if self.is_crowded(&state, upload) && !state.displace(now, upload) {
+            return Err(self.full(&state, upload));
         }
-        let (sender, receiver) = oneshot::channel();
+        let (sender, granted) = oneshot::channel();
         state.numbered += 1;
         let number = state.numbered;
-        state.waiting[usize::from(upload)].push_back((number, sender));
+        state.waiting[usize::from(upload)].insert(number, sender);
         state.crowded_since.get_or_insert(now);
-        Ok(Answer::Wait(receiver))
+        Ok(Answer::Wait(Turn { place: Arc::clone(self), number, upload, granted, is_over: false }))
     }
 
     /// What requests whose bodies are still coming may have of `all`; at least one, where there are any.
@@ -341,7 +348,7 @@ impl Place {
             origin: Plain::clone(&self.origin),
             active: state.leased,
             idle: state.idle.len(),
-            waiting: state.waiting.iter().flatten().filter(|(_, request)| !request.is_closed()).count(),
+            waiting: state.waiting(),
             counts: state.counts,
         }
     }
@@ -356,7 +363,7 @@ impl State {
     /// Sends the request away that has waited for longest, where there is a standing line; whether it did. A new one has its
     /// place then.
     fn displace(&mut self, now: Instant, upload: bool) -> bool {
-        self.is_standing(now) && self.waiting[usize::from(upload)].pop_front().is_some()
+        self.is_standing(now) && self.waiting[usize::from(upload)].pop_first().is_some()
     }
 
     fn take(&mut self, upload: bool) {
@@ -365,7 +372,7 @@ impl State {
     }
 
     fn waiting(&self) -> usize {
-        self.waiting.iter().map(VecDeque::len).sum()
+        self.waiting.iter().map(BTreeMap::len).sum()
     }
 
     /// Who is served next, of those who may have a connection while uploads may have `share`; and whether it is an upload. The
@@ -373,8 +380,8 @@ impl State {
     fn next(&mut self, share: usize) -> Option<(bool, oneshot::Sender<Lease>)> {
         let is_standing = self.is_standing(Instant::now());
         let [plain, uploads] = &mut self.waiting;
-        let number = |line: &VecDeque<(u64, _)>| {
-            let end = if is_standing { line.back() } else { line.front() };
+        let number = |line: &BTreeMap<u64, _>| {
+            let end = if is_standing { line.last_key_value() } else { line.first_key_value() };
             end.map(|(number, _)| *number)
         };
         let upload = match (number(plain), number(uploads).filter(|_| self.uploads < share)) {
@@ -385,34 +392,51 @@ impl State {
         };
         let next = upload.and_then(|upload| {
             let line = if upload { uploads } else { plain };
-            let next = if is_standing { line.pop_back() } else { line.pop_front() };
+            let next = if is_standing { line.pop_last() } else { line.pop_first() };
             next.map(|(_, request)| (upload, request))
         });
+        self.note_line();
+        next
+    }
+
+    /// Requests have left the line.
+    fn note_line(&mut self) {
         if self.waiting() == 0 {
             self.crowded_since = None;
         }
-        next
     }
 }
 
 /// Waits in line.
-pub(super) async fn wait(
-    place: &Place,
-    receiver: oneshot::Receiver<Lease>,
-    limit: Option<Duration>,
-) -> Result<Lease> {
+pub(super) async fn wait(mut turn: Turn, limit: Option<Duration>) -> Result<Lease> {
     let granted = async {
-        receiver.await.map_err(|_| {
-            if lock(&place.state).closed {
+        let lease = (&mut turn.granted).await;
+        turn.is_over = true;
+        lease.map_err(|_| {
+            if lock(&turn.place.state).closed {
                 return closed();
             }
             Code::QueueFull.error(format!(
                 "all {} connections are in use, and newer requests have taken the place in the line",
-                place.limits.connections
+                turn.place.limits.connections
             ))
         })
     };
     within(limit, Code::QueueTimeout, "waiting for a free connection", granted).await
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut state = lock(&self.place.state);
+        let request = state.waiting[usize::from(self.upload)].remove(&self.number);
+        state.note_line();
+        drop(state);
+        // It has been granted meanwhile, if it was no longer there: the lease goes back with the receiver, without the lock.
+        drop(request);
+    }
 }
 
 fn closed() -> Error {
@@ -614,17 +638,17 @@ mod tests {
         assert!(place.addresses().is_none());
     }
 
-    fn waiting(answer: Answer) -> oneshot::Receiver<Lease> {
+    fn waiting(answer: Answer) -> Turn {
         match answer {
-            Answer::Wait(receiver) => receiver,
+            Answer::Wait(turn) => turn,
             Answer::Granted(_) | Answer::Retired => panic!("there is no room"),
         }
     }
 
-    /// Who of `receivers` has been given a lease, which is kept.
-    fn served(receivers: &mut [oneshot::Receiver<Lease>], leases: &mut Vec<Lease>) -> Vec<usize> {
-        let given = receivers.iter_mut().enumerate();
-        let given = given.filter_map(|(at, receiver)| receiver.try_recv().ok().map(|lease| (at, lease)));
+    /// Who of `turns` has been given a lease, which is kept.
+    fn served(turns: &mut [Turn], leases: &mut Vec<Lease>) -> Vec<usize> {
+        let given = turns.iter_mut().enumerate();
+        let given = given.filter_map(|(at, turn)| turn.granted.try_recv().ok().map(|lease| (at, lease)));
         given
             .map(|(at, lease)| {
                 leases.push(lease);
@@ -678,12 +702,36 @@ mod tests {
         tokio::time::advance(STANDING).await;
         assert_eq!(place.wanted(STANDING), 4);
         line.push(waiting(place.ask(false).unwrap()));
-        let displaced = wait(&place, line.remove(1), None).await.map(|_| ()).unwrap_err();
+        let displaced = wait(line.remove(1), None).await.map(|_| ()).unwrap_err();
         assert_eq!(displaced.code(), Code::QueueFull);
         drop(leases.pop());
         assert_eq!(served(&mut line, &mut kept), [4], "the newest");
         drop(line);
         drop((kept, leases));
+        assert!(lock(&place.state).crowded_since.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_gives_up_leaves_the_line_by_itself() {
+        let place = place("origin.example", LONG);
+        let leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+        let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false).unwrap())).collect();
+        let in_line = || lock(&place.state).waiting();
+        assert_eq!(in_line(), 4);
+        drop(line.remove(2));
+        assert_eq!(in_line(), 3, "without another request that looks for it");
+        line.push(waiting(place.ask(false).unwrap()));
+        assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
+        let late = wait(line.remove(0), Some(Duration::from_secs(1))).await.map(|_| ()).unwrap_err();
+        assert_eq!((late.code(), in_line()), (Code::QueueTimeout, 3), "so does one that has waited for too long");
+        let taken = tokio::spawn(wait(line.remove(0), None));
+        tokio::task::yield_now().await;
+        taken.abort();
+        assert!(taken.await.unwrap_err().is_cancelled());
+        assert_eq!(in_line(), 2);
+        drop(leases);
+        drop(line);
+        assert_eq!((in_line(), lock(&place.state).leased), (0, 0), "what was granted to it goes back");
         assert!(lock(&place.state).crowded_since.is_none());
     }
 }
