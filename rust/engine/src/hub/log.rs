@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::hash::BuildHasher;
 use std::mem::size_of;
 use std::sync::Arc as Plain;
 use std::time::Duration;
@@ -27,8 +28,17 @@ const FEW: usize = 4;
 /// What a key takes, besides its text: the counts before that, and a place in a table that is half full.
 const KEY: usize = 2 * size_of::<usize>() + 2 * (size_of::<(Plain<str>, u64)>() + 1);
 
+/// What the own name of an event takes: a place in a table that is half full.
+const NAME: usize = 2 * (size_of::<(u64, u64)>() + 1);
+
 /// A slab that was full sooner is followed by a larger one, one that took 16 times as long by a smaller one. Arbitrary.
 const BUSY: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+thread_local! {
+    /// How many names of events have been read, for tests.
+    pub(super) static NAMES_READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
 
 /// Where history lies, and what it may take.
 #[derive(Debug, Clone)]
@@ -109,7 +119,10 @@ pub(super) struct Log {
     newest: Id,
     /// The newest event of each key.
     keys: HashMap<Plain<str>, u64>,
-    /// What the keys take.
+    /// The newest event of each own name, by the name's hash: a client may come back with any name, and is not to have a
+    /// long history read for it under the lock.
+    names: HashMap<u64, u64>,
+    /// What the keys and the names take.
     keyed: usize,
     /// What the list of the entries and the keys take of the hub's memory: with tiny events more than their slabs do.
     list: Charge,
@@ -177,6 +190,7 @@ impl Log {
             floor_name: None,
             newest: floor,
             keys: HashMap::new(),
+            names: HashMap::new(),
             keyed: 0,
         }
     }
@@ -226,7 +240,7 @@ impl Log {
         let length = chunk.len();
         let most = self.room.fit(length)?;
         self.expire(now);
-        self.make_place(event.key)?;
+        self.make_place(event)?;
         self.make_room(length, now)?;
         let Some((writer, segment)) = self.writer.as_mut().zip(self.segments.back_mut()) else {
             return Err(Code::Internal.error("a log has no room for what it has made room for"));
@@ -240,6 +254,9 @@ impl Log {
             .join(written)
             .map_err(|_| Code::Internal.error("two events do not lie side by side"))?;
         let key = event.key.map(|key| self.note_key(key));
+        if let Some(name) = event.id {
+            self.note_name(name);
+        }
         self.entries.push_back(Entry {
             id,
             segment: self.first_segment + self.segments.len() as u64 - 1,
@@ -325,10 +342,9 @@ impl Log {
                 *id == self.floor || self.entries.binary_search_by_key(id, |entry| entry.id).is_ok()
             }
         };
-        // Who comes back has seen one of the newest.
         let by_name = || {
-            let mut entries = self.entries.iter().rev();
-            entries.find(|entry| entry.named && self.name_of(entry) == name.as_bytes()).map(|entry| entry.id)
+            let entry = self.names.get(&self.hash(name.as_bytes())).and_then(|number| self.entry(*number))?;
+            (self.name_of(entry) == name.as_bytes()).then_some(entry.id)
         };
         let by_floor = || (self.floor_name.as_deref() == Some(name)).then_some(self.floor);
         let id = name.parse().ok().filter(is_here).or_else(by_name).or_else(by_floor)?;
@@ -354,7 +370,18 @@ impl Log {
     }
 
     fn name_of(&self, entry: &Entry) -> &[u8] {
+        #[cfg(test)]
+        NAMES_READ.with(|read| read.set(read.get() + 1));
         id_of(&self.segment(entry).bytes[lines_of(entry)])
+    }
+
+    fn entry(&self, number: u64) -> Option<&Entry> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.entries.get(at)
+    }
+
+    fn hash(&self, name: &[u8]) -> u64 {
+        self.names.hasher().hash_one(name)
     }
 
     fn segment(&self, entry: &Entry) -> &Segment {
@@ -365,10 +392,11 @@ impl Log {
         entry.key.as_ref().is_some_and(|key| self.keys.get(key) != Some(&(self.first + at as u64)))
     }
 
-    /// Has room in the list for one more event, which has `key`. Where the hub has none, what is oldest here leaves.
-    fn make_place(&mut self, key: Option<&str>) -> Result<()> {
+    /// Has room in the list for `event`. Where the hub has none, what is oldest here leaves.
+    fn make_place(&mut self, event: &Event<'_>) -> Result<()> {
         loop {
-            let cost = key.filter(|key| !self.keys.contains_key(*key)).map_or(0, key_cost);
+            let key = event.key.filter(|key| !self.keys.contains_key(*key)).map_or(0, key_cost);
+            let cost = key + event.id.map_or(0, |_| NAME);
             let (length, capacity) = (self.entries.len(), self.entries.capacity());
             // One more than the history may have: the oldest leaves behind the newest.
             let most = self.room.history.events.saturating_add(1).saturating_sub(length);
@@ -396,6 +424,24 @@ impl Log {
         };
         self.keys.insert(Plain::clone(&key), number);
         key
+    }
+
+    /// The next event is the newest of that own name.
+    fn note_name(&mut self, name: &str) {
+        let (hash, number) = (self.hash(name.as_bytes()), self.tail());
+        if self.names.insert(hash, number).is_none() {
+            self.keyed += NAME;
+        }
+    }
+
+    /// `entry`, the first, leaves.
+    fn forget_name(&mut self, entry: &Entry) {
+        let hash = self.hash(self.name_of(entry));
+        // A newer event may have the name as well.
+        if self.names.get(&hash) == Some(&self.first) {
+            self.names.remove(&hash);
+            self.keyed -= NAME;
+        }
     }
 
     /// Has `length` bytes follow those of the last segment, or begins another.
@@ -473,6 +519,9 @@ impl Log {
         self.floor_name =
             entry.named.then(|| String::from_utf8_lossy(self.name_of(&entry)).into_owned().into_boxed_str());
         self.bytes -= entry.length as usize;
+        if entry.named {
+            self.forget_name(&entry);
+        }
         if let Some(key) = entry.key.filter(|key| self.keys.get(key) == Some(&self.first)) {
             self.keys.remove(&key);
             self.keyed -= key_cost(&key);

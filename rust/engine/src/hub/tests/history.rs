@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::pool;
 use crate::error::Code;
 use crate::hub::budget::Budget;
-use crate::hub::log::{Found, Log, Room};
+use crate::hub::log::{Found, Log, NAMES_READ, Room};
 use crate::hub::{Event, History, Id};
 use crate::sync::Arc;
 
@@ -155,6 +155,30 @@ proptest! {
         log.clear();
         prop_assert_eq!(budget.used(), 0);
     }
+}
+
+#[test]
+fn a_name_that_is_not_there_is_not_searched_for_in_the_history() {
+    let room = room(history(1000, 1 << 20), 1 << 20);
+    let budget = Arc::clone(&room.budget);
+    let mut log = Log::new(room, id(0));
+    let name = |number: u64| format!("own {}", number % 1500);
+    for number in 1..=2000 {
+        let name = name(number);
+        let event = Event { data: b"a", id: Some(&name), ..Event::default() };
+        log.append(id(number), &event, Duration::ZERO).unwrap();
+    }
+    NAMES_READ.set(0);
+    for number in 0..100 {
+        assert_eq!(log.place_after(&format!("unknown {number}")), None);
+    }
+    assert_eq!(NAMES_READ.get(), 0);
+    for number in [1001, 1500, 2000] {
+        assert_eq!(log.place_after(&name(number)), Some(number), "the newest of that name");
+    }
+    assert_eq!(NAMES_READ.get(), 3);
+    log.clear();
+    assert_eq!(budget.used(), 0);
 }
 
 #[test]
