@@ -39,6 +39,7 @@ async def test_a_site_that_is_closed_ends_subscriptions_behind_whole_events(topi
     for subscriber in everyone:
         got = [event.data for event in await subscriber.rest()]
         assert got == [str(number) for number in range(len(got))]
+        assert len(got) >= 20, "what was published before"
         assert await in_time(subscriber.client.rest()) == b""
     await until(lambda: hub.stats().subscribers == 0, "all have left")
 
@@ -58,6 +59,22 @@ async def test_a_subscription_that_begins_while_the_site_drains_ends_at_once(
     rest = await in_time(client.rest())
     assert b"penstock-end" not in rest, "the client is to come back"
     assert rest.endswith(b"0\r\n\r\n")
+
+
+async def test_a_subscriber_that_had_no_event_is_told_by_which_id_to_come_back(topics: Topics) -> None:
+    hub = topics.hub()
+    await hub.publish("news", "before")
+    served = await topics.serve(hub)
+    subscriber = await topics.subscribe(served)
+    served.native.drain()
+    block = await in_time(subscriber.client.chunk())
+    assert block.startswith(b"id: ")
+    assert block.count(b"\n") == 2, "an EventSource takes the id, and dispatches nothing"
+    assert await subscriber.rest() == []
+    await hub.publish("news", "meanwhile")
+    back = await topics.subscribe(await topics.serve(hub), f"Last-Event-ID: {block[4:-2].decode()}")
+    assert back.resumed == "full"
+    assert await back.data(1) == ["meanwhile"]
 
 
 async def test_the_access_log_tells_of_a_subscription(topics: Topics, tmp_path: Path) -> None:

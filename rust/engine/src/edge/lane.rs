@@ -204,7 +204,7 @@ impl Lane<'_> {
         if !matches!(self.sending, Sending::Stream { rest: Some(_), framed: true, .. }) {
             return Err(Code::Draining.error("the time for requests to finish is over"));
         }
-        self.outgoing.end_early();
+        self.outgoing.end_early(true);
         self.progress.close(true);
         self.stop = Some(Box::new(Watch::started(Some(self.site.config.linger))));
         Ok(())

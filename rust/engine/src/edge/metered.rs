@@ -75,6 +75,17 @@ impl Source for Metered {
         self.supply.rest()
     }
 
+    fn last(&mut self) -> Option<Payload> {
+        self.count_aside();
+        // What it may only have later it comes back for.
+        if self.waits || self.allotment.check_total().is_err() {
+            return None;
+        }
+        let last = self.supply.last()?;
+        self.take(&last);
+        Some(last)
+    }
+
     fn client_left(&mut self) {
         self.supply.client_left();
     }

@@ -260,8 +260,8 @@ pub(super) async fn send(
     let sent = poll_fn(|context| {
         drive(context);
         if is_events && task.progress.is_stopped() && !std::mem::replace(&mut ended, true) {
-            // What was taken from the stream are whole events.
-            outgoing.end_early();
+            // What was taken from the stream are whole events. Whose permission is withdrawn gets no more of them.
+            outgoing.end_early(task.progress.is_draining());
             task.progress.close(true);
         }
         if !ended {

@@ -123,6 +123,11 @@ impl Progress {
         self.stopped.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether it is to end because everything does.
+    pub(super) fn is_draining(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed) == Stopped::Draining as u8
+    }
+
     /// Whether it may go on.
     pub(super) fn check_stopped(&self) -> Result<()> {
         match self.stopped.load(Ordering::Relaxed) {

@@ -192,6 +192,11 @@ pub(super) fn end(last: &str) -> String {
     format!("id: {last}\nevent: penstock-end\ndata: {{\"last\": {}}}\n\n", quoted(last))
 }
 
+/// Has a client that has had no event come back with `last`, and so learn what has come since.
+pub(super) fn place(last: &str) -> String {
+    format!("id: {last}\n\n")
+}
+
 /// Has a client that was disconnected come back after so many milliseconds.
 pub(super) fn retry(milliseconds: u64) -> String {
     format!("retry: {milliseconds}\n\n")

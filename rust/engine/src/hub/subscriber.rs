@@ -3,13 +3,13 @@
 //! It keeps to the order of the log, and where it cannot it says so in the stream before it goes on, or ends behind a whole
 //! event. Polled on the engine thread whose row it has its seat in.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use super::Slow;
 use super::admitted::{Admitted, Member, Wire};
 use super::budget::Charge;
 use super::counts::add;
-use super::encode::{end, framed, gap};
+use super::encode::{end, framed, gap, place};
 use super::lease::{Lease, Watched};
 use super::log::{Found, Name, Run};
 use super::row::{Row, Seat, Taken};
@@ -41,6 +41,8 @@ pub(crate) struct Subscriber {
     /// It has once had all that there was.
     has_caught_up: bool,
     is_over: bool,
+    /// Bytes that it may still be given, once it is to end.
+    left: usize,
     /// What is taken of the hub's memory by what has not been sent.
     held: Vec<Arc<Charge>>,
 }
@@ -63,6 +65,7 @@ impl Subscriber {
             lease: lease.map(Watched::new),
             has_caught_up: false,
             is_over: false,
+            left: MOST,
             held: Vec::new(),
         }
     }
@@ -198,5 +201,29 @@ impl Source for Subscriber {
 
     fn rest(&mut self) -> Option<Payload> {
         self.take_over()
+    }
+
+    /// What was published before the end. One that has had no event is told the id to come back with.
+    fn last(&mut self) -> Option<Payload> {
+        let mut context = Context::from_waker(Waker::noop());
+        if self.lease.as_mut().is_some_and(|lease| lease.is_over(&mut context)) {
+            self.lease = None;
+            self.is_over = true;
+        }
+        if let Some(text) = self.text.take() {
+            return Some(Payload::Text(text));
+        }
+        if !self.is_over && self.left > 0 {
+            if let Poll::Ready(Some(payload)) = self.poll_read(&context) {
+                self.left = self.left.saturating_sub(payload.len());
+                return Some(payload);
+            }
+            self.is_over = true;
+            if self.last.is_none() {
+                return self.topic().name_before(self.place).map(|name| self.say(place(&name)));
+            }
+        }
+        self.is_over = true;
+        None
     }
 }

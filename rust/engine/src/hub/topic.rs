@@ -232,6 +232,13 @@ impl Topic {
         (state.log.first(), state.log.name_before(state.log.first()))
     }
 
+    /// What the event before the one at `place` is called; none where that is not known.
+    pub(super) fn name_before(&self, place: u64) -> Option<String> {
+        let state = lock(&self.state);
+        let is_known = state.phase != Phase::Gone && place >= state.log.first();
+        is_known.then(|| state.log.name_before(place))
+    }
+
     /// What the newest event is called.
     pub(super) fn last_name(&self) -> String {
         let state = lock(&self.state);

@@ -37,6 +37,12 @@ pub(crate) trait Source: fmt::Debug + Send {
         None
     }
 
+    /// What there is besides, where it is to end now though its client may still have that: some at a time, and in all no
+    /// more than can be sent at once.
+    fn last(&mut self) -> Option<Payload> {
+        None
+    }
+
     /// What is asked for from now on is sent to nobody.
     fn client_left(&mut self) {}
 }
@@ -83,6 +89,11 @@ impl Supply {
     /// As [`Source::rest`].
     pub(crate) fn rest(&mut self) -> Option<Payload> {
         if let Self::Source(source) = self { source.rest() } else { None }
+    }
+
+    /// As [`Source::last`].
+    pub(crate) fn last(&mut self) -> Option<Payload> {
+        if let Self::Source(source) = self { source.last() } else { None }
     }
 
     /// As [`Source::client_left`].
@@ -267,16 +278,20 @@ impl Outgoing {
         self.outbox.limit()
     }
 
-    /// Ends the body behind what was taken from its supply, as if it had been all. Not for a body that was announced.
-    pub(crate) fn end_early(&mut self) {
+    /// Ends the body after what was taken from its supply, as if it had been all; with `last`, after what the supply has at
+    /// once besides. Not for a body that was announced.
+    pub(crate) fn end_early(&mut self, last: bool) {
         let is_chunked = matches!(self.body, Body::Chunked(_) | Body::Framed(_));
-        if let Some(rest) = self.take_supply().and_then(|mut supply| supply.rest()) {
-            self.payload += rest.len() as u64;
-            self.outbox.push(Piece::Payload(rest));
+        let mut rest = self.body.supply().and_then(Supply::rest);
+        loop {
+            let next = rest.take().or_else(|| self.body.supply().filter(|_| last).and_then(Supply::last));
+            // What fails is more than was announced.
+            let Some(Ok(())) = next.map(|payload| self.enqueue(payload)) else { break };
         }
         if is_chunked {
             self.outbox.push(Piece::Mark(LAST_CHUNK));
         }
+        self.kept = self.take_supply().filter(|supply| matches!(supply, Supply::Source(_)));
     }
 
     /// Takes the rest of the body back; what was taken from it and not sent is dropped.

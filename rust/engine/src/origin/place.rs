@@ -723,7 +723,11 @@ mod tests {
         line.push(waiting(place.ask(false).unwrap()));
         assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
         let late = wait(line.remove(0), Some(Duration::from_secs(1))).await.map(|_| ()).unwrap_err();
-        assert_eq!((late.code(), in_line()), (Code::QueueTimeout, 3), "so does one that has waited for too long");
+        assert_eq!(
+            (late.code(), in_line()),
+            (Code::QueueTimeout, 3),
+            "so does one that has waited for too long"
+        );
         let taken = tokio::spawn(wait(line.remove(0), None));
         tokio::task::yield_now().await;
         taken.abort();
