@@ -45,6 +45,7 @@ mod topics;
 
 pub use counts::Counted;
 pub use encode::Event;
+#[cfg(not(loom))]
 pub(crate) use encode::quoted;
 pub use id::{Id, NoId};
 pub use policy::{History, HubConfig, Join, Limits, Slow, Terms};

@@ -13,7 +13,6 @@ mod decoder;
 mod fields;
 mod head;
 mod incoming;
-#[cfg(not(loom))]
 mod redact;
 mod request;
 mod section;
@@ -33,7 +32,6 @@ pub use fields::Fields;
 pub(crate) use head::write_status_line;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
-#[cfg(not(loom))]
 pub use redact::{hide, shown};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};

@@ -99,7 +99,7 @@ fn decoded(text: &str) -> Option<Cow<'_, str>> {
     (made.len() < bytes.len()).then(|| Cow::Owned(String::from_utf8_lossy(&made).into_owned()))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
