@@ -32,7 +32,7 @@ class Origin:
         self.asked = asyncio.Event()
         """A request has come that is held back."""
         self._says = says
-        self._held = held
+        self._held = set(held)
 
     async def __call__(self, peer: Peer) -> None:
         while True:
@@ -45,6 +45,10 @@ class Origin:
                 self.asked.set()
                 await self.go.wait()
             await peer.send(response)
+
+    def hold(self, number: int) -> None:
+        """Hold that request back as well."""
+        self._held.add(number)
 
     @property
     def targets(self) -> list[str]:

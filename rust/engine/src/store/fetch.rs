@@ -103,6 +103,10 @@ fn end(feed: Feed, result: Result<Ending>) {
     }
 }
 
+/// Who has waited for so many requests that the origin has refused asks it without waiting for another: it may refuse all.
+/// Arbitrary; each costs a round trip, and who wants others not to wait for one another must be first as often.
+const MOST_REFUSED: u32 = 3;
+
 /// What a request gets.
 enum Served {
     /// What is stored or on its way.
@@ -134,10 +138,13 @@ impl Access {
         let request = asking.read(&lines, Cache::now());
         // Who has waited for a fill holds it until the delivery does.
         let mut waited = None;
+        let mut refused = 0;
         loop {
             let now = Cache::now();
-            let step =
-                |entry: &mut Entry, memory: &Memory<'_>| self.step(entry, memory, &asking, &request, now);
+            let step = |entry: &mut Entry, memory: &Memory<'_>| {
+                let is_apart = refused >= MOST_REFUSED || memory.is_apart(request.authorized, now);
+                self.step(entry, memory, &asking, &request, is_apart, now)
+            };
             match self.cache.index.with_memory(&asking.key, step) {
                 Step::Serve(Serving { object, answer, mut status }, refresh) => {
                     let object = match self.at_hand(object, &answer, request.method).await {
@@ -197,6 +204,7 @@ impl Access {
                                 return Ok(served);
                             }
                         }
+                        Some(Settled::Refused) => refused += 1,
                         // The index knows, or nobody does: look again.
                         Some(Settled::Look(_) | Settled::Over(..) | Settled::Stale(_)) | None => {}
                     }
@@ -211,13 +219,13 @@ impl Access {
         memory: &Memory<'_>,
         asking: &Arc<Asking>,
         request: &Request<'_>,
+        is_apart: bool,
         now: Time,
     ) -> Step {
         let readable = entry.readable(self.cache.is_disk_hanging(), || self.cache.may_read());
         let candidates = readable.candidates();
         let objects = candidates.all;
         let decision = decide(request, &candidates, &self.policy.rules, now);
-        let is_apart = || memory.is_apart(request.authorized, now);
         let object = |place: usize| Arc::clone(&objects[place]);
         let status =
             |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &objects[place].stored), now);
@@ -233,7 +241,7 @@ impl Access {
                 let status = CacheStatus { forwarded: Some(Why::Partial), ..CacheStatus::default() };
                 let mut order = Order::new(Why::Partial, status);
                 order.fill(as_asked(request), request);
-                self.ask(entry, asking, order, is_apart())
+                self.ask(entry, asking, order, is_apart)
             }
             Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => Step::Serve(
                 Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
@@ -271,7 +279,7 @@ impl Access {
                 } else {
                     Order { stored: Some(object), ..Order::new(Why::Partial, status) }
                 };
-                self.ask(entry, asking, order, is_apart())
+                self.ask(entry, asking, order, is_apart)
             }
             Decision::Revalidate { stored, conditions, why } => {
                 let (object, status) = (object(*stored), status(None));
@@ -281,7 +289,7 @@ impl Access {
                 let asked = Asked::Validity;
                 let mut order = Order { stored: Some(object), conditions, asked, ..Order::new(*why, status) };
                 order.fill(wanted, request);
-                self.ask(entry, asking, order, is_apart())
+                self.ask(entry, asking, order, is_apart)
             }
             Decision::Select { among, conditions, fill } => {
                 let (variants, conditions) =
@@ -290,13 +298,13 @@ impl Access {
                 let order = Order::new(Why::VaryMiss, status(None));
                 let mut order = Order { variants, conditions, asked, ..order };
                 order.fill(self.fill(*fill, request, memory, now), request);
-                self.ask(entry, asking, order, is_apart())
+                self.ask(entry, asking, order, is_apart)
             }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };
                 order.fill(self.fill(*fill, request, memory, now), request);
-                self.ask(entry, asking, order, is_apart())
+                self.ask(entry, asking, order, is_apart)
             }
         }
     }

@@ -367,7 +367,11 @@ impl Filling {
             self.note(note);
         }
         let status = self.order.status.clone();
-        self.tell(self.look(old.cloned(), None, None), Own::Pass(stream, status, cut));
+        let settled = match self.look(old.cloned(), None, None) {
+            Settled::Look(_) if note.is_none() => Settled::Refused,
+            settled => settled,
+        };
+        self.tell(settled, Own::Pass(stream, status, cut));
     }
 
     /// What becomes of what is stored.

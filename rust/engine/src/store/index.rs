@@ -26,6 +26,8 @@ pub(super) enum Settled {
     Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
     /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
     Over(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    /// The origin has refused who asked, which may be due to that request: look again, and ask.
+    Refused,
     /// The origin fails, and this may stand in for it.
     Stale(Arc<Object>),
     /// The origin has failed.

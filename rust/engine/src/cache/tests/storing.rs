@@ -197,18 +197,22 @@ fn what_is_not_stored_drops_what_was_if_it_is_about_the_resource() {
 
 #[test]
 fn only_what_will_not_change_is_remembered_as_a_pass() {
-    let outcome = |method: &str, request: &str| {
+    let outcome = |method: &str, request: &str, status: u16| {
         let (request, response) = (Text::new(request), Text::new("Cache-Control: no-store"));
         let (request, lines) = (request.lines(), response.lines());
         let request = Request::read(method, TARGET, &request, at(0));
-        let reply =
-            Reply { status: 200, lines: &lines, timing: Timing { requested: at(0), received: at(0) } };
+        let reply = Reply { status, lines: &lines, timing: Timing { requested: at(0), received: at(0) } };
         match answered(&request, Asked::Nothing, None, reply, &policy(), at(0)) {
             Outcome::Pass { hit_for_miss, .. } => hit_for_miss,
             other => panic!("{other:?}"),
         }
     };
-    assert!(outcome("GET", ""));
-    assert!(!outcome("POST", ""));
-    assert!(!outcome("HEAD", ""));
+    for status in [200, 302, 404, 410, 500, 503] {
+        assert!(outcome("GET", "", status), "{status}");
+        assert!(!outcome("POST", "", status));
+        assert!(!outcome("HEAD", "", status));
+    }
+    for status in [400, 401, 403, 406, 416, 429, 431] {
+        assert!(!outcome("GET", "", status), "{status}: the client may have caused it");
+    }
 }

@@ -74,9 +74,15 @@ impl Filling {
         match outcome {
             // That is about a client, and others may get one.
             Outcome::Pass { refusal: Refusal::Authorization, .. } => self.note(Note::ApartWithCredentials),
+            // The first bytes are there for everybody, unless there are none.
+            Outcome::Pass { hit_for_miss: false, .. } if !self.is_of_beginning() => {}
             Outcome::Pass { refusal: Refusal::RequestNoStore, .. } => {}
             _ => self.note(Note::Unsliced),
         }
+    }
+
+    fn is_of_beginning(&self) -> bool {
+        matches!(self.order.extent, Extent::Own(wanted) if wanted.start() == 0)
     }
 
     /// A client's range is followed whatever becomes of a response: where all of it was asked for and is not stored, the
