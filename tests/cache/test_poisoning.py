@@ -16,7 +16,7 @@ from aiohttp import web
 
 from edge.serving import Edges
 from gateway.client import RawClient, answer
-from penstock.config import Caching, Forwarding
+from penstock.config import Caching, Forwarding, Overrides
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from penstock.web import Gateway, Site
 
@@ -52,6 +52,12 @@ async def serving(
         app.add_routes([gateway.native("/", headers=headers)])
     else:
         app.router.add_route("*", "/{path:.*}", partial(gateway.relay, headers=headers))
+    async with running(edges, server, app) as port:
+        yield port
+
+
+@asynccontextmanager
+async def running(edges: Edges, server: str, app: web.Application) -> AsyncIterator[int]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     site: web.BaseSite = (
@@ -235,3 +241,120 @@ async def test_a_post_that_answers_gets_is_told_who_asks_and_not_by_which_host(
             assert "X-Forwarded-For: 127.0.0.1" in posted
             assert EVIL not in posted
             assert await ask(port, get("/")) == posted
+
+
+QUERIES = {
+    "dropped": (Caching(), f"x=1&CMCD={EVIL}&y=2", "x=1&y=2"),
+    "dropped, alone": (Caching(), f"CMCD={EVIL}", ""),
+    "dropped by a pattern": (Caching(drop_parameters=("s*",)), f"session={EVIL}&x=1&s", "x=1"),
+    "not kept": (Caching(keep_parameters=("x",)), f"x=1&callback={EVIL}", "x=1"),
+    "none kept": (Caching(keep_parameters=()), f"callback={EVIL}", ""),
+    "sorted": (Caching(sort_parameters=True), "b=1&a=2&b=0&&", "a=2&b=1&b=0"),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("query", QUERIES)
+async def test_what_of_a_query_is_not_in_the_key_is_not_sent(
+    caching: Edges, server: str, lane: str, query: str
+) -> None:
+    policy, sent, left = QUERIES[query]
+    target = f"/a?{left}" if left else "/a"
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=policy)
+        async with serving(caching, server, lane, gateway) as port:
+            poisoned = await ask(port, get(f"/a?{sent}"))
+            assert poisoned == await ask(port, get(target))
+            assert [request.target for request in origin.requests] == [target]
+            # What a client asks for anew is asked for without it too.
+            await ask(port, get(f"/a?{sent}", "Cache-Control: no-cache"))
+            await ask(port, get(f"/a?{sent}", "Cache-Control: no-store"))
+            assert {request.target for request in origin.requests} == {target}
+
+
+@WAYS
+async def test_head_and_ranges_are_asked_for_without_it(caching: Edges, server: str, lane: str) -> None:
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching(range_fill="asked"))
+        async with serving(caching, server, lane, gateway) as port:
+            head = get(f"/a?CMCD={EVIL}").replace("GET", "HEAD")
+            client = await RawClient.connect(port)
+            await client.send(head.encode())
+            assert (await client.head()).status == 200
+            client.abort()
+            client = await RawClient.connect(port)
+            await client.send(get(f"/b?CMCD={EVIL}", "Range: bytes=0-3").encode())
+            assert (await client.head()).status == 206
+            client.abort()
+            assert [request.target for request in origin.requests] == ["/a", "/b"]
+
+
+@WAYS
+async def test_a_post_that_answers_gets_is_sent_without_it(caching: Edges, server: str, lane: str) -> None:
+    async with ScriptedOrigin(Origin(echoed("Content-Location: /a?x=1"))) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            raw = get(f"/a?CMCD={EVIL}&x=1", "Content-Length: 0")
+            posted = await ask(port, raw.replace("GET", "POST"))
+            assert EVIL not in posted
+            assert await ask(port, get("/a?x=1")) == posted
+
+
+@WAYS
+async def test_what_passes_the_cache_is_sent_the_whole_query(caching: Edges, server: str, lane: str) -> None:
+    target = "/a?b=1&CMCD=x&a=2"
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching(sort_parameters=True))
+        async with serving(caching, server, lane, gateway) as port:
+            for method in ("PUT", "DELETE", "OPTIONS"):
+                await ask(port, get(target, "Content-Length: 0").replace("GET", method))
+        async with serving(caching, server, lane, caching.gateway(origin.url)) as port:
+            await ask(port, get(target))
+        assert [request.target for request in origin.requests] == [target] * 4
+
+
+@pytest.mark.parametrize("server", ["site", "stock"])
+async def test_a_key_of_a_handler_leaves_the_rest_of_the_rule(caching: Edges, server: str) -> None:
+    """And a bypass sends all."""
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+
+        async def relay(request: web.Request) -> web.StreamResponse:
+            bypass = "bypass" in request.query
+            overrides = Overrides(bypass=True) if bypass else Overrides(key="/vod/7")
+            return await gateway.relay(request, overrides=overrides)
+
+        app = web.Application()
+        app.router.add_get("/{path:.*}", relay)
+        async with running(caching, server, app) as port:
+            poisoned = await ask(port, get(f"/a?CMCD={EVIL}&x=1"))
+            assert poisoned == await ask(port, get("/b"))
+            await ask(port, get("/a?CMCD=c&bypass"))
+            assert [request.target for request in origin.requests] == ["/a?x=1", "/a?CMCD=c&bypass"]
+
+
+@WAYS
+async def test_cookies_that_vary_names_tell_answers_apart_and_none_is_given_to_another(
+    caching: Edges, server: str, lane: str
+) -> None:
+    async with ScriptedOrigin(Origin(echoed("Vary: Cookie"))) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            assert EVIL in await ask(port, get("/", f"Cookie: theme={EVIL}"))
+            assert EVIL not in await ask(port, get("/", "Cookie: theme=dark"))
+            assert EVIL not in await ask(port, get("/"))
+    async with ScriptedOrigin(Origin(echoed(f"Set-Cookie: theme={EVIL}"))) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            assert EVIL in await ask(port, get("/", f"Cookie: theme={EVIL}"))
+            assert EVIL not in await ask(port, get("/"))
+
+
+@WAYS
+async def test_a_path_is_in_the_key_as_it_is_sent(caching: Edges, server: str, lane: str) -> None:
+    """Two forms of one path, which an origin may take for one, are two keys."""
+    async with ScriptedOrigin(Origin(echoed())) as origin:
+        gateway = caching.gateway(origin.url, caching=Caching())
+        async with serving(caching, server, lane, gateway) as port:
+            for target in ("/a", "/%61", "/A", "/a?%43MCD=x", "/a?cmcd=x", "/a;CMCD=x", "/a/"):
+                assert (await ask(port, get(target))).startswith(f"GET {target}\n")

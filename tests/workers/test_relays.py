@@ -48,6 +48,11 @@ async def test_no_client_shapes_what_the_parent_stores_for_another(relaying: Rel
             assert EVIL not in await ask(port, raw), name
             assert EVIL not in await ask(port, get(f"/{number}")), name
         assert len(upstream.requests) == len(NAMES) + 1
+        assert EVIL not in await ask(port, get(f"/query?CMCD={EVIL}&x=1"))
+        assert await ask(port, get("/query?x=1")) == await ask(port, get(f"/query?x=1&CMCD={EVIL}"))
+        assert upstream.requests[-1].target == "/query?x=1"
+        put = get("/query?CMCD=all", "Content-Length: 0").replace("GET", "PUT")
+        assert "CMCD=all" in await ask(port, put)
 
 
 async def test_an_origins_own_location_is_mapped_in_a_worker(relaying: Relaying) -> None:

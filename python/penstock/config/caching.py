@@ -119,11 +119,14 @@ class Caching:
     """Bytes of the largest body that is stored in one piece: a segment of ten seconds at 12 Mbit/s. Each slice is
     one."""
     keep_parameters: tuple[str, ...] | None = None
-    """Query parameters in the key; a name that ends in * stands for all that begin so. None: all of them."""
+    """Query parameters in the key; a name that ends in * stands for all that begin so. None: all of them. The origin is
+    not sent the others with what may be stored."""
     drop_parameters: tuple[str, ...] = ("CMCD",)
-    """Query parameters that are not: what tells who asks, and not what for."""
+    """Query parameters that are not in the key: what tells who asks, and not what for. The origin is not sent them with
+    GET, HEAD and POST: an origin that repeats its query would let one client choose what others get. What passes the
+    cache (other methods, `Overrides(bypass=True)`) is sent all of them."""
     sort_parameters: bool = False
-    """Whether the order of query parameters makes no difference."""
+    """Whether the order of query parameters makes no difference. The origin gets them sorted."""
     keep_fields: tuple[str, ...] | None = None
     """Fields of clients' requests that the origin is sent for what may be stored, and no others; besides them those that
     the cache itself acts on, such as Authorization. A name that ends in * stands for all that begin so. None: all but

@@ -1,8 +1,9 @@
 //! The primary key of a response: scheme, authority, path and query (RFC 9111, section 2; RFC 9110, section 4.2.3).
 //!
-//! What is dropped from a query is dropped from the key alone. Whoever drops a parameter says that the origin's
-//! answer does not depend on it; nothing but that may be dropped.
+//! What is left out of the key is not sent to the origin either, where the answer may be stored: an origin that repeats
+//! its query in what it answers would otherwise let one client choose what others get.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Names of query parameters, compared as they are written; one that ends in `*` stands for all that begin so.
@@ -24,7 +25,7 @@ impl Names {
     }
 }
 
-/// What of a query is in the key.
+/// What of a query is in the key, and is sent to the origin for what may be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// These parameters alone; all of them where there is no such list.
@@ -36,21 +37,39 @@ pub struct Query {
 }
 
 impl Query {
-    /// Appends what is left of a query with its `?`; nothing if nothing is left.
-    fn append(&self, query: &str, key: &mut String) {
-        let name = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_owned();
-        let is_kept =
-            |name: &str| self.kept.as_ref().is_none_or(|kept| kept.has(name)) && !self.dropped.has(name);
-        let mut parameters: Vec<_> = query.split('&').filter(|parameter| is_kept(&name(parameter))).collect();
+    /// `path` with what is left of its query, which is what the key has and what the origin is asked for. Nothing is
+    /// copied if all of it is left.
+    pub fn target<'a>(&self, path: &'a str) -> Cow<'a, str> {
+        let (bare, query) = path.split_once('?').map_or((path, None), |(bare, query)| (bare, Some(query)));
+        let is_left = |parameter: &&str| {
+            let name = name(parameter);
+            self.kept.as_ref().is_none_or(|kept| kept.has(name)) && !self.dropped.has(name)
+        };
+        let is_whole = query.is_none_or(|query| !self.sorted && query.split('&').all(|each| is_left(&each)));
+        if is_whole && path.starts_with('/') {
+            return Cow::Borrowed(path);
+        }
+        let mut target = String::with_capacity(1 + path.len());
+        if !path.starts_with('/') {
+            target.push('/');
+        }
+        target.push_str(bare);
+        let mut parameters: Vec<_> =
+            query.into_iter().flat_map(|query| query.split('&')).filter(is_left).collect();
         if self.sorted {
             parameters.retain(|parameter| !parameter.is_empty());
             parameters.sort_by_key(|parameter| name(parameter));
         }
         for (place, parameter) in parameters.iter().enumerate() {
-            key.push(if place == 0 { '?' } else { '&' });
-            key.push_str(parameter);
+            target.push(if place == 0 { '?' } else { '&' });
+            target.push_str(parameter);
         }
+        Cow::Owned(target)
     }
+}
+
+fn name(parameter: &str) -> &str {
+    parameter.split('=').next().unwrap_or_default()
 }
 
 /// What a request is about.
@@ -71,17 +90,8 @@ pub struct Key(Box<str>);
 impl Key {
     /// The key of a target. The scheme's own port is left out of it, and the case of the host.
     pub fn new(target: Target<'_>, query: &Query) -> Self {
-        let mut key = String::with_capacity(
-            target.scheme.len() + SEPARATOR.len() + target.authority.len() + target.path.len(),
-        );
-        push_origin(target.scheme, target.authority, &mut key);
-        let whole = target.path;
-        let (path, text) = whole.split_once('?').map_or((whole, None), |(path, text)| (path, Some(text)));
-        key.push_str(if path.is_empty() { "/" } else { path });
-        if let Some(text) = text {
-            query.append(text, &mut key);
-        }
-        Self(key.into())
+        let path = query.target(target.path);
+        Self::exact(Target { path: &path, ..target })
     }
 
     /// The key whose URL this is, as [`Key::as_str`] gives it.
@@ -91,7 +101,10 @@ impl Key {
 
     /// The key of a target whose query stands for itself.
     pub fn exact(target: Target<'_>) -> Self {
-        let mut key = origin(target.scheme, target.authority);
+        let mut key = String::with_capacity(
+            target.scheme.len() + SEPARATOR.len() + target.authority.len() + 1 + target.path.len(),
+        );
+        push_origin(target.scheme, target.authority, &mut key);
         if !target.path.starts_with('/') {
             key.push('/');
         }

@@ -1,5 +1,6 @@
 //! What is asked for: the client's request, as whoever fetches on its behalf keeps it.
 
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::cache::{Key, Lines, Query, Request, SOCKET, Target, Time};
@@ -30,14 +31,28 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// `key` stands in place of path and query in the key, if there is one.
-    pub(super) fn new(request: &origin::Request, query: &Query, key: Option<&str>) -> Self {
+    /// `key` stands in place of path and query in the key, if there is one. Where the answer may be stored, `request` is
+    /// from now on for what `query` leaves of its target, and nothing else: see [`Query`].
+    pub(super) fn new(
+        request: &mut origin::Request,
+        query: &Query,
+        key: Option<&str>,
+        may_be_stored: bool,
+    ) -> Self {
+        let left = query.target(&request.target);
+        let asked = Target {
+            scheme: request.endpoint.scheme().name(),
+            authority: &request.authority,
+            path: key.unwrap_or(&left),
+        };
+        let key = Key::exact(asked);
+        if let (true, Cow::Owned(left)) = (may_be_stored, left) {
+            request.target = left;
+        }
         let origin::Request { endpoint, upstream, method, target, authority, headers, timeouts, .. } =
             request;
-        let asked = Target { scheme: endpoint.scheme().name(), authority, path: target };
-        let exact = |path| Key::exact(Target { path, ..asked });
         Self {
-            key: key.map_or_else(|| Key::new(asked, query), exact),
+            key,
             endpoint: endpoint.clone(),
             upstream: upstream.clone(),
             method: method.clone(),

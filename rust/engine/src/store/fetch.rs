@@ -125,10 +125,13 @@ pub(super) enum Step {
 }
 
 impl Access {
-    async fn run(&self, request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
-        let asking = Arc::new(Asking::new(&request, &self.policy.query, self.overrides.key.as_deref()));
+    async fn run(&self, mut request: Box<origin::Request>, feed: &Feed) -> Result<Served> {
+        let key = self.overrides.key.as_deref();
+        let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+        let may_be_stored = (is_read || request.method == "POST") && !self.overrides.bypass;
+        let asking = Arc::new(Asking::new(&mut request, &self.policy.query, key, may_be_stored));
         let with_body = !matches!(request.body, RequestBody::None);
-        if with_body || !matches!(request.method.as_str(), "GET" | "HEAD") {
+        if with_body || !is_read {
             return self.pass(&asking, request, forwarded(Why::Method), feed).await;
         }
         if self.overrides.bypass {
