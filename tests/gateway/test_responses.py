@@ -185,7 +185,7 @@ class TestFields:
 
     async def test_via_is_added(self, relayed) -> None:
         reply = await relayed(answer("Via: 1.1 cache", "Content-Length: 0"))
-        assert reply.head.all("Via") == ["1.1 cache", "1.1 penstock"]
+        assert reply.head.all("Via") == ["1.1 cache, 1.1 penstock"]
 
     async def test_a_missing_content_type_stays_missing(self, relayed) -> None:
         assert (await relayed(answer("Content-Length: 2", body=b"ok"))).head.one("Content-Type") is None
