@@ -645,6 +645,17 @@ class Topics:
         """A change is "set", "add" or "drop", a name and a value."""
 
 @final
+class AccessLog:
+    """The lines of an access log, until Python takes them."""
+
+    def __new__(cls) -> Self: ...
+    def take(self) -> tuple[list[str], int] | None:
+        """Wait for lines and take them, with how many were dropped behind them; None at the end of a closed log."""
+
+    def close(self) -> None:
+        """No more lines come."""
+
+@final
 class Site:
     """One way in: listeners and their connections."""
 
@@ -653,10 +664,15 @@ class Site:
         engine: Engine,
         settings: config.Edge,
         natives: Sequence[Route | Topics],
-        access_log: str | None,
+        access_log: AccessLog | str | None,
         lane: Lane | None,
+        own_log: bool = False,
     ) -> Self:
-        """`access_log` is the path of a file, or "-" for standard error. What no route matches goes to `lane`."""
+        """What no route matches goes to `lane`.
+
+        `access_log` is the path of a file, or "-" for standard error, or others take its lines. With `own_log` the
+        application logs what it answers by itself.
+        """
 
     def listen_tcp(self, address: str, port: int) -> tuple[str, int]:
         """Listen to an address, and return it with the port that it got."""
@@ -879,6 +895,7 @@ class Transport:
     def _get_option(self, level: int, name: int, size: int) -> bytes | None: ...
     def _set_option(self, level: int, name: int, value: int) -> None: ...
     def _end_response(self, free: bool) -> None: ...
+    def _note(self, tenant: str | None, failure: int | None) -> None: ...
     def _lose(self) -> None: ...
 
 @final

@@ -396,6 +396,7 @@ class Hub(Shared):
             PenstockError: what went wrong behind the head. The client has been cut off.
             CancelledError: the client left.
         """
+        from .web.access import note  # noqa: PLC0415 (the library does without aiohttp)
         from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
         from .web.native import changes  # noqa: PLC0415
         from .web.subscription import respond  # noqa: PLC0415
@@ -407,6 +408,7 @@ class Hub(Shared):
             headers = dict(_arguments.pairs("headers", headers, drops=True))
         if tenant is not None:
             request[TENANT] = tenant
+            note(request, tenant=tenant)
         return await respond(
             self,
             request,

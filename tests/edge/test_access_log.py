@@ -53,7 +53,7 @@ async def test_a_line_says_what_was_asked_and_answered(edge: Edges, tmp_path: Pa
 @pytest.mark.parametrize(
     ("data", "then", "status", "sent", "name"),
     [
-        (b"", "close", "502", "0", "ORIGIN_CLOSED"),
+        (b"", "close", "502", "problem", "ORIGIN_CLOSED"),
         (answer("Content-Length: 9", body=b"half"), "stall", "200", "4", "CLIENT_GONE"),
         (b"", "stall", "499", "0", "CLIENT_GONE"),
     ],
@@ -68,7 +68,10 @@ async def test_a_failure_is_named(
         await client.get()
         await origin.connection()
         if then == "close":
-            assert (await client.head()).status == 502
+            head = await client.head()
+            assert head.status == 502
+            problem = await client.body(head)
+            sent = str(len(problem)) if sent == "problem" else sent
         elif data:
             await client.reader.readuntil(b"half")
         client.reset()

@@ -89,8 +89,8 @@ async def test_the_access_log_tells_of_a_subscription(topics: Topics, tmp_path: 
     while block := await subscriber.client.chunk():
         blocks.append(block)
     assert [parse(block).type for block in blocks] == ["message", "penstock-end"]
-    # With the framing, as they lie in the history.
-    size = sum(len(block) + len(f"{len(block):x}\r\n\r\n") for block in blocks)
+    # With the framing of the chunks, the last one included.
+    size = sum(len(block) + len(f"{len(block):x}\r\n\r\n") for block in [*blocks, b""])
     await until(lambda: path.read_text(), "a line is written")
     line = path.read_text()
     assert f'"GET {PATH} HTTP/1.1" 200 {size} ' in line

@@ -210,7 +210,7 @@ async def test_interim_responses_pass(serve: Serve, connect: Connect) -> None:
     assert await client.body(await client.head()) == b"ok"
 
 
-async def test_the_access_log_is_aiohttps(
+async def test_the_access_log_is_on_aiohttps_logger(
     serve: Serve, connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handler(_: web.Request) -> web.Response:
@@ -219,6 +219,7 @@ async def test_the_access_log_is_aiohttps(
     caplog.set_level("INFO")
     served = await serve(handler, server={"access_log": logging.getLogger("aiohttp.access")})
     await (await connect(served)).ask("/logged")
+    await until(lambda: "/logged" in caplog.text, "the line is written")
     assert "127.0.0.1" in caplog.text
     assert '"GET /logged HTTP/1.1" 200' in caplog.text
 

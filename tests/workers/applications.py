@@ -49,7 +49,6 @@ class Workshop:
             parent=os.getpid(),
             memory=4 << 20,
             stop_timeout=self.settings.stop_timeout,
-            access_log=False,
             log_level="info",
             uvloop=None,
         )

@@ -1,85 +1,95 @@
-"""The access log of `penstock serve`: one line per request, which also says how a relay failed.
+"""The access log of a `Site`: a line for each response, which the engine writes at its end, whoever has answered.
 
-aiohttp calls it when a response has ended, or when the middleware `settle_failures` says that it never will.
+The engine puts all lines into one queue, in the order in which the responses end, and a thread of this module hands them
+to a `logging.Logger`: neither the engine nor the event loop waits for its handlers.
 """
 
-import asyncio
-from typing import Final
+import atexit
+import logging
+import threading
+from typing import Any, ClassVar, Final
 
-from aiohttp import web
-from aiohttp.abc import AbstractAccessLogger
+from aiohttp import web, web_log
+from aiohttp.log import access_logger
 
-from penstock.exceptions import PenstockError
+from penstock import _native
 
-from .failures import CLIENT_LEFT, FAILURE, note_failure, shown_target
-from .gateway import TENANT
-from .handover import HANDED_OVER, RelayEnd
-from .problem import status_for
+__all__ = ["AccessLines", "OwnAccessLogger", "lines_of", "note"]
 
-__all__ = ["AccessLogger"]
+_log: Final = logging.getLogger("penstock.web")
 
-# The engine answers these with nothing: nobody is there, or what was begun cannot be taken back.
-_UNANSWERED: Final = ("CLIENT_GONE", "REQUEST_TRUNCATED", "BAD_RESPONSE")
+# Seconds that a stop waits for the handlers of a logger (arbitrary): one that hangs must not keep the process.
+_PATIENCE: Final = 5.0
 
 
-class AccessLogger(AbstractAccessLogger):
-    """Logs `client "METHOD target HTTP/x.y" status bytes seconds`, then the tenant and the failure if any.
+class OwnAccessLogger(web_log.AccessLogger):
+    """aiohttp's lines, for who has asked for them."""
 
-    Bytes are those handed to the client's connection, head and framing included. A failure is its code and
-    name; its text, which may name internal addresses, is in the log of `penstock.web`.
+
+class AccessLines:
+    """What hands lines to a logger: one for all sites that log to it, so that they are in one order."""
+
+    _open: ClassVar[dict[logging.Logger, "AccessLines"]] = {}
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self.native: Final = _native.AccessLog()
+        self._logger = logger
+        self._users = 0
+        self._thread = threading.Thread(target=self._run, name="penstock-access-log", daemon=True)
+
+    @classmethod
+    def join(cls, logger: logging.Logger) -> "AccessLines":
+        """That of `logger`, until `leave` is called."""
+        lines = cls._open.get(logger)
+        if lines is None:
+            lines = cls._open[logger] = cls(logger)
+            lines._thread.start()
+            # Before the interpreter ends: a thread that comes back to it then cannot go on.
+            atexit.register(lines._end)
+        lines._users += 1
+        return lines
+
+    def leave(self) -> None:
+        """A site has ended. With the last one all lines are handed over."""
+        self._users -= 1
+        if self._users == 0:
+            del self._open[self._logger]
+            atexit.unregister(self._end)
+            self._end()
+
+    def _end(self) -> None:
+        self.native.close()
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            _log.warning("the handlers of the logger %r have not taken all lines", self._logger.name)
+
+    def _run(self) -> None:
+        while (taken := self.native.take()) is not None:
+            lines, dropped = taken
+            for line in lines:
+                # The line is no format.
+                self._logger.info("%s", line)
+            if dropped:
+                self._logger.warning("%d lines were dropped, the log is slow", dropped)
+
+
+def lines_of(server: web.Server) -> tuple[logging.Logger | None, bool]:
+    """Where the runner of `server` wants requests to be logged, and whether by a class or a format of its own.
+
+    The logger is None where it wants none, or takes no lines: that is looked at when a site starts.
     """
-
-    @property
-    def enabled(self) -> bool:
-        """Whether lines are wanted at all: aiohttp takes no times if they are not."""
-        return self.logger.isEnabledFor(20)
-
-    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        """Log one request; one whose body the engine is sending when that is over."""
-        handover = request.get(HANDED_OVER)
-        if handover is None:
-            self._log(request, response.status, request.writer.output_size, time)
-            return
-        loop = asyncio.get_running_loop()
-        started = loop.time() - time
-
-        def log_end(end: RelayEnd) -> None:
-            if isinstance(end.error, PenstockError):
-                note_failure(request, end.error, end.status)
-            size = request.writer.output_size + end.bytes
-            self._log(request, _status(end), size, loop.time() - started)
-
-        if handover.end is None:
-            handover.when_over(log_end)
-        else:
-            log_end(handover.end)
-
-    def _log(self, request: web.BaseRequest, status: int, size: int, time: float) -> None:
-        version = request.version
-        # What aiohttp could not decode, and quotes, must not break the line.
-        target = shown_target(request).replace('"', "%22")
-        tenant = request.get(TENANT)
-        failure = request.get(FAILURE)
-        self.logger.info(
-            '%s "%s %s HTTP/%d.%d" %d %d %.6f%s%s',
-            request.remote or "-",
-            request.method,
-            target,
-            version.major,
-            version.minor,
-            status,
-            size,
-            time,
-            "" if tenant is None else f" tenant={tenant!r}",
-            "" if failure is None else f" failed=0x{failure.error.code:03X}/{failure.error.name}",
-        )
+    told: dict[str, Any] = server._kwargs  # noqa: SLF001 (it is public on the runner's side alone)
+    logger: logging.Logger | None = told.get("access_log", access_logger)
+    if not logger:
+        return None, False
+    own = told.get("access_log_class", web_log.AccessLogger) is not web_log.AccessLogger
+    format_ = told.get("access_log_format", web_log.AccessLogger.LOG_FORMAT)
+    own = own or format_ != web_log.AccessLogger.LOG_FORMAT
+    return logger if logger.isEnabledFor(logging.INFO) else None, own
 
 
-def _status(end: RelayEnd) -> int:
-    """What the engine has answered a request with whose body was left to it."""
-    if end.status is not None:
-        return end.status
-    error = end.error
-    if isinstance(error, PenstockError) and error.name not in _UNANSWERED:
-        return status_for(error).value
-    return CLIENT_LEFT
+def note(request: web.BaseRequest, *, tenant: str | None = None, failure: int | None = None) -> None:
+    """Have the line of `request` say on whose account it is, and by which code it has failed."""
+    transport: object = request.transport
+    if isinstance(transport, _native.Transport):
+        transport._note(tenant, failure)  # noqa: SLF001

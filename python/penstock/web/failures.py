@@ -14,6 +14,8 @@ from aiohttp.typedefs import Handler
 from penstock import _native
 from penstock.exceptions import PenstockError, make_error
 
+from .access import note
+
 __all__ = [
     "CLIENT_LEFT",
     "FAILURE",
@@ -45,7 +47,8 @@ CLIENT_LEFT: Final = 499
 
 
 def note_failure(request: web.BaseRequest, error: PenstockError, status: int | None) -> None:
-    """Leave `error` on `request`."""
+    """Leave `error` on `request`, and have its line in the access log say it."""
+    note(request, failure=error.code)
     request[FAILURE] = Failure(error, status)
 
 
@@ -65,8 +68,9 @@ def shown_target(request: web.BaseRequest) -> str:
 async def settle_failures(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Give a relay that was cut off its line in the access log, in place of aiohttp's traceback.
 
-    The outermost middleware of a server whose access log tells of `FAILURE`, as that of `penstock serve`
-    does. Nothing is sent: the connection has been ended, and the response returned here is for the log.
+    The outermost middleware of a server of aiohttp's whose access log tells of `FAILURE`, or of one that should not
+    log the traceback, such as `penstock serve`. Nothing is sent: the connection has been ended, and the response
+    returned here is for the log.
     """
     try:
         return await handler(request)

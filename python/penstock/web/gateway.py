@@ -35,6 +35,7 @@ from penstock.origins import Origins, Place, place_of
 from penstock.stats import InspectionStats
 from penstock.workers.plans import Plans
 
+from .access import note
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .feeding import Feeding
 from .handover import OnComplete, engines
@@ -228,6 +229,7 @@ class Gateway(Shared):
             headers = dict(_arguments.pairs("headers", headers, drops=True))
         if tenant is not None:
             request[TENANT] = tenant
+            note(request, tenant=tenant)
         events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
         check_one(caching, inspect, "a relay")
         headers = plain_headers(headers, inspect)

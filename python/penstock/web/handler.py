@@ -55,9 +55,12 @@ def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
     return saying
 
 
-def make_handler(server: web.Server) -> web.RequestHandler:
-    """What `server` makes for a connection, with all of its settings."""
+def make_handler(server: web.Server, logs: bool = True) -> web.RequestHandler:
+    """What `server` makes for a connection, with all of its settings; with `logs` false it logs no requests."""
     handler = server()
+    if not logs:
+        handler.access_logger = None
+        handler._logging_enabled = False  # noqa: SLF001 (which says whether it takes times)
     # Not by a subclass of Server: it is the runner that makes one, with arguments that are its own business.
     handler.__class__ = _saying(type(handler))
     return handler

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from aiohttp import web
-
 from penstock import _native
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
@@ -21,7 +19,6 @@ from penstock.stream import FrameStream, Response
 from .inspected import Inspected, inspected
 
 __all__ = [
-    "HANDED_OVER",
     "Asked",
     "Handover",
     "OnComplete",
@@ -179,10 +176,6 @@ def timings_of(upstream: Response | None) -> Timings | None:
     """The timings of a response that has a head."""
     row = None if upstream is None else upstream._timings()  # noqa: SLF001
     return None if row is None else Timings(*row)
-
-
-HANDED_OVER: Final = web.RequestKey("handed_over", Handover)
-"""Where a relay leaves its handover on the request, for an access log that is written in the meantime."""
 
 
 def engines(transport: object) -> _native.Transport | None:

@@ -14,6 +14,7 @@ from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.metrics import Pages
 
+from .access import AccessLines
 from .client_socket import ClientSocket
 from .stopping import last_act
 
@@ -132,7 +133,8 @@ class Listening:
         lane: for requests of the application, which is closed with it.
         edge: what clients may take.
         routes: what the engine answers alone.
-        access_log: as of `Site`.
+        access_log: a logger, or a file as of `Site`.
+        own_log: the application logs what it answers by itself.
         status: where the pages are; None for nowhere.
 
     Raises:
@@ -145,11 +147,25 @@ class Listening:
         lane: _native.Lane,
         edge: Edge,
         routes: Sequence[_native.Route | _native.Topics],
-        access_log: str | None,
+        access_log: logging.Logger | str | None,
         status: Status | None,
+        *,
+        own_log: bool = False,
     ) -> None:
         self.lane: Final = lane
-        self.site: Final = _native.Site(engine.native, edge, routes, access_log, lane)
+        # Left last, with the lines of all that was cut off.
+        self._lines: AccessLines | None = None
+        log: _native.AccessLog | str | None
+        if isinstance(access_log, logging.Logger):
+            self._lines = AccessLines.join(access_log)
+            log = self._lines.native
+        else:
+            log = access_log
+        try:
+            self.site: Final = _native.Site(engine.native, edge, routes, log, lane, own_log)
+        except BaseException:
+            self._leave_lines()
+            raise
         self.pages: Pages | None = None
         self.addresses: list[Any] = []
         self.tell: Callable[[str], None] | None = None
@@ -240,3 +256,9 @@ class Listening:
         self.lane.close()
         if self.pages is not None:
             self.pages.close()
+        self._leave_lines()
+
+    def _leave_lines(self) -> None:
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            lines.leave()

@@ -29,7 +29,7 @@ from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure, shown_target
 from .feeding import Feeding, Meter
-from .handover import HANDED_OVER, Asked, Handover, OnComplete, can_hand_over, engines, hand_over
+from .handover import Asked, Handover, OnComplete, can_hand_over, engines, hand_over
 from .inspected import Seen
 from .native import Changes
 from .problem import problem_response
@@ -190,7 +190,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             and tunnel is None
             and not has_signals(request)
         ):
-            handover = request[HANDED_OVER] = Handover(asked, status)
+            handover = Handover(asked, status)
             if order.on_complete is not None:
                 handover.when_over(order.on_complete, upstream)
             taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
@@ -215,7 +215,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             stream: FrameStream = upstream.frames(order.framing) if cut else upstream
             direct = can_hand_over(writer, transport)
             if direct is not None and order.drain is None:
-                handover = request[HANDED_OVER] = Handover(asked, status)
+                handover = Handover(asked, status)
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
                 account = _account(asked, order, status)

@@ -19,7 +19,7 @@ from penstock.config import Edge, Status
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 
-from .access import AccessLogger
+from .access import OwnAccessLogger
 from .loading import foreign
 from .site import Site
 from .stopping import HOW_TO_END, stop_signal
@@ -38,7 +38,7 @@ def run_app(
     keepalive_timeout: float | None = None,
     print: Callable[..., None] | None = print,  # noqa: A002 (aiohttp's name)
     backlog: int | None = None,
-    access_log_class: type[AbstractAccessLogger] = AccessLogger,
+    access_log_class: type[AbstractAccessLogger] | None = None,
     access_log_format: str = web_log.AccessLogger.LOG_FORMAT,
     access_log: logging.Logger | None = access_logger,
     handle_signals: bool = True,
@@ -67,10 +67,10 @@ def run_app(
         keepalive_timeout: seconds that a connection may be idle, in place of `edge`'s.
         print: told where it listens; None for nobody.
         backlog: connections that may wait to be accepted, in place of `edge`'s.
-        access_log_class: writes the lines of the application's responses. By default at the end of each,
-            with the bytes that were sent and the failure, and without the values of tokens.
+        access_log_class: writes the lines of the application's responses in place of the engine, which writes one at
+            the end of each, with the bytes that were sent and the failure, and without the values of tokens.
         access_log_format: for `access_log_class`; given alone, for aiohttp's, which shows targets and referrers whole.
-        access_log: None logs no requests.
+        access_log: where the lines go; None logs no requests.
         handle_signals: whether SIGINT and SIGTERM end it.
         reuse_port: whether other processes may listen to the same address, in place of `edge`'s.
         handler_cancellation: whether a handler is cancelled when its client leaves.
@@ -90,8 +90,9 @@ def run_app(
     _arguments.instance("engine", engine, Engine, "a penstock.Engine, or None for the shared one")
     _arguments.EDGE("edge", edge)
     _arguments.STATUS("status", status)
-    if access_log_class is AccessLogger and access_log_format != web_log.AccessLogger.LOG_FORMAT:
-        access_log_class = web_log.AccessLogger
+    # What a site takes for the default is aiohttp's own class.
+    if access_log_class is web_log.AccessLogger:
+        access_log_class = OwnAccessLogger
     settings = edge or Edge()
     if keepalive_timeout is not None:
         settings = replace(settings, idle_timeout=keepalive_timeout)
@@ -107,7 +108,7 @@ def run_app(
         runner = web.AppRunner(
             made,
             shutdown_timeout=shutdown_timeout,
-            access_log_class=access_log_class,
+            access_log_class=access_log_class or web_log.AccessLogger,
             access_log_format=access_log_format,
             access_log=access_log,
             handler_cancellation=handler_cancellation,

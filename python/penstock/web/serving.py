@@ -14,14 +14,12 @@ from aiohttp import web
 from penstock.config import Edge, Status
 from penstock.engine import Engine
 
-from .access import AccessLogger
 from .site import Site
 from .stopping import HOW_TO_END, stop_signal
 
 __all__ = ["make_runner", "say_waiting", "serve"]
 
 _log: Final = logging.getLogger("penstock.serve")
-_access_log: Final = logging.getLogger("penstock.access")
 
 # For handlers that have been cut off to end, and for the application's own cleanup.
 _GRACE_SECONDS: Final = 5.0
@@ -55,7 +53,7 @@ async def serve(
     Raises:
         SystemFailureError: the address cannot be listened on.
     """
-    runner = make_runner(app, drain=drain, access_log=access_log, decode_requests=decode_requests)
+    runner = make_runner(app, drain=drain, decode_requests=decode_requests)
     stop = stop_signal()
     await runner.setup()
     try:
@@ -75,17 +73,9 @@ def say_waiting(what: str) -> None:
     _log.info("waiting for %s; %s", what, HOW_TO_END)
 
 
-def make_runner(
-    app: web.Application, *, drain: float, access_log: bool, decode_requests: bool
-) -> web.AppRunner:
-    """What runs `app`; the arguments are those of `serve`."""
-    return web.AppRunner(
-        app,
-        access_log=_access_log if access_log else None,
-        access_log_class=AccessLogger,
-        auto_decompress=decode_requests,
-        shutdown_timeout=drain,
-    )
+def make_runner(app: web.Application, *, drain: float, decode_requests: bool) -> web.AppRunner:
+    """What runs `app`, and logs no requests: the site does. The arguments are those of `serve`."""
+    return web.AppRunner(app, access_log=None, auto_decompress=decode_requests, shutdown_timeout=drain)
 
 
 def _url(runner: web.AppRunner, listen: tuple[str, int] | str) -> str:

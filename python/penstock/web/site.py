@@ -20,6 +20,7 @@ from penstock.engine import Engine, default_engine
 from penstock.metrics import Pages
 from penstock.tokens.jwks import first_keys
 
+from .access import lines_of
 from .handler import make_handler
 from .listening import Listening, Where, make_lane
 from .native import engine_of, native_routes
@@ -36,10 +37,15 @@ class Site(web.BaseSite):
 
     What the runner was told holds here too. `keepalive_timeout` stands in the place of `Edge.idle_timeout`;
     `max_line_size`, `max_field_size` and `max_headers` raise the limits of `edge` where they are higher. All others
-    (`access_log`, `access_log_class`, `access_log_format`, `logger`, `debug`, `lingering_time`, `read_bufsize`,
-    `auto_decompress`, `handler_cancellation`, `request_factory`, `handle_signals`, `shutdown_timeout`) mean what they
-    mean for aiohttp, whose protocol and runner apply them. `timeout_ceil_threshold` rounds nothing, as the engine's
-    timers are exact.
+    (`logger`, `debug`, `lingering_time`, `read_bufsize`, `auto_decompress`, `handler_cancellation`, `request_factory`,
+    `handle_signals`, `shutdown_timeout`) mean what they mean for aiohttp, whose protocol and runner apply them.
+    `timeout_ceil_threshold` rounds nothing, as the engine's timers are exact.
+
+    The runner's `access_log` gets a line for each response at its end, from the application, from native routes and
+    topics, and for requests that are refused, in the order of the ends; None logs nothing. A runner that was told an
+    `access_log_class` or an `access_log_format` has the application's lines written by these, as aiohttp does; the
+    others are the engine's, on the same logger. Whether the logger takes lines of level INFO is looked at when the
+    site starts.
 
     Args:
         runner: an `AppRunner` or `ServerRunner`, after its `setup`.
@@ -50,8 +56,8 @@ class Site(web.BaseSite):
         engine: what serves; by default the one that gateways of the application's routes were given, and where they were
             given none the one that the process shares (`penstock.default_engine`).
         edge: what clients may take.
-        access_log: file of the engine's own log, of native routes and of requests that it refuses; `"-"` for standard
-            error. None: they are not logged.
+        access_log: file for the lines, in place of the runner's logger; `"-"` for standard error. It is opened anew
+            when it was moved away.
         status: where pages about the engine are served, until the runner is cleaned up: its health, whether it takes
             requests, its metrics (`penstock.metrics`). None: nowhere.
 
@@ -138,10 +144,12 @@ class Site(web.BaseSite):
         app = getattr(self._runner, "app", None)
         engine = self._engine or (None if app is None else engine_of(app)) or default_engine()
         edge = edge_of(server, self._edge)
-        lane = make_lane(engine, partial(make_handler, server), edge, self._where.unix())
+        logger, own = lines_of(server)
+        lane = make_lane(engine, partial(make_handler, server, own), edge, self._where.unix())
         routes = [] if app is None else native_routes(app, engine)
         await first_keys(loop)
-        listening = Listening(engine, lane, edge, routes, self._access_log, self._status)
+        log = self._access_log or logger
+        listening = Listening(engine, lane, edge, routes, log, self._status, own_log=own)
         listening.tell = self.tell
         listening.listen(self._where, addresses, partial(self._release, loop))
         take_over_sendfile(loop)

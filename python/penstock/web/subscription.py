@@ -22,7 +22,6 @@ from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure
 from .handover import (
-    HANDED_OVER,
     Asked,
     Handover,
     RelayEnd,
@@ -150,7 +149,6 @@ async def respond(
                 # It keeps the request, for as long as somebody is asked again.
                 handover.when_over(permit.over)
             hand_over_topic(admission, writer, direct, handover)
-            request[HANDED_OVER] = handover
         else:
             async with hub._read(admission, engines(transport)) as events:  # noqa: SLF001
                 await copy_body(events, writer, transport, Payload(admitted))

@@ -84,7 +84,7 @@ async def _serve(
     """Run the application until SIGTERM, or until the parent is gone."""
     loop = asyncio.get_running_loop()
     app = await make()
-    runner = make_runner(app, drain=orders.stop_timeout, access_log=orders.access_log, decode_requests=True)
+    runner = make_runner(app, drain=orders.stop_timeout, decode_requests=True)
     await runner.setup()
     try:
         server = runner.server

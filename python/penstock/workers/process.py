@@ -55,7 +55,6 @@ class Orders:
     """Bytes, for its own engine."""
     stop_timeout: float
     """Seconds that its requests get to finish."""
-    access_log: bool
     log_level: str
     uvloop: bool | None
 

@@ -77,7 +77,6 @@ async def serve(
             parent=os.getpid(),
             memory=parse_size(settings.memory),
             stop_timeout=settings.stop_timeout,
-            access_log=access_log,
             log_level=log_level,
             uvloop=uvloop,
         )

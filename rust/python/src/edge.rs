@@ -153,6 +153,38 @@ pub(crate) struct Site {
     gates: Mutex<Vec<Py<Gate>>>,
 }
 
+/// The lines of an access log, until Python takes them.
+#[pyclass(frozen, module = "penstock._native")]
+pub(crate) struct AccessLog(Arc<Log>);
+
+#[pymethods]
+impl AccessLog {
+    #[new]
+    fn new() -> Self {
+        Self(Arc::new(Log::kept()))
+    }
+
+    /// Waits for lines: those that have come, and how many were dropped behind them. None once it is closed and they have
+    /// all been taken. Waits without the interpreter's lock.
+    fn take(&self, py: Python<'_>) -> Option<(Vec<String>, u64)> {
+        let log = Arc::clone(&self.0);
+        let (lines, dropped) = py.detach(move || log.take())?;
+        Some((String::from_utf8_lossy(&lines).lines().map(str::to_owned).collect(), dropped))
+    }
+
+    /// No more lines come.
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Where lines of an access log go.
+#[derive(FromPyObject)]
+enum LogTarget<'py> {
+    Kept(Bound<'py, AccessLog>),
+    Path(PathBuf),
+}
+
 /// What the engine answers alone.
 #[derive(FromPyObject)]
 enum Answering<'py> {
@@ -193,29 +225,37 @@ fn gates(py: Python<'_>, routes: &[Answering<'_>]) -> Vec<Py<Gate>> {
 
 #[pymethods]
 impl Site {
-    /// `access_log` is the path of a file, or `-` for standard error.
+    /// `access_log` is the path of a file, or `-` for standard error, or others take its lines. With `own_log` the
+    /// application logs what it answers by itself.
     #[new]
-    #[pyo3(signature = (engine, settings, natives, access_log, lane))]
+    #[pyo3(signature = (engine, settings, natives, access_log, lane, own_log = false))]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
         settings: EdgeSettings,
         natives: Vec<Answering<'_>>,
-        access_log: Option<PathBuf>,
+        access_log: Option<LogTarget<'_>>,
         lane: Option<&Bound<'_, Lane>>,
+        own_log: bool,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
         // Where there is a loop, it is told of origins that fail. A site needs none before it is waited for.
         let _ = engine.get().port(py);
         let log = access_log
-            .map(|path| Log::open(Some(path).filter(|path| path.as_os_str() != "-")))
+            .map(|target| match target {
+                LogTarget::Kept(log) => Ok(Arc::clone(&log.get().0)),
+                LogTarget::Path(path) => {
+                    Log::open(Some(path).filter(|path| path.as_os_str() != "-")).map(Arc::new)
+                }
+            })
             .transpose()
             .into_python(py)?;
         let app = lane.map(|lane| lane.get().queue());
         let lane = lane.map(|lane| Arc::downgrade(lane.get().shared()));
         let table = routes(py, &natives, lane.as_ref())?;
-        let shared = Arc::new(EdgeSite::new((&settings).into(), supplies, table, log, app));
+        let site = EdgeSite::new((&settings).into(), supplies, table, log, app);
+        let shared = Arc::new(if own_log { site.without_application_log() } else { site });
         engine.get().board().add_site(&shared);
         Ok(Self {
             shared,

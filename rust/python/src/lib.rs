@@ -47,7 +47,7 @@ mod _native {
     #[pymodule_export]
     use super::cache::{Cache, Caching};
     #[pymodule_export]
-    use super::edge::{Entered, Limiter, Route, Site};
+    use super::edge::{AccessLog, Entered, Limiter, Route, Site};
     #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]

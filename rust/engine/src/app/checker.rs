@@ -61,6 +61,8 @@ pub struct Checker {
     /// The final status, and whether the connection may be used again behind it.
     end: Option<(u16, bool)>,
     continued: bool,
+    /// Bytes of heads, also of interim responses.
+    head_bytes: u64,
 }
 
 impl Checker {
@@ -73,6 +75,7 @@ impl Checker {
             may_switch,
             end: None,
             continued: false,
+            head_bytes: 0,
         }
     }
 
@@ -86,7 +89,11 @@ impl Checker {
         let all = bytes.len();
         while !bytes.is_empty() {
             let used = match &mut self.state {
-                State::Head(_) => self.feed_head(bytes)?,
+                State::Head(_) => {
+                    let used = self.feed_head(bytes)?;
+                    self.head_bytes += used as u64;
+                    used
+                }
                 State::Length { remaining } => {
                     let used = usize::try_from(*remaining).map_or(bytes.len(), |most| most.min(bytes.len()));
                     *remaining -= used as u64;
@@ -210,6 +217,11 @@ impl Checker {
     /// The final status, or 101, once its head has been fed.
     pub fn status(&self) -> Option<u16> {
         self.end.map(|(status, _)| status)
+    }
+
+    /// Bytes of heads so far, also of interim responses.
+    pub fn head_bytes(&self) -> u64 {
+        self.head_bytes
     }
 
     /// Whether the client was told to send its body.

@@ -137,6 +137,15 @@ pub struct File {
     pub count: u64,
 }
 
+/// What the application says of an exchange for the access log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Note {
+    /// On whose account it is.
+    pub tenant: Option<String>,
+    /// Why the response is not what the handler wanted to send.
+    pub failure: Option<Code>,
+}
+
 /// What became of something that the engine has sent for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
@@ -194,6 +203,8 @@ struct State {
     /// Of a response that is lost: some of its head had left.
     begun: bool,
     outcome: Option<Outcome>,
+    /// For the access log. On the heap: few have one.
+    note: Option<Box<Note>>,
     tunnel: Option<Stream>,
     near: Option<Waker>,
     far: Option<Waker>,
@@ -285,6 +296,11 @@ impl Near {
         }
     }
 
+    /// What the application has said for the access log since the last call.
+    pub fn take_note(&self) -> Option<Note> {
+        lock(&self.link).note.take().map(|note| *note)
+    }
+
     /// The kernel has taken `count` of the bytes written.
     pub fn sent(&self, count: usize) {
         change(&self.link, |state| {
@@ -361,6 +377,15 @@ impl Far {
         state.unsent += count;
         state.commands.push_back(Command::Write(content));
         state.unsent
+    }
+
+    /// Says something for the access log. What was said before stands where `note` says nothing.
+    pub fn note(&self, note: Note) {
+        let mut state = lock(&self.link);
+        let known = state.note.get_or_insert_default();
+        let Note { tenant, failure } = note;
+        known.tenant = tenant.or(known.tenant.take());
+        known.failure = failure.or(known.failure);
     }
 
     /// Sends what was written. Many writes of one turn of the application's loop are then one wake-up, and one write.

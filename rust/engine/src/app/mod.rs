@@ -21,7 +21,9 @@ pub use ended::{Ended, Stages};
 pub(crate) use head::serialise;
 #[cfg(not(loom))]
 pub use link::Subscription;
-pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Outcome, Over, link};
+pub use link::{
+    Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Note, Outcome, Over, link,
+};
 pub use queue::{Completion, Ends, Fault, Place, Queue, QueueStats, Request};
 #[cfg(not(loom))]
 pub(crate) use sign::Sign;

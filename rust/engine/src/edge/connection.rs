@@ -24,6 +24,7 @@ use super::route::{Route, Service};
 use super::site::{Load, Phase, Site};
 use super::topics::{self, Topics};
 use crate::access::{Decision, Pass};
+use crate::app::Note;
 use crate::error::{Code, Error, Result};
 use crate::events::Leave;
 use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
@@ -34,6 +35,9 @@ use crate::wire::{Body, Incoming, offers_websocket};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The status in the log of a request that the application has closed the connection on instead of an answer, as nginx's.
+const UNANSWERED: u16 = 444;
 
 /// What becomes of the connection after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,12 +88,13 @@ async fn requests(site: &Site, thread: usize, client: &Client, phase: &mut watch
                 next
             }
             Err(error) => {
-                if let Some(log) = site.log.as_ref().filter(|_| may_answer(&error)) {
-                    log.put_unread(client.addresses.host.as_deref(), &error);
-                }
                 let progress = Progress::new(site.unread.of(thread));
                 let next = Box::pin(refuse(site, client, &error, false, &progress)).await;
-                progress.end(status_of(&error, &progress), Some(&error), 0, progress.elapsed());
+                let status = status_of(&error, &progress);
+                progress.end(status, Some(&error), 0, progress.elapsed());
+                if may_answer(&error) {
+                    log(site, client, None, None, status, Some(&error), &progress);
+                }
                 next
             }
         };
@@ -163,32 +168,56 @@ async fn exchange(
         account.close(error);
     }
     let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
-    let elapsed = progress.elapsed();
-    progress.end(status, error, inbound.take_received(), elapsed);
-    // What the application has answered is in its own log.
-    let is_ours = route.is_some() || site.app.is_none() || progress.status().is_none() && error.is_some();
-    if let Some(log) = site.log.as_ref().filter(|_| is_ours) {
-        log.put(&Entry {
-            client: client.addresses.host.as_deref(),
-            incoming,
-            status,
-            bytes: progress.payload(),
-            elapsed,
-            route: route.map(Service::name),
-            error,
-        });
-    }
-    match result {
+    progress.end(status, error, inbound.take_received(), progress.elapsed());
+    let next = match &result {
         Ok(()) if progress.closes() => Next::Close,
         Ok(()) if inbound.is_at_boundary() => Next::Request,
         // The rest of the body would be taken for the next request.
         Ok(()) => Next::Close,
         Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
-            Box::pin(refuse(site, client, &error, incoming.method() == "HEAD", &progress)).await
+            Box::pin(refuse(site, client, error, incoming.method() == "HEAD", &progress)).await
         }
         Err(_) if progress.ends_visibly() => Next::Close,
         Err(_) => Next::Reset,
+    };
+    // An application that logs by itself does so of all that it has answered.
+    let is_ours = site.logs_application
+        || route.is_some()
+        || site.app.is_none()
+        || progress.status().is_none() && error.is_some();
+    if is_ours {
+        log(site, client, Some(incoming), route.map(Service::name), status, error, &progress);
+    }
+    next
+}
+
+/// Writes the line of a request that is over.
+fn log(
+    site: &Site,
+    client: &Client,
+    incoming: Option<&Incoming>,
+    route: Option<&str>,
+    status: u16,
+    error: Option<&Error>,
+    progress: &Progress,
+) {
+    let Some(log) = &site.log else { return };
+    let Note { tenant, failure } = progress.note().unwrap_or_default();
+    let decision = progress.decision();
+    let is_written = log.put(&Entry {
+        client: client.addresses.host.as_deref(),
+        incoming,
+        status: if status == 0 { UNANSWERED } else { status },
+        bytes: progress.body_bytes(),
+        elapsed: progress.elapsed(),
+        route,
+        tenant: tenant.as_deref().or(decision.as_deref().and_then(Decision::tenant)),
+        failure: failure.or(error.map(Error::code)),
+    });
+    if !is_written {
+        // Relaxed: a count.
+        site.unlogged.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -306,6 +335,7 @@ async fn attempt(
     let is_awaited = expects && feed.is_some() && !inbound.has_begun();
     let go_on = async {
         if is_awaited {
+            progress.add_interim(CONTINUE.len());
             outgoing.push(Piece::Mark(CONTINUE));
         }
         let (is_events, left) = if is_hit {
@@ -455,7 +485,9 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
-    outgoing.push(Piece::Bytes(refusal(error, denial, Date::now(), true, head_only)));
+    let bytes = refusal(error, denial, Date::now(), true, head_only);
+    progress.set_head(bytes.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |end| end + 4));
+    outgoing.push(Piece::Bytes(bytes));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
     let result = timeout(site.config.linger, send).await;
     progress.sent(outgoing.take_written());

@@ -1,7 +1,9 @@
-//! The access log of what the engine answers alone: a line for each request, written by a thread of its own.
+//! The access log: a line for each response, put at its end, whoever has answered. A thread of its own writes them to a
+//! file, or others take them ([`Log::kept`], [`Log::take`]).
 //!
-//! Engine threads append to a buffer under a short lock and never wait for a disk. Lines that find the buffer full are
-//! dropped, and the next line that is written says how many.
+//! Engine threads append to a buffer under a short lock and never wait for a disk or for Python. Lines that find the buffer
+//! full are dropped, and the next line that is written says how many. The lines of a log stand in the order in which the
+//! responses have ended.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::date::Stamp;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::wire::{Incoming, shown};
 
 /// How long a line may wait for others to be written with it. Arbitrary; nobody reads faster.
@@ -21,7 +23,7 @@ const DELAY: Duration = Duration::from_millis(100);
 /// Bytes that may wait: some 10,000 lines, for a disk that pauses.
 const MOST: usize = 1 << 20;
 
-/// A file, or standard error, that lines are appended to.
+/// A file, or standard error, that lines are appended to; or a buffer that they are taken from.
 #[derive(Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -38,7 +40,6 @@ struct Shared {
 struct State {
     lines: Vec<u8>,
     dropped: u64,
-    dropped_so_far: u64,
     closed: bool,
 }
 
@@ -46,14 +47,16 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Entry<'a> {
     pub(super) client: Option<&'a str>,
-    pub(super) incoming: &'a Incoming,
+    /// None if its head could not be read.
+    pub(super) incoming: Option<&'a Incoming>,
     /// What the client got; 499 if it left before a head.
     pub(super) status: u16,
-    /// Bytes of the body.
+    /// Bytes behind the head that were sent.
     pub(super) bytes: u64,
     pub(super) elapsed: Duration,
     pub(super) route: Option<&'a str>,
-    pub(super) error: Option<&'a Error>,
+    pub(super) tenant: Option<&'a str>,
+    pub(super) failure: Option<Code>,
 }
 
 impl Log {
@@ -73,50 +76,44 @@ impl Log {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// Lines that have been dropped.
-    pub(super) fn dropped_so_far(&self) -> u64 {
-        hold(&self.shared.state).dropped_so_far
+    /// One whose lines are taken by [`Log::take`].
+    pub fn kept() -> Self {
+        Self { shared: Arc::default(), writer: None }
     }
 
-    pub(super) fn put(&self, entry: &Entry<'_>) {
-        self.append(|lines| entry.write(lines));
+    /// Waits for lines: those that have come, and how many were dropped behind them. None once it is closed and they have
+    /// all been taken.
+    pub fn take(&self) -> Option<(Vec<u8>, u64)> {
+        let (lines, dropped, _) = self.shared.next();
+        (!lines.is_empty() || dropped > 0).then_some((lines, dropped))
     }
 
-    /// A line for a head that could not be read: what was asked is not known.
-    pub(super) fn put_unread(&self, client: Option<&str>, error: &Error) {
-        let code = error.code();
-        self.append(|lines| {
-            let client = client.unwrap_or("-");
-            let (status, number, name) = (code.status(), code.number(), code.name());
-            writeln!(
-                lines,
-                "{} {client} \"-\" {status} 0 0.000000 failed=0x{number:03X}/{name}",
-                Stamp::now()
-            )
-            .expect("a Vec takes all that is written");
-        });
+    /// No more lines come.
+    pub fn close(&self) {
+        hold(&self.shared.state).closed = true;
+        self.shared.filled.notify_one();
     }
 
-    fn append(&self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Whether there was room for the line.
+    pub(super) fn put(&self, entry: &Entry<'_>) -> bool {
         let mut state = hold(&self.shared.state);
-        if state.lines.len() >= MOST {
+        if state.lines.len() >= MOST || state.closed {
             state.dropped += 1;
-            state.dropped_so_far += 1;
-            return;
+            return false;
         }
         let first = state.lines.is_empty();
-        write(&mut state.lines);
+        entry.write(&mut state.lines);
         drop(state);
         if first {
             self.shared.filled.notify_one();
         }
+        true
     }
 }
 
 impl Drop for Log {
     fn drop(&mut self) {
-        hold(&self.shared.state).closed = true;
-        self.shared.filled.notify_one();
+        self.close();
         if let Some(writer) = self.writer.take() {
             // A panic of the thread has been printed by it.
             let _ = writer.join();
@@ -128,20 +125,25 @@ fn hold(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Shared {
+    /// Waits for lines, and takes them: how many were dropped behind them, and whether more may come.
+    fn next(&self) -> (Vec<u8>, u64, bool) {
+        let mut state = hold(&self.state);
+        while state.lines.is_empty() && !state.closed {
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if !state.closed {
+            // Others that come meanwhile go with it.
+            let waited = self.filled.wait_timeout_while(state, DELAY, |state| !state.closed);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        (std::mem::take(&mut state.lines), std::mem::take(&mut state.dropped), state.closed)
+    }
+}
+
 fn write_all(shared: &Shared, mut target: Target) {
     loop {
-        let (lines, dropped, closed) = {
-            let mut state = hold(&shared.state);
-            while state.lines.is_empty() && !state.closed {
-                state = shared.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-            if !state.closed {
-                // Others that come meanwhile go with it.
-                let waited = shared.filled.wait_timeout_while(state, DELAY, |state| !state.closed);
-                state = waited.unwrap_or_else(PoisonError::into_inner).0;
-            }
-            (std::mem::take(&mut state.lines), std::mem::take(&mut state.dropped), state.closed)
-        };
+        let (lines, dropped, closed) = shared.next();
         target.write(&lines, dropped);
         if closed {
             return;
@@ -197,26 +199,35 @@ fn moved(path: &Path, file: &File) -> bool {
 
 impl Entry<'_> {
     fn write(&self, lines: &mut Vec<u8>) {
-        let Self { client, incoming, status, bytes, elapsed, route, error } = self;
-        let written = write!(
-            lines,
-            "{} {} \"{} {} HTTP/1.{}\" {status} {bytes} {:.6}",
-            Stamp::now(),
-            client.unwrap_or("-"),
-            incoming.method(),
+        self.put(lines).expect("a Vec takes all that is written");
+    }
+
+    fn put(&self, lines: &mut Vec<u8>) -> io::Result<()> {
+        let Self { client, incoming, status, bytes, elapsed, route, tenant, failure } = self;
+        write!(lines, "{} {} ", Stamp::now(), client.unwrap_or("-"))?;
+        match incoming {
             // Graphic ASCII; a quote must not end the string.
-            shown(incoming.target()).replace('"', "%22"),
-            incoming.minor_version,
-            elapsed.as_secs_f64(),
-        )
-        .and_then(|()| route.map_or(Ok(()), |route| write!(lines, " route={route}")))
-        .and_then(|()| {
-            error.map_or(Ok(()), |error| {
-                write!(lines, " failed=0x{:03X}/{}", error.code().number(), error.code().name())
-            })
-        })
-        .and_then(|()| lines.write_all(b"\n"));
-        written.expect("a Vec takes all that is written");
+            Some(incoming) => write!(
+                lines,
+                "\"{} {} HTTP/1.{}\"",
+                incoming.method(),
+                shown(incoming.target()).replace('"', "%22"),
+                incoming.minor_version,
+            )?,
+            None => lines.write_all(b"\"-\"")?,
+        }
+        write!(lines, " {status} {bytes} {:.6}", elapsed.as_secs_f64())?;
+        if let Some(route) = route {
+            write!(lines, " route={route}")?;
+        }
+        if let Some(tenant) = tenant {
+            // With what could end the string or the line escaped: it may be what a client has sent.
+            write!(lines, " tenant={tenant:?}")?;
+        }
+        if let Some(code) = failure {
+            write!(lines, " failed=0x{:03X}/{}", code.number(), code.name())?;
+        }
+        lines.write_all(b"\n")
     }
 }
 
@@ -228,12 +239,13 @@ mod tests {
     fn entry(incoming: &Incoming) -> Entry<'_> {
         Entry {
             client: Some("192.0.2.1"),
-            incoming,
+            incoming: Some(incoming),
             status: 200,
             bytes: 5,
             elapsed: Duration::from_micros(1500),
             route: Some("vod"),
-            error: None,
+            tenant: None,
+            failure: None,
         }
     }
 
@@ -249,7 +261,8 @@ mod tests {
         let incoming = request();
         let log = Log::open(Some(path.clone())).unwrap();
         log.put(&entry(&incoming));
-        log.put(&Entry { route: None, error: Some(&Code::IoTimeout.error("x")), ..entry(&incoming) });
+        log.put(&Entry { route: None, failure: Some(Code::IoTimeout), ..entry(&incoming) });
+        log.put(&Entry { incoming: None, route: None, tenant: Some("a\"\nb"), ..entry(&incoming) });
         drop(log);
         let text = std::fs::read_to_string(path).unwrap();
         let lines: Vec<&str> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
@@ -258,6 +271,7 @@ mod tests {
             [
                 "192.0.2.1 \"GET /a%22b HTTP/1.1\" 200 5 0.001500 route=vod",
                 "192.0.2.1 \"GET /a%22b HTTP/1.1\" 200 5 0.001500 failed=0x102/IO_TIMEOUT",
+                "192.0.2.1 \"-\" 200 5 0.001500 tenant=\"a\\\"\\nb\"",
             ]
         );
     }
@@ -293,10 +307,25 @@ mod tests {
         let incoming = request();
         let log = Log::open(Some(path.clone())).unwrap();
         hold(&log.shared.state).lines = vec![b'\n'; MOST];
-        log.put(&entry(&incoming));
-        assert_eq!(log.dropped_so_far(), 1);
+        assert!(!log.put(&entry(&incoming)));
         drop(log);
         let text = std::fs::read_to_string(path).unwrap();
         assert!(text.ends_with("penstock: 1 lines were dropped, the log is slow\n"), "{}", text.len());
+    }
+
+    #[test]
+    fn lines_that_are_taken_come_in_order_up_to_the_end() {
+        let log = Log::kept();
+        let incoming = request();
+        for bytes in 0..3 {
+            assert!(log.put(&Entry { bytes, ..entry(&incoming) }));
+        }
+        log.close();
+        assert!(!log.put(&entry(&incoming)), "it is closed");
+        let (lines, dropped) = log.take().unwrap();
+        let bytes: Vec<_> =
+            str::from_utf8(&lines).unwrap().lines().map(|line| line.split(' ').nth(6).unwrap()).collect();
+        assert_eq!((bytes, dropped), (vec!["0", "1", "2"], 1));
+        assert!(log.take().is_none());
     }
 }

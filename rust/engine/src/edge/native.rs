@@ -412,7 +412,9 @@ impl Task<'_> {
             // HTTP/1.0 has none (RFC 9110, section 15.2).
             if self.incoming.minor_version == 1 {
                 let via = route.native.forwarding.via((1, head.minor_version));
-                outgoing.push(Piece::Bytes(relay::encode_interim(&head, via.as_deref())));
+                let bytes = relay::encode_interim(&head, via.as_deref());
+                self.progress.add_interim(bytes.len());
+                outgoing.push(Piece::Bytes(bytes));
             }
         }
         match outgoing.poll_send(context, &self.client.connection) {
@@ -542,6 +544,7 @@ impl Task<'_> {
         let fields = relay::redirected(route.redirects.as_ref(), fields);
         let bytes = encode((status, reason), fields, framing, persistence, via, edits, defaults);
         self.progress.begin(status);
+        self.progress.set_head(bytes.len());
         outgoing.push_head(bytes);
     }
 }

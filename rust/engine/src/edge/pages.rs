@@ -143,6 +143,7 @@ pub(super) async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoin
         &[],
     );
     progress.begin(shown.status);
+    progress.set_head(head.len());
     outgoing.push(Piece::Bytes(head));
     if incoming.method() != "HEAD" {
         outgoing.push(Piece::Bytes(shown.text.into_bytes()));

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::tally::{End, Tally};
 use crate::access::{Allotment, Decision, Entered, Refusal};
+use crate::app::Note;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
 
@@ -18,6 +19,11 @@ pub(super) struct Progress {
     /// From then to the head, in nanoseconds.
     first_byte: AtomicU64,
     payload: AtomicU64,
+    /// Bytes that the kernel took, and those of them that are not the body's: heads, also of interim responses.
+    written: AtomicU64,
+    interim: AtomicU64,
+    head: AtomicU64,
+    note: Mutex<Option<Note>>,
     left: AtomicBool,
     stopped: AtomicU8,
     close: AtomicBool,
@@ -57,6 +63,10 @@ impl Progress {
             status: AtomicU16::new(0),
             first_byte: AtomicU64::new(0),
             payload: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            interim: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            note: Mutex::default(),
             left: AtomicBool::new(false),
             stopped: AtomicU8::new(0),
             close: AtomicBool::new(false),
@@ -83,7 +93,39 @@ impl Progress {
     pub(super) fn sent(&self, bytes: usize) {
         if bytes > 0 {
             self.tally.sent(bytes);
+            let written = self.written.load(Ordering::Relaxed) + bytes as u64;
+            self.written.store(written, Ordering::Relaxed);
         }
+    }
+
+    /// The head of the response has so many bytes.
+    pub(super) fn set_head(&self, bytes: usize) {
+        self.head.store(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// So many bytes of interim responses go before it.
+    pub(super) fn add_interim(&self, bytes: usize) {
+        let interim = self.interim.load(Ordering::Relaxed) + bytes as u64;
+        self.interim.store(interim, Ordering::Relaxed);
+    }
+
+    /// Bytes that the kernel took of what follows the head: the body in its framing, as nginx's `$body_bytes_sent`.
+    pub(super) fn body_bytes(&self) -> u64 {
+        let [written, interim, head] =
+            [&self.written, &self.interim, &self.head].map(|count| count.load(Ordering::Relaxed));
+        written.saturating_sub(interim + head)
+    }
+
+    /// What the application has said of the exchange, and why the engine has ended its response, if that did not go well.
+    pub(super) fn set_note(&self, note: Option<Note>, error: Option<&Error>) {
+        let mut note = note.unwrap_or_default();
+        // A handler that has failed breaks the exchange off, and knows better why.
+        note.failure = note.failure.or(error.map(Error::code));
+        *lock(&self.note) = Some(note);
+    }
+
+    pub(super) fn note(&self) -> Option<Note> {
+        lock(&self.note).take()
     }
 
     /// The status of the response whose head was begun to be sent.
@@ -98,6 +140,9 @@ impl Progress {
             self.first_byte.store(elapsed, Ordering::Relaxed);
         }
         self.status.store(status, Ordering::Relaxed);
+        if status == 0 {
+            self.set_head(0);
+        }
     }
 
     /// Bytes of its body that were taken to be sent.

@@ -96,7 +96,11 @@ pub struct Site {
     /// Where requests go that no route matches.
     pub(super) app: Option<Queue>,
     phase: watch::Sender<Phase>,
-    pub(super) log: Option<Log>,
+    pub(super) log: Option<Plain<Log>>,
+    /// Whether that has the lines of what the application answers as well.
+    pub(super) logs_application: bool,
+    /// Lines that the log had no room for.
+    pub(super) unlogged: AtomicU64,
     pub(super) clock: Plain<Clock>,
     begun: AtomicBool,
     /// Open connections, by engine thread.
@@ -144,12 +148,13 @@ pub struct SiteCounts {
 }
 
 impl Site {
-    /// A site that listens to nothing yet.
+    /// A site that listens to nothing yet. `log` has a line for each response, also of `app`; with
+    /// [`Site::without_application_log`] not those.
     pub fn new(
         config: EdgeConfig,
         supplies: Supplies,
         routes: Routes,
-        log: Option<Log>,
+        log: Option<Plain<Log>>,
         app: Option<Queue>,
     ) -> Self {
         let loads = supplies.origins.iter().map(|_| AtomicUsize::new(0)).collect();
@@ -166,6 +171,8 @@ impl Site {
             app,
             phase: watch::Sender::new(Phase::Open),
             log,
+            logs_application: true,
+            unlogged: AtomicU64::new(0),
             clock: Plain::new(Clock::new()),
             begun: AtomicBool::new(false),
             loads,
@@ -179,6 +186,12 @@ impl Site {
             refused: AtomicU64::new(0),
             clients: Arc::new(Clients::new(config.clients)),
         }
+    }
+
+    /// The application logs by itself what it answers.
+    #[must_use]
+    pub fn without_application_log(self) -> Self {
+        Self { logs_application: false, ..self }
     }
 
     /// Whether this is the first listener.
@@ -311,7 +324,7 @@ impl Site {
             unconnected: self.clients.refused(),
             cut_for_memory: cuts.for_memory,
             cut_for_connections: cuts.for_connections,
-            unlogged: self.log.as_ref().map_or(0, Log::dropped_so_far),
+            unlogged: self.unlogged.load(Ordering::Relaxed),
         }
     }
 

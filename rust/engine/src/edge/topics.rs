@@ -137,6 +137,7 @@ impl Topics {
             &[],
         );
         progress.begin(status);
+        progress.set_head(bytes.len());
         outgoing.push_head(bytes);
     }
 }

@@ -393,6 +393,9 @@ impl Obedience {
                 Poll::Pending => break,
             }
         }
+        if let Some(note) = exchange.near.take_note() {
+            exchange.wire.send(&Message::Note(note));
+        }
         if self.over == Some(Over::Aborted) {
             exchange.wire.send(&Message::Abort);
             for command in self.commands.drain(..) {

@@ -290,6 +290,12 @@ impl Exchange {
             Message::Subscribe(order) => self.subscribe(state, *order),
             Message::Feed(order) => self.feed(state, *order)?,
             Message::Refused(error) => return Ok(Some(error)),
+            // Not for the client: another worker may still be asked.
+            Message::Note(note) => {
+                if let Some(far) = &state.far {
+                    far.note(note);
+                }
+            }
             Message::Leave => {
                 state.left = true;
                 let far = state.far.take();

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::codec::{Put, Take, malformed};
-use crate::app::Outcome;
+use crate::app::{Note, Outcome};
 use crate::error::{Error, Result};
 use crate::inspect::{Content, Hidden, Report};
 use crate::origin::Timeouts;
@@ -167,6 +167,8 @@ pub(super) enum Message<'a> {
     Renew(u64, Option<Duration>),
     /// Bytes for the client.
     Write(&'a [u8]),
+    /// Something for the access log.
+    Note(Note),
     /// The response has ended.
     Done,
     /// Close behind what was written.
@@ -199,7 +201,7 @@ kinds! {
     HOME = 1, REQUEST = 2, DATA = 3, END = 4, FAIL = 5, CREDIT = 6, CLOSED = 7, INTERIM = 8, HEAD = 9, LOST = 10,
     SENT = 11, OUTCOME = 12, TUNNELLED = 13, PING = 14, PONG = 15, OVER = 16, HEARD = 17, WRITE = 18, DONE = 19,
     CLOSE = 20, ABORT = 21, LEAVE = 22, OPTION = 23, FETCH = 24, ATTACH = 25, REFUSED = 26, BODY = 27,
-    SUBSCRIBE = 28, FEED = 29, RENEW = 30, CALL = 31, LINE = 32, SEEN = 33,
+    SUBSCRIBE = 28, FEED = 29, RENEW = 30, CALL = 31, LINE = 32, SEEN = 33, NOTE = 34,
 }
 
 /// Bytes in front of a message: its length without them, and its kind.
@@ -237,6 +239,7 @@ impl Message<'_> {
             Self::Heard(..) => HEARD,
             Self::Seen(..) => SEEN,
             Self::Write(..) => WRITE,
+            Self::Note(..) => NOTE,
             Self::Done => DONE,
             Self::Close => CLOSE,
             Self::Abort => ABORT,
@@ -285,6 +288,9 @@ impl Message<'_> {
             Self::Lost(error, begun) => {
                 put.option(error.as_ref(), |put, error| put.error(error)).flag(*begun)
             }
+            Self::Note(Note { tenant, failure }) => put
+                .option(tenant.as_ref(), |put, tenant| put.bytes(tenant.as_bytes()))
+                .option(failure.as_ref(), |put, code| put.error(&code.error(""))),
             Self::Sent(bytes) => put.u64(*bytes),
             Self::Outcome(outcome) => put_outcome(put, outcome),
             Self::Over(ticket, outcome, body) => put_outcome(put.u64(*ticket), outcome).limit(*body),
@@ -321,6 +327,10 @@ impl Message<'_> {
             INTERIM => Message::Interim(take.u32()?, take_head(&mut take)?),
             HEAD => Message::Head(take.u32()?, take_response_head(&mut take)?),
             LOST => Message::Lost(take.option(Take::error)?, take.flag()?),
+            NOTE => Message::Note(Note {
+                tenant: take.option(Take::text)?.map(str::to_owned),
+                failure: take.option(Take::error)?.map(|error| error.code()),
+            }),
             SENT => Message::Sent(take.u64()?),
             OUTCOME => Message::Outcome(take_outcome(&mut take)?),
             TUNNELLED => Message::Tunnel,

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use penstock_engine::app::{Attachment, ClientSocket, Content, Far, File, Subscription};
+use penstock_engine::Code;
+use penstock_engine::app::{Attachment, ClientSocket, Content, Far, File, Note, Subscription};
 use penstock_engine::edge::RelayedHead;
 use penstock_engine::events::Policy;
 use pyo3::PyTraverseError;
@@ -408,6 +409,18 @@ impl Transport {
     fn _end_response(&self, py: Python<'_>, free: bool) {
         if !self.is_over() {
             self.core.end_response(py, free);
+        }
+    }
+
+    /// Says for the access log on whose account the request is, and by the number of its code how it has failed.
+    #[pyo3(signature = (tenant, failure))]
+    fn _note(&self, tenant: Option<String>, failure: Option<u16>) {
+        let failure = failure.and_then(|number| {
+            Code::all().iter().map(|entry| entry.code).find(|code| code.number() == number)
+        });
+        let state = lock(&self.core.state);
+        if let Some(exchange) = state.exchange.as_ref().filter(|_| state.turn == self.turn) {
+            exchange.far.note(Note { tenant, failure });
         }
     }
 
