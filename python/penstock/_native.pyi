@@ -61,7 +61,10 @@ __all__ = [
     "Workers",
     "__version__",
     "error_table",
+    "has_dot_segments",
     "hide",
+    "is_target",
+    "offers_websocket",
     "shown",
     "signed_url",
 ]

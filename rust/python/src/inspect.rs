@@ -104,8 +104,8 @@ impl Counts {
     }
 
     /// Adds the sums of another process, as `sums` gives them.
-    fn add(&self, py: Python<'_>, row: SumRow) -> PyResult<()> {
-        let (streams, responses, hidden, with_usage, events, bytes, _, first, gaps, totals) = row;
+    fn add(&self, py: Python<'_>, sums: SumRow) -> PyResult<()> {
+        let (streams, responses, hidden, with_usage, events, bytes, _, first, gaps, totals) = sums;
         let histogram = |(counts, sum): HistogramRow| {
             let counts = counts.try_into().ok()?;
             Some(Histogram { counts, sum: Duration::try_from_secs_f64(sum).ok()? })
