@@ -318,3 +318,36 @@ async def test_what_redis_needs_is_named_where_it_is_missing(
     with pytest.raises(penstock.ConfigurationError, match="URL of the log"):
         Hub(engine=engine, log=RedisLog("redis://localhost:port"))
     assert "secret" not in repr(RedisLog("redis://user:secret@localhost"))
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"[" * 100_000 + b"\nx",
+        b'{"retry":' + b"9" * 5000 + b"}\nx",
+        b"no JSON\nx",
+        b'{"id":"\\ud800"}\nx',
+        b"{}\n\xff",
+        b'{"type":"a\\nb"}\nx',
+        b"",
+    ],
+    ids=["deep", "long number", "no JSON", "half a character", "no UTF-8", "two lines", "empty"],
+)
+async def test_an_entry_that_is_no_event_is_skipped_with_a_gap_and_the_reader_goes_on(
+    nodes: Nodes, redis: RedisServer, caplog: pytest.LogCaptureFixture, blob: bytes
+) -> None:
+    node = await nodes.node()
+    subscriber = await node.subscribe()
+    first = await node.hub.publish("news", "first")
+    assert await subscriber.data(1) == ["first"]
+    redis.call("XADD", "penstock:news", "*", "before", first, "event", blob)
+    await node.hub.publish("news", "second")
+    await gap(subscriber)
+    assert await subscriber.data(1) == ["second"]
+    assert (node.log.connections, node.log.error) == (1, None)
+    # What the engine refuses has been told to the subscriber alone.
+    assert "BAD_EVENT: what the log has" in caplog.text or blob.startswith(b'{"type"')
+    other = await nodes.node()
+    late = await other.subscribe(after=first)
+    await gap(late)
+    assert await late.data(1) == ["second"]

@@ -335,7 +335,7 @@ class Reader:
             if entry.event is None and not entry.is_end:
                 if not self._append(name, topic, entries[begin:at]):
                     return False
-                _LOG.warning("what the log has at %s of topic %r is no event", entry.position, name)
+                _skipped(name, entry)
                 self._interrupt(name, topic, entry.position)
                 begin = at + 1
         return self._append(name, topic, entries[begin:])
@@ -428,7 +428,12 @@ class Reader:
         async with topic.lock:
             await self._source.watch([name])
             floor, entries = await self._source.history(name)
-            readable = [entry for entry in entries if entry.event is not None or entry.is_end]
+            readable = entries
+            for at, entry in enumerate(entries, 1):
+                if entry.event is None and not entry.is_end:
+                    # Nobody knows what it was: the history begins after it, so that who had less is told of a gap.
+                    _skipped(name, entry)
+                    floor, readable = entry.position, entries[at:]
             if self._hub.load(name, floor, [_row(entry) for entry in readable]):
                 topic.position = entries[-1].position if entries else floor
                 topic.is_alone = False
@@ -438,6 +443,12 @@ class Reader:
         names = list(names)
         for begin in range(0, len(names), _AT_ONCE):
             await asyncio.gather(*(work(name) for name in names[begin : begin + _AT_ONCE]))
+
+
+def _skipped(name: str, entry: Entry) -> None:
+    _LOG.warning(
+        "BAD_EVENT: what the log has at %s of topic %r is no event, and is skipped", entry.position, name
+    )
 
 
 def _row(entry: Entry) -> "_native._LogEntry":

@@ -118,7 +118,7 @@ class RedisStreams:
         names = await self._call(
             "EVAL", scripts.BURY, len(keys), *keys, self._prefix, self._channel, *limits, *one
         )
-        return [name.decode() for name in names]
+        return [name.decode(errors="replace") for name in names]
 
     async def watch(self, topics: Sequence[str]) -> None:
         """See `Source.watch`."""
