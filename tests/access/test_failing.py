@@ -130,8 +130,9 @@ async def test_too_many_questions_are_refused_at_once(anywhere: Edges) -> None:
         waiting = [await anywhere.connect(served) for _ in range(4)]
         for number, client in enumerate(waiting):
             await client.get("/", f"Token: good-{number}")
-        await until(lambda: decisions.stats().open == 4, "two are asked, and as many wait")
-        assert len(hook.asked) == 2
+        await until(
+            lambda: (decisions.stats().open, len(hook.asked)) == (4, 2), "two are asked, and as many wait"
+        )
         reply = await (await anywhere.connect(served)).ask("/", "Token: good-4")
         assert problem(reply) == (503, "ACCESS_BUSY")
         assert reply.head.one("Retry-After") == "1"

@@ -168,6 +168,7 @@ impl Decisions {
         drop(shard);
         if let Some(overdue) = overdue {
             overdue.settle(Outcome::Failed(too_late()));
+            self.inbox.forget(&overdue);
         }
         if let Some(gone) = put? {
             self.fail(&gone, self.inbox.busy());
@@ -220,6 +221,7 @@ impl Decisions {
             }
         }
         question.settle(Outcome::Failed(error));
+        self.inbox.forget(question);
     }
 
     fn answer(&self, question: &Arc<Question>, verdict: Verdict, lifetime: Duration) {
@@ -279,6 +281,7 @@ impl Decisions {
             cuts += running.len();
             for question in voided {
                 question.settle(Outcome::Void);
+                self.inbox.forget(&question);
             }
             for holder in running {
                 holder.cut();

@@ -3,7 +3,7 @@
 //! So many are asked at a time, and as many again wait. Addresses of clients take turns, and where there is no room the
 //! address gives way that has most waiting: a flood of tokens that nobody knows keeps its own address waiting, and no other.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::task::Waker;
 
@@ -40,18 +40,26 @@ pub(super) struct Inbox {
 }
 
 /// Whose questions wait together: those of an address, of a network of IPv6 that one site has, or of all Unix sockets.
-type Whose = Option<IpAddr>;
+pub(super) type Whose = Option<IpAddr>;
 
-type Line = VecDeque<(Arc<Question>, Request)>;
+/// Questions by the numbers in the order in which they came; never none.
+#[derive(Debug, Default)]
+struct Line {
+    questions: BTreeMap<u64, (Arc<Question>, Request)>,
+    turn: u64,
+}
 
 #[derive(Debug, Default)]
 struct State {
-    /// Never empty ones.
     lines: HashMap<Whose, Line>,
     /// Whose turn is next: each line is there once.
-    turns: VecDeque<Whose>,
+    turns: BTreeMap<u64, Whose>,
+    /// The lines by their lengths, to find the longest of them at once.
+    lengths: BTreeSet<(usize, Whose)>,
     /// In all lines.
     waiting: usize,
+    /// The number of the next question, or turn.
+    next: u64,
     /// Those that were taken and not given back.
     taken: usize,
     taker: Option<Waker>,
@@ -62,49 +70,65 @@ impl State {
         self.waiting + self.taken
     }
 
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
     /// Puts a question at the end of its line.
     fn push(&mut self, whose: Whose, question: (Arc<Question>, Request)) {
+        let number = self.number();
+        question.0.wait_at(whose, number);
         let line = self.lines.entry(whose).or_default();
-        if line.is_empty() {
-            self.turns.push_back(whose);
+        line.questions.insert(number, question);
+        let length = line.questions.len();
+        if length == 1 {
+            // A turn that is later than all others.
+            line.turn = number;
+            self.turns.insert(number, whose);
         }
-        line.push_back(question);
+        self.note_length(whose, length - 1, length);
         self.waiting += 1;
     }
 
     /// The question whose turn it is.
     fn pop(&mut self) -> Option<(Arc<Question>, Request)> {
-        let whose = self.turns.pop_front()?;
+        let (_, whose) = self.turns.pop_first()?;
+        let turn = self.number();
         let line = self.lines.get_mut(&whose)?;
-        let question = line.pop_front();
-        if line.is_empty() {
-            self.lines.remove(&whose);
-        } else {
-            self.turns.push_back(whose);
-        }
-        self.waiting -= 1;
-        question
+        line.turn = turn;
+        self.turns.insert(turn, whose);
+        let number = *line.questions.first_key_value()?.0;
+        self.remove(whose, number)
     }
 
-    /// Forgets those that nobody waits for any more.
-    fn forget_settled(&mut self) {
-        let Self { lines, turns, waiting, .. } = self;
-        lines.retain(|_, line| {
-            line.retain(|(question, _)| !question.is_settled());
-            !line.is_empty()
-        });
-        turns.retain(|whose| lines.contains_key(whose));
-        *waiting = lines.values().map(VecDeque::len).sum();
+    /// Takes a question out of its line, if it is there.
+    fn remove(&mut self, whose: Whose, number: u64) -> Option<(Arc<Question>, Request)> {
+        let line = self.lines.get_mut(&whose)?;
+        let question = line.questions.remove(&number)?;
+        let (length, turn) = (line.questions.len(), line.turn);
+        if length == 0 {
+            self.lines.remove(&whose);
+            self.turns.remove(&turn);
+        }
+        self.note_length(whose, length + 1, length);
+        self.waiting -= 1;
+        Some(question)
+    }
+
+    fn note_length(&mut self, whose: Whose, before: usize, now: usize) {
+        self.lengths.remove(&(before, whose));
+        if now > 0 {
+            self.lengths.insert((now, whose));
+        }
     }
 
     /// Takes the newest question out of the longest line, if that is longer than `whose` would be.
     fn give_way(&mut self, whose: Whose) -> Option<Arc<Question>> {
-        let own = self.lines.get(&whose).map_or(0, VecDeque::len);
-        let longest = self.lines.values_mut().max_by_key(|line| line.len())?;
-        // Of the two that are left in it one has its turn: the line stays.
-        let (question, _) = if longest.len() > own + 1 { longest.pop_back() } else { None }?;
-        self.waiting -= 1;
-        Some(question)
+        let own = self.lines.get(&whose).map_or(0, |line| line.questions.len());
+        let (_, longest) = *self.lengths.last().filter(|(length, _)| *length > own + 1)?;
+        let number = *self.lines.get(&longest)?.questions.last_key_value()?.0;
+        self.remove(longest, number).map(|(question, _)| question)
     }
 }
 
@@ -139,9 +163,6 @@ impl Inbox {
         let Some(taker) = state.taker.clone() else {
             return Err(Code::AccessUnavailable.error("nobody is there to be asked"));
         };
-        if state.open() >= 2 * self.most {
-            state.forget_settled();
-        }
         let mut gone = None;
         if state.open() >= 2 * self.most {
             gone = Some(state.give_way(whose).ok_or_else(|| self.busy())?);
@@ -159,6 +180,13 @@ impl Inbox {
     /// Why a question is not asked.
     pub(super) fn busy(&self) -> Error {
         Code::AccessBusy.error(format!("{} questions are open", 2 * self.most))
+    }
+
+    /// Nobody waits for the answer any more: if the question was not taken its room is free.
+    pub(super) fn forget(&self, question: &Question) {
+        let Some((whose, number)) = question.place() else { return };
+        let question = lock(&self.state).remove(whose, number);
+        drop(question);
     }
 
     /// The question whose turn it is, if one more may be asked.
@@ -186,9 +214,14 @@ impl Inbox {
         state.taker = None;
         state.waiting = 0;
         state.turns.clear();
+        state.lengths.clear();
         let lines = std::mem::take(&mut state.lines);
         drop(state);
-        lines.into_values().flatten().map(|(question, _)| question).collect()
+        lines
+            .into_values()
+            .flat_map(|line| line.questions.into_values())
+            .map(|(question, _)| question)
+            .collect()
     }
 }
 

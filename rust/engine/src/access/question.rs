@@ -1,10 +1,12 @@
 //! A question that one asks and many wait for. It is settled once.
 
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use super::decision::Decision;
+use super::inbox::Whose;
 use super::table::Key;
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
@@ -26,6 +28,8 @@ pub(super) struct Question {
     pub(super) key: Key,
     /// Who has no answer by then gets none.
     pub(super) until: Instant,
+    /// Where it waits to be asked: in whose line, under which number there.
+    place: OnceLock<(Whose, u64)>,
     state: Mutex<State>,
 }
 
@@ -44,7 +48,16 @@ struct Seats {
 
 impl Question {
     pub(super) fn new(key: Key, until: Instant) -> Self {
-        Self { key, until, state: Mutex::new(State::Open(Seats::default())) }
+        Self { key, until, place: OnceLock::new(), state: Mutex::new(State::Open(Seats::default())) }
+    }
+
+    /// It waits to be asked in that line, under that number; once.
+    pub(super) fn wait_at(&self, whose: Whose, number: u64) {
+        let _ = self.place.set((whose, number));
+    }
+
+    pub(super) fn place(&self) -> Option<(Whose, u64)> {
+        self.place.get().copied()
     }
 
     /// Says what became of it, unless that has been said.

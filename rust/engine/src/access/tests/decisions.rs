@@ -127,6 +127,26 @@ fn an_address_that_asks_for_much_gives_way_to_one_that_asks_for_little() {
 }
 
 #[test]
+fn a_question_that_is_over_leaves_the_inbox_by_itself() {
+    const COUNT: usize = 4;
+    let (decisions, _) = listened(AccessConfig { questions: COUNT, ..CONFIG });
+    let waiting: Vec<_> =
+        (0..u8::try_from(COUNT).unwrap()).map(|number| wait(&decisions, key(number))).collect();
+    assert_eq!(decisions.stats().open, COUNT);
+    decisions.expire(&waiting[0]);
+    assert_eq!(decisions.stats().open, COUNT - 1, "without another that looks for room");
+    decisions.expire(&waiting[0]);
+    assert_eq!(decisions.stats().open, COUNT - 1);
+    let posed = Decisions::take(&decisions).unwrap();
+    decisions.revoke(Whose::Everybody, false);
+    assert_eq!(decisions.stats().open, 1, "the one in the hands of who answers");
+    drop(posed);
+    assert_eq!(decisions.stats().open, 0);
+    let _next = wait(&decisions, key(1));
+    assert!(Decisions::take(&decisions).is_some());
+}
+
+#[test]
 fn who_has_given_up_takes_nobody_s_place() {
     let (decisions, _) = listened(AccessConfig { questions: 2, ..CONFIG });
     let all: Vec<_> = (1..=4).map(|number| wait(&decisions, key(number))).collect();
