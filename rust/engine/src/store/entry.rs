@@ -173,46 +173,49 @@ impl Entry {
     }
 
     /// What has the part that is meant.
-    pub(super) fn having(&self, is_meant: impl Fn(&Part) -> bool) -> Option<&Arc<Object>> {
-        self.objects.iter().find(|object| object.position(&is_meant).is_some())
+    pub(super) fn having(&self, item: &Item<Key>, is_meant: impl Fn(&Part) -> bool) -> Option<&Arc<Object>> {
+        self.objects.iter().find(|object| object.position(item, &is_meant).is_some())
     }
 
     /// Where the part is that is meant: in which object, and where there.
-    fn position(&self, is_meant: impl Fn(&Part) -> bool) -> Option<(usize, usize)> {
-        let position = |(place, object): (usize, &Arc<Object>)| Some((place, object.position(&is_meant)?));
+    fn position(&self, item: &Item<Key>, is_meant: impl Fn(&Part) -> bool) -> Option<(usize, usize)> {
+        let position =
+            |(place, object): (usize, &Arc<Object>)| Some((place, object.position(item, &is_meant)?));
         self.objects.iter().enumerate().find_map(position)
     }
 
     /// Has `change` done to the part that is meant.
     pub(super) fn change<T>(
         &mut self,
+        item: &Item<Key>,
         is_meant: impl Fn(&Part) -> bool,
         change: impl FnOnce(&mut Part) -> T,
     ) -> Option<T> {
-        let (place, part) = self.position(is_meant)?;
+        let (place, part) = self.position(item, is_meant)?;
         Some(change(Arc::make_mut(&mut self.objects[place]).part_mut(part)))
     }
 
     /// Takes what leaves by way of `item` out of memory: what has no file is gone.
     pub(super) fn leave_memory(&mut self, item: &Arc<Item<Key>>) -> Option<Bytes> {
         let mut bytes = None;
-        let rest = self.leave(|part| part.leaves_by(item), |part| part.leave_memory(&mut bytes));
+        let rest = self.leave(item, |part| part.leaves_by(item), |part| part.leave_memory(&mut bytes));
         bytes.or(rest)
     }
 
     /// Gives the file up that is meant: what is not in memory, all of it, is gone.
     pub(super) fn leave_disk(&mut self, filed: &Arc<Filed>) -> Option<Bytes> {
-        self.leave(|part| part.is_in(filed), Part::leave_disk)
+        self.leave(&filed.item, |part| part.is_in(filed), Part::leave_disk)
     }
 
     /// Has the part that is meant leave one of its places, and removes it where that was its last; gives what it had in
     /// memory then.
     fn leave(
         &mut self,
+        item: &Item<Key>,
         is_meant: impl Fn(&Part) -> bool,
         leave: impl FnOnce(&mut Part) -> bool,
     ) -> Option<Bytes> {
-        let (place, part) = self.position(is_meant)?;
+        let (place, part) = self.position(item, is_meant)?;
         let object = Arc::make_mut(&mut self.objects[place]);
         if leave(object.part_mut(part)) {
             return None;

@@ -77,8 +77,9 @@ impl Cache {
         }
         let (body, filler) = Body::new(&self.budget);
         let bring = |part: &mut Part| part.bring_back(&body);
-        let change =
-            self.index.with(filed.item.value(), |entry| entry.change(|part| part.is_in(filed), bring));
+        let change = self
+            .index
+            .with(filed.item.value(), |entry| entry.change(&filed.item, |part| part.is_in(filed), bring));
         match change? {
             Err(there) => Some(there),
             Ok(item) => {

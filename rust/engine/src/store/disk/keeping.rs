@@ -36,7 +36,7 @@ impl Cache {
     /// What memory has no room for: it goes on on disk, if it is there or can be.
     pub(in super::super) fn leave_memory(&self, item: &Arc<Item<Key>>) {
         let gone = self.index.with(item.value(), |entry| {
-            let object = entry.having(|part| part.leaves_by(item))?;
+            let object = entry.having(item, |part| part.leaves_by(item))?;
             if self.keep(object, item) { None } else { entry.leave_memory(item) }
         });
         // The bytes go here, outside the lock.
@@ -104,7 +104,8 @@ impl Cache {
     /// What the head of `filed` is to say.
     fn known_of(&self, filed: &Arc<Filed>) -> Option<Object> {
         let is_meant = |part: &Part| part.is_in(filed);
-        let known = |entry: &Entry| entry.having(is_meant).and_then(|object| object.known_of(is_meant));
+        let item = &filed.item;
+        let known = |entry: &Entry| entry.having(item, is_meant)?.known_of(item, is_meant);
         self.index.look(filed.item.value(), known).flatten()
     }
 
@@ -112,8 +113,8 @@ impl Cache {
         let Leaving { item, body, .. } = leaving;
         let (key, is_meant) = (item.value(), |part: &Part| part.leaves_by(item));
         let known = |entry: &Entry| {
-            let object = entry.having(is_meant).filter(|object| object.alone_of(item).is_some());
-            object.and_then(|object| object.known_of(is_meant))
+            let object = entry.having(item, is_meant).filter(|object| object.alone_of(item).is_some());
+            object.and_then(|object| object.known_of(item, is_meant))
         };
         let Some(known) = self.index.look(key, known).flatten() else {
             // Purged, replaced or written while it waited.
@@ -126,7 +127,7 @@ impl Cache {
             self.file(disk, &known, item, body)
         };
         let Some((filed, head)) = written else { return self.forget_part(key, item) };
-        let bytes = self.index.with(key, |entry| entry.change(is_meant, |part| part.file(&filed)));
+        let bytes = self.index.with(key, |entry| entry.change(item, is_meant, |part| part.file(&filed)));
         match self.known_of(&filed) {
             None => self.remove_file(&filed),
             // Confirmed while it was written.
@@ -191,7 +192,7 @@ impl Cache {
         let is_meant = |part: &Part| part.filed().is_some_and(|filed| Arc::ptr_eq(&filed.item, item));
         let filed = self.index.look(item.value(), |entry| {
             entry
-                .having(is_meant)
+                .having(item, is_meant)
                 .and_then(|object| object.files().find(|filed| Arc::ptr_eq(&filed.item, item)).cloned())
         });
         if let Some(filed) = filed.flatten() {

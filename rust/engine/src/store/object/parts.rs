@@ -11,6 +11,13 @@ use crate::cache::{Answer, Content, Key, Span, Stored};
 use crate::store::eviction::Item;
 use crate::sync::Arc;
 
+/// Parts that a response may have, however small they are: each is walked now and then under the lock of its key, some 10 ns.
+const MOST_PARTS: usize = 1024;
+
+/// Beyond that it has one more for so many bytes on average: slices of a large film are more, ranges of a few bytes that a
+/// client asks for one by one are not. Arbitrary, a quarter of the smallest usual slice.
+const BYTES_OF_PART: u64 = 256 << 10;
+
 impl Object {
     /// Whether it is the same representation in the same state, so that parts of both are parts of one (RFC 9111, section
     /// 3.4), and answers the same requests.
@@ -25,13 +32,30 @@ impl Object {
     /// The same, with what `other` has besides, which is of the same state.
     pub(in super::super) fn joined(&self, other: &Self) -> Self {
         let mut joined = self.clone();
-        joined.join(other);
+        joined.merge(other);
         joined
     }
 
     /// Takes what `other` has besides, which is of the same state, and gives the parts that are of no use then, whosever they
-    /// were. Where both know something, what came later counts.
+    /// were. Where both know something, what came later counts. The smallest leave where there are too many.
     pub(in super::super) fn join(&mut self, other: &Self) -> Vec<Part> {
+        let mut gone = self.merge(other);
+        while self.has_too_many_parts() {
+            let is_new = |part: &Part| other.parts.iter().any(|new| new.start == part.start);
+            let old = self.parts.iter().enumerate().filter(|(_, part)| !is_new(part));
+            let Some((place, _)) = old.min_by_key(|(_, part)| part.end - part.start) else { break };
+            gone.push(self.remove(place));
+        }
+        gone
+    }
+
+    fn has_too_many_parts(&self) -> bool {
+        let beyond = self.parts.len().saturating_sub(MOST_PARTS) as u64;
+        beyond > 0
+            && self.parts.iter().map(|part| part.end - part.start).sum::<u64>() / BYTES_OF_PART < beyond
+    }
+
+    fn merge(&mut self, other: &Self) -> Vec<Part> {
         let is_later = other.stored.freshness.received() > self.stored.freshness.received();
         let length = self.stored.length().or(other.stored.length());
         let ours = &self.stored.selection;
@@ -115,9 +139,16 @@ impl Object {
         self.with_parts(Vec::new())
     }
 
-    /// Where the part is that is meant.
-    pub(in super::super) fn position(&self, is_meant: impl Fn(&Part) -> bool) -> Option<usize> {
-        self.parts.iter().position(is_meant)
+    /// Where the part is that is meant, which `item` was made for: an item's key is that of its response and the place where
+    /// the part begins.
+    pub(in super::super) fn position(
+        &self,
+        item: &Item<Key>,
+        is_meant: impl Fn(&Part) -> bool,
+    ) -> Option<usize> {
+        let start = item.key().wrapping_sub(self.item.key());
+        let place = self.begins_until(start).checked_sub(1)?;
+        is_meant(&self.parts[place]).then_some(place)
     }
 
     /// The part at that place among them.
@@ -192,7 +223,7 @@ impl Object {
 
     /// The part that leaves by way of `item`.
     pub(super) fn part_of(&self, item: &Arc<Item<Key>>) -> Option<&Part> {
-        self.parts.iter().find(|part| Arc::ptr_eq(&part.item, item))
+        self.position(item, |part| part.leaves_by(item)).map(|place| &self.parts[place])
     }
 
     /// The places of its parts in the order of leaving memory.

@@ -55,7 +55,7 @@ impl Object {
     /// The same, where what is in `filed` can be read.
     pub(in super::super) fn readable(&self, filed: &Arc<Filed>, bytes: Bytes) -> Self {
         let mut readable = self.clone();
-        if let Some(place) = self.position(|part| part.is_in(filed)) {
+        if let Some(place) = self.position(&filed.item, |part| part.is_in(filed)) {
             readable.parts[place].bytes = Some(bytes);
         }
         readable
@@ -78,8 +78,13 @@ impl Object {
 
     /// What is known of it, as if the part that is meant were all that is stored, and without its bytes: a disk that hangs
     /// would keep them in memory.
-    pub(in super::super) fn known_of(&self, is_meant: impl Fn(&Part) -> bool) -> Option<Self> {
-        let Part { start, end, filed, item, .. } = self.parts.iter().find(|part| is_meant(part))?.clone();
+    pub(in super::super) fn known_of(
+        &self,
+        item: &Item<Key>,
+        is_meant: impl Fn(&Part) -> bool,
+    ) -> Option<Self> {
+        let place = self.position(item, is_meant)?;
+        let Part { start, end, filed, item, .. } = self.parts[place].clone();
         Some(self.with_parts(vec![Part { start, end, bytes: None, filed, item }]))
     }
 }

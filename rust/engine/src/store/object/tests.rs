@@ -52,6 +52,29 @@ fn the_same_bytes_in_memory_and_on_disk_are_one_part() {
 }
 
 #[test]
+fn a_response_has_no_more_tiny_parts_than_can_be_walked() {
+    const ALL: u64 = 1 << 32;
+    let tiny = |start: u64, end: u64| {
+        let mut object = in_memory(0, 1);
+        object.parts[0] = Part { start, end, item: item(start), ..object.parts[0].clone() };
+        object.with_parts(object.parts.clone())
+    };
+    let mut object = tiny(0, 1 << 20);
+    let mut gone = 0;
+    for number in 1..=3000 {
+        let new = tiny((1 << 20) + number * 4, (1 << 20) + number * 4 + 1);
+        gone += object.join(&new).len();
+        assert!(object.has_item(&new.parts[0].item), "the newest is there");
+    }
+    assert_eq!((object.parts.len(), gone), (1024 + 4, 3001 - 1028), "four more for 1 MiB");
+    assert_eq!(object.reaches_from(0), Some(1 << 20), "the largest is still there");
+    for start in (1 << 24..ALL).step_by(1 << 20) {
+        assert_eq!(object.join(&tiny(start, start + (1 << 20))).len(), 0, "slices are not too many");
+    }
+    assert_eq!(object.parts.len(), 1028 + 4096 - 16);
+}
+
+#[test]
 fn a_second_file_of_the_same_bytes_is_of_no_use() {
     let mut object = on_disk(1, 0, 4);
     let other = on_disk(2, 0, 4);
