@@ -13,6 +13,7 @@ from .exceptions import PenstockError
 
 __all__ = [
     "BUILD_PROFILE",
+    "AccessLog",
     "Admission",
     "Answer",
     "Awaitable",
