@@ -174,7 +174,7 @@ async fn exchange(
         Ok(()) if inbound.is_at_boundary() => Next::Request,
         // The rest of the body would be taken for the next request.
         Ok(()) => Next::Close,
-        Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(&error) => {
+        Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(error) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
             Box::pin(refuse(site, client, error, incoming.method() == "HEAD", &progress)).await
         }
