@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -14,6 +15,12 @@ import penstock
 import penstock.config
 
 DEADLINE = 30.0
+
+# A shell has what it starts in the background ignore SIGINT, and nohup has it ignore SIGHUP. The programs under test
+# would inherit that.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 # The first engine of a process opens the signal pipe that tokio keeps for good; it is no test's.
 penstock.Engine(memory="1MiB").close()

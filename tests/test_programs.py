@@ -52,11 +52,6 @@ async def running(*command: str, directory: Path, port: int) -> AsyncIterator[st
     assert "Traceback" not in log.read_text()
 
 
-def takes_interrupts() -> None:
-    """A shell has what it starts in the background ignore SIGINT, and so does all that this starts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 async def ask(url: str, **options: object) -> tuple[int, str]:
     async with aiohttp.ClientSession() as session, session.get(url, **options) as response:
         return response.status, await response.text()
@@ -205,7 +200,7 @@ async def test_the_example_of_an_hls_gateway(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            *example("relay_hls.py", "--port", str(port)), stdout=out, preexec_fn=takes_interrupts
+            *example("relay_hls.py", "--port", str(port)), stdout=out
         )
     try:
         await until(lambda: "relays from" in log.read_text(), "it serves")

@@ -302,6 +302,12 @@ async def test_a_worker_whose_loop_is_blocked_is_killed(directory: Path) -> None
         await until(lambda: len(serving.alive() - {int(found[1])}) == 2, "another one is started")
 
 
+def accepts(path: Path) -> bool:
+    """Whether a Unix socket takes connections: its file is there before it does."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 async def test_the_pages_say_when_the_first_workers_serve(directory: Path) -> None:
     (directory / "mine.py").write_text(
         "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n" + APP
@@ -314,7 +320,7 @@ async def test_the_pages_say_when_the_first_workers_serve(directory: Path) -> No
         cwd=directory,
     )
     running = Running(process)
-    await until(pages.exists, "the pages are there")
+    await until(lambda: accepts(pages), "the pages are there")
 
     async def ready() -> tuple[int, dict[str, object]]:
         async with (
