@@ -103,6 +103,9 @@ class Engine:
             )
         self.timeouts = timeouts or config.Timeouts()
         self._timeouts = native_timeouts(self.timeouts)
+        # A server of aiohttp's own has no settings of an edge, and its requests have tokens too.
+        for name in config.Edge().secret_parameters:
+            _native.hide(name)
         self.native = _native.Engine(
             threads,
             self.pool_config,

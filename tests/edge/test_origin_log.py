@@ -6,6 +6,7 @@ import logging
 import re
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -16,13 +17,39 @@ from conftest import until
 from gateway.client import answer
 from gateway.origins import says
 from penstock.config import Cache, Caching, Check, OriginLimits, Timeouts
-from penstock.testing import ScriptedOrigin, respond
+from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Gateway
 
 from .serving import Edges
 
 LOGGER = "penstock.origins"
 LENGTH = answer("Content-Length: 10")
+STOCK = """
+import asyncio, logging, sys
+import aiohttp
+from aiohttp import web
+import penstock
+from penstock.web import Gateway
+
+async def main(origin, way):
+    logging.basicConfig()
+    async with penstock.Engine(memory="16MiB") as engine:
+        gateway = Gateway(origin, engine=engine)
+        app = web.Application()
+        if way == "native":
+            app.add_routes([gateway.native("/")])
+        else:
+            app.router.add_get("/{path:.*}", gateway.relay)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/a?sig=s3cret"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            print(response.status, await response.text())
+        await runner.cleanup()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
 SHORT = Timeouts(connect=0.2, tls=0.2, first_byte=0.2, between_bytes=0.2)
 WHOLE = answer("Content-Length: 2", body=b"ok")
 
@@ -139,6 +166,60 @@ async def test_an_origin_whose_certificate_is_not_trusted_is_told_with_the_reaso
         assert (await (await edge.connect(served)).ask("/")).head.status == 502
         text = (await line(caplog)).getMessage()
         assert f"TLS_FAILED: 127.0.0.1:{origin.port}: invalid peer certificate: UnknownIssuer" in text
+
+
+async def test_an_origin_that_does_not_speak_tls_is_told_so(
+    edges: Callable[..., Edges], caplog: pytest.LogCaptureFixture
+) -> None:
+    edge = edges()
+
+    async def refuse(peer: Peer) -> None:
+        await peer.send(answer("Content-Length: 0", status="400 Bad Request"))
+
+    async with ScriptedOrigin(refuse) as origin:
+        served = await edge.relay(origin.url.replace("http:", "https:"), timeouts=SHORT)
+        assert (await (await edge.connect(served)).ask("/")).head.status == 502
+        text = (await line(caplog)).getMessage()
+        assert f"the origin did not speak TLS: should its URL be {origin.url}?" in text
+
+
+@pytest.mark.parametrize("alert", [b"\x15\x03\x01\x00\x02\x02\x46", b"\x15\x03\x03\x00\x02\x02\x0a"])
+async def test_an_origin_that_speaks_tls_alone_is_told_so(
+    edges: Callable[..., Edges], caplog: pytest.LogCaptureFixture, alert: bytes
+) -> None:
+    edge = edges()
+    async with ScriptedOrigin(says(alert)) as origin:
+        served = await edge.relay(origin.url, timeouts=SHORT)
+        assert (await (await edge.connect(served)).ask("/")).head.status == 502
+        record = await line(caplog)
+        assert (record.code, "speaks TLS" in record.getMessage()) == ("BAD_HEAD", True)  # type: ignore[attr-defined]
+
+
+async def test_no_line_shows_a_token_that_an_origin_repeats(
+    edges: Callable[..., Edges], caplog: pytest.LogCaptureFixture
+) -> None:
+    edge = edges()
+    async with ScriptedOrigin(says(b"GET /a?token=s3cret\r\n\r\n", then="stall")) as origin:
+        served = await edge.relay(origin.url, timeouts=SHORT)
+        assert (await (await edge.connect(served)).ask("/a?token=s3cret")).head.status == 502
+        text = (await line(caplog)).getMessage()
+        assert "/a?token=***" in text
+        assert "s3cret" not in text
+
+
+@pytest.mark.parametrize("way", ["native", "relay"])
+async def test_a_stock_server_hides_the_tokens_by_default(way: str) -> None:
+    """In a process of its own: names are hidden for the whole of one."""
+    async with ScriptedOrigin(says(b"GET /a?sig=s3cret\r\n\r\n", then="stall")) as origin:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", STOCK, origin.url, way),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
+    assert b"BAD_HEAD" in output, output
+    assert b"sig=***" in output
+    assert b"s3cret" not in output
 
 
 async def test_a_flood_of_failures_has_a_line_in_each_interval_that_counts_the_others(

@@ -391,3 +391,31 @@ def test_what_cannot_be_served_ends_the_start(directory: Path, app: str, status:
     assert result.returncode == status
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+TOLD = """
+from aiohttp import web
+
+def app():
+    return web.Application(handler_args={ARGS})
+"""
+
+
+@pytest.mark.parametrize(
+    "told", ["keepalive_timeout=3", "max_line_size=65536", "max_field_size=131072", "max_headers=4000"]
+)
+def test_what_an_application_says_of_connections_is_refused_by_name(directory: Path, told: str) -> None:
+    """They are the parent's, which has none of the application's settings."""
+    (directory / "told.py").write_text(TOLD.replace("{ARGS}", f"dict({told})"))
+    result = run("serve", "told:app", "--workers", "1", "--listen", "127.0.0.1:0", directory=directory)
+    assert result.returncode == 1
+    assert f"Application(handler_args=...) has {told}" in result.stderr
+    assert "serve without --workers" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+async def test_what_an_application_says_of_connections_may_be_what_they_are(directory: Path) -> None:
+    told = "dict(max_headers=10, tcp_keepalive=True)"
+    async with workers(directory, app=TOLD.replace("{ARGS}", told)) as serving:
+        client = await serving.connect()
+        assert (await client.ask("/")).head.status == 404

@@ -12,17 +12,29 @@ from aiohttp import web
 from penstock.config import Edge, parse_size
 from penstock.exceptions import make_error
 
-__all__ = ["edge_of"]
+__all__ = ["edge_as_told", "edge_of", "told"]
 
 # A head is parsed in one piece of at most so many bytes.
 _MOST_HEAD: Final = 256 * 1024
 _MOST_FIELDS: Final = 4096
+_TOLD: Final = ("keepalive_timeout", "max_line_size", "max_field_size", "max_headers", "tcp_keepalive")
 # What a head has beside its longest line or field: the other fields.
 _REST: Final = 16 * 1024
 
 
 def edge_of(server: web.Server, edge: Edge) -> Edge:
-    """`edge` with what the runner of `server` was told.
+    """`edge` with what the runner of `server` was told. Raises as `edge_as_told`."""
+    return edge_as_told(told(server), edge)
+
+
+def told(server: web.Server) -> dict[str, Any]:
+    """What the runner of `server` was told of connections, or its application (`Application(handler_args=...)`)."""
+    kwargs: dict[str, Any] = server._kwargs  # noqa: SLF001 (it is public on the runner's side alone)
+    return {name: kwargs[name] for name in _TOLD if kwargs.get(name) is not None}
+
+
+def edge_as_told(told: dict[str, Any], edge: Edge) -> Edge:
+    """`edge` with what a runner was told of connections.
 
     `keepalive_timeout` stands in the place of `idle_timeout`. `max_line_size`, `max_field_size` and `max_headers` raise
     the limits of the edge where they are higher; the lower ones are aiohttp's to apply.
@@ -31,7 +43,6 @@ def edge_of(server: web.Server, edge: Edge) -> Edge:
         ConfigurationError: a limit is higher than the engine can have it, or `tcp_keepalive` is False: the engine
             finds vanished clients by probes.
     """
-    told: dict[str, Any] = server._kwargs  # noqa: SLF001 (it is public on the runner's side alone)
     changes: dict[str, Any] = {}
     # With 0 the protocol closes behind each response, and a client may still wait before its first request.
     if keepalive := told.get("keepalive_timeout"):

@@ -23,6 +23,7 @@ from penstock.engine import Engine, make_default
 from penstock.web.handler import make_handler
 from penstock.web.listening import make_lane
 from penstock.web.loading import FailedError, NotFoundError, load
+from penstock.web.runners import told as told_of
 from penstock.web.sending import restore_sendfile, take_over_sendfile
 from penstock.web.serving import make_runner
 from penstock.web.starting import log_to_stderr, loop_factory
@@ -96,7 +97,7 @@ async def _serve(
         take_over_sendfile(loop)
         told = asyncio.Event()
         loop.add_signal_handler(signal.SIGTERM, told.set)
-        registration = declared.describe(app)
+        registration = declared.describe(app, told_of(server))
         # Without its parent it ends, as it would a moment later.
         with suppress(ConnectionError):
             await worker.link.call("register", registration)

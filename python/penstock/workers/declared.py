@@ -65,11 +65,11 @@ class Declared:
             self._has_cache = bool(self._calls.call("has_cache"))
         return self._has_cache
 
-    def describe(self, app: web.Application) -> Registration:
-        """Describe `app` for the parent (`registration.describe`), which may call it from now on."""
+    def describe(self, app: web.Application, connections: dict[str, Any] | None = None) -> Registration:
+        """Describe `app`, and what it was told of `connections`, for the parent (`registration.describe`), which may call it from now on."""
         there = [shared for made in self._kept or () if (shared := made()) is not None]
         self._kept = None
-        description = registration.describe(app, there, self)
+        description = registration.describe(app, there, self, connections)
         self._ends = registration.callables(app)
         return description
 

@@ -5,7 +5,7 @@ application's code by its name: the parent asks for it to be called (`hooks`), a
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from aiohttp import web
@@ -66,12 +66,19 @@ class Registration:
     """All native routes."""
     kept: tuple[Reference, ...]
     """What is there without a route as well."""
+    connections: dict[str, Any] = field(default_factory=dict)
+    """What the application was told of connections (`Application(handler_args=...)`), which are the parent's."""
 
 
 ROUTES: Final[dict[str, type[NativeRoute | TopicsRoute]]] = {"relay": NativeRoute, "topics": TopicsRoute}
 
 
-def describe(app: web.Application, kept: Iterable[_shared.Shared], home: _shared.Parent) -> Registration:
+def describe(
+    app: web.Application,
+    kept: Iterable[_shared.Shared],
+    home: _shared.Parent,
+    connections: dict[str, Any] | None = None,
+) -> Registration:
     """Describe the native routes of `app` and of its sub-applications, and declare to `home` what they are made of.
 
     Before that, `kept` is declared, which is there without a route as well.
@@ -86,9 +93,9 @@ def describe(app: web.Application, kept: Iterable[_shared.Shared], home: _shared
     for resource in native_resources(app):
         route = resource.route
         kind = "relay" if isinstance(route, NativeRoute) else "topics"
-        parts = {field.name: described(getattr(route, field.name), home) for field in fields(route)}
+        parts = {each.name: described(getattr(route, each.name), home) for each in fields(route)}
         found.append(RouteDescription(kind, resource.prefix, parts))
-    return Registration(tuple(found), references)
+    return Registration(tuple(found), references, connections or {})
 
 
 def callables(app: web.Application) -> dict[RouteKey, OnComplete]:

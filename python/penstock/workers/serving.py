@@ -14,8 +14,10 @@ from typing import Any, Final
 from penstock import _native
 from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
+from penstock.exceptions import make_error
 from penstock.tokens.jwks import first_keys
 from penstock.web.listening import Listening, Where, make_lane
+from penstock.web.runners import edge_as_told
 from penstock.web.serving import say_waiting
 from penstock.web.stopping import last_act, stop_signal
 
@@ -68,7 +70,7 @@ async def serve(
     lane = make_lane(engine, no_application, edge, path)
     listening = Listening(engine, lane, edge, [], "-" if access_log else None, status)
     listening.tell = say_waiting
-    front = Front(listening.site)
+    front = Front(listening.site, edge)
 
     def orders(**each: int) -> Orders:
         return Orders(
@@ -132,8 +134,9 @@ class Front:
 
     declarations: Declarations
 
-    def __init__(self, site: _native.Site) -> None:
+    def __init__(self, site: _native.Site, edge: Edge) -> None:
         self._site = site
+        self._edge = edge
 
     def serve(self, worker: WorkerProcess) -> None:
         """Say what answers the calls of a worker."""
@@ -149,7 +152,13 @@ class Front:
         self.declarations.left(worker.number)
 
     async def prepare(self, registration: Any) -> Callable[[], None]:
-        """Make the routes of a registration."""
+        """Make the routes of a registration.
+
+        Raises:
+            PenstockError: they cannot be served, or the application was told of connections what the edge, which was
+                made before it, does otherwise.
+        """
+        self._check(registration.connections)
         routes = self.declarations.routes(registration)
         await first_keys(asyncio.get_running_loop())
 
@@ -158,3 +167,20 @@ class Front:
             self.declarations.serve(registration)
 
         return switch
+
+    def _check(self, connections: dict[str, Any]) -> None:
+        try:
+            differing = [
+                f"{name}={value!r}"
+                for name, value in connections.items()
+                if edge_as_told({name: value}, self._edge) != self._edge
+            ]
+        except TypeError as error:
+            text = f"the application's handler_args cannot be: {error}"
+            raise make_error("BAD_CONFIGURATION", text) from None
+        if differing:
+            text = (
+                f"Application(handler_args=...) has {', '.join(differing)}. With --workers clients' connections are the "
+                "parent's, which has none of the application's settings: leave these out, or serve without --workers"
+            )
+            raise make_error("BAD_CONFIGURATION", text)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, sleep};
+use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::endpoint::{Endpoint, Scheme};
@@ -106,7 +107,19 @@ async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Tra
     let stream = connector.connect(name, Records::new(socket)).await;
     stream
         .map(|stream| Transport::Tls(Box::new(stream)))
-        .map_err(|error| Code::TlsFailed.error(error.to_string()))
+        .map_err(|error| Code::TlsFailed.error(tls_failure(endpoint, &error)))
+}
+
+/// Why a handshake failed. An answer that is no record of TLS mostly comes from a port for plain HTTP.
+fn tls_failure(endpoint: &Endpoint, error: &io::Error) -> String {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    match cause {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            let plain = endpoint.to_string().replacen("https://", "http://", 1);
+            format!("the origin did not speak TLS: should its URL be {plain}? ({error})")
+        }
+        _ => error.to_string(),
+    }
 }
 
 type Attempt = Pin<Box<dyn Future<Output = std::result::Result<TcpStream, String>> + Send>>;

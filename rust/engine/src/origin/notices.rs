@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Code, Error};
 use crate::sync::{Mutex, lock};
+use crate::wire::without_tokens;
 
 /// Causes that are told apart, and lines that wait to be written. Arbitrary: names of origins are bounded before.
 const MOST: usize = 1024;
@@ -80,11 +81,13 @@ struct Cause {
 }
 
 impl State {
-    fn push(&mut self, notice: Notice) -> Option<Waker> {
+    fn push(&mut self, mut notice: Notice) -> Option<Waker> {
         // Nobody writes them: the first say as much as the last.
         if self.ready.len() >= MOST {
             return None;
         }
+        // An origin may repeat the target that it was asked for, in whatever a reason quotes.
+        notice.reason = without_tokens(&notice.reason).into_owned();
         self.ready.push_back(notice);
         self.listener.clone().filter(|_| self.ready.len() == 1)
     }
@@ -242,6 +245,21 @@ mod tests {
         tokio::time::sleep(PAUSE * 3).await;
         notices.failed(&a, None, &refused("much later"));
         assert_eq!(told(&notices), [line("http://a", Code::ConnectFailed, "much later", 0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_line_shows_a_token_whatever_its_reason_quotes() {
+        crate::wire::hide("of_a_notice");
+        let notices = Arc::new(Notices::new(PAUSE));
+        let origin: Arc<str> = "http://a".into();
+        for _ in 0..2 {
+            notices.failed(&origin, None, &Code::BadHead.error("it began with \"/a?of_a_notice=abc HTTP\""));
+        }
+        tokio::time::sleep(PAUSE + Duration::from_millis(1)).await;
+        notices.checked(Arc::clone(&origin), false, "/up?of_a_notice=abc answered 500".to_owned());
+        let reasons: Vec<_> = told(&notices).into_iter().map(|line| line.2).collect();
+        let quoted = "it began with \"/a?of_a_notice=*** HTTP\"";
+        assert_eq!(reasons, [quoted, quoted, "/up?of_a_notice=*** answered 500"]);
     }
 
     #[tokio::test]

@@ -183,5 +183,10 @@ fn status_line(line: &[u8]) -> Result<(u8, u16, Range<usize>)> {
 }
 
 fn not_http(start: &[u8]) -> Error {
+    // An alert or a handshake of TLS (RFC 8446, section 5.1).
+    if let [0x15 | 0x16, 3, ..] = start {
+        return Code::BadHead
+            .error("the origin speaks TLS, and was asked without it: should its URL begin with https://?");
+    }
     Code::BadHead.error(format!("the response begins with {} instead of HTTP/1.0 or HTTP/1.1", quoted(start)))
 }

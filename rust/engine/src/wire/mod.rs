@@ -32,7 +32,7 @@ pub use fields::Fields;
 pub(crate) use head::write_status_line;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
-pub use redact::{hide, shown};
+pub use redact::{hide, shown, without_tokens};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
 pub use target::{has_dot_segments, is_target};

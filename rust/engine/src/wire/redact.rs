@@ -25,6 +25,15 @@ pub fn shown(target: &str) -> Cow<'_, str> {
     without(target, &NAMES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// `text` as a log may show it: each of its words may be a target, or have one in it.
+pub fn without_tokens(text: &str) -> Cow<'_, str> {
+    let words: Vec<_> = text.split(' ').map(shown).collect();
+    if words.iter().all(|word| matches!(word, Cow::Borrowed(_))) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(words.join(" "))
+}
+
 fn without<'a>(target: &'a str, names: &[String]) -> Cow<'a, str> {
     let mut made = String::new();
     let mut copied = 0;
