@@ -66,7 +66,7 @@ class Declared:
         return self._has_cache
 
     def describe(self, app: web.Application, connections: dict[str, Any] | None = None) -> Registration:
-        """Describe `app`, and what it was told of `connections`, for the parent (`registration.describe`), which may call it from now on."""
+        """Describe `app`, and what it was told of `connections`, for the parent, which may call it from now on."""
         there = [shared for made in self._kept or () if (shared := made()) is not None]
         self._kept = None
         description = registration.describe(app, there, self, connections)
