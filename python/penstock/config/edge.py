@@ -88,8 +88,8 @@ class Edge:
     )
     """Parameters whose values no log shows, in the query and in the path; case does not matter. They hold for the
     process, and so do the defaults, on servers of aiohttp's own as well: what is named here is hidden besides. The names
-    of tokens that routes are given (`tokens.SignedUrl.name`, `tokens.Jwt.name`) are always among them, and a JSON Web Token is hidden
-    whatever it is called."""
+    of tokens that routes are given (`tokens.SignedUrl.name`, `tokens.Jwt.name`) are always among them, and a JSON Web
+    Token is hidden whatever it is called."""
     backlog: int = 4096
     """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
     reuse_port: bool = False
