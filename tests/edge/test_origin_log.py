@@ -195,18 +195,6 @@ async def test_an_origin_that_speaks_tls_alone_is_told_so(
         assert (record.code, "speaks TLS" in record.getMessage()) == ("BAD_HEAD", True)  # type: ignore[attr-defined]
 
 
-async def test_no_line_shows_a_token_that_an_origin_repeats(
-    edges: Callable[..., Edges], caplog: pytest.LogCaptureFixture
-) -> None:
-    edge = edges()
-    async with ScriptedOrigin(says(b"GET /a?token=s3cret\r\n\r\n", then="stall")) as origin:
-        served = await edge.relay(origin.url, timeouts=SHORT)
-        assert (await (await edge.connect(served)).ask("/a?token=s3cret")).head.status == 502
-        text = (await line(caplog)).getMessage()
-        assert "/a?token=***" in text
-        assert "s3cret" not in text
-
-
 @pytest.mark.parametrize("way", ["native", "relay"])
 async def test_a_stock_server_hides_the_tokens_by_default(way: str) -> None:
     """In a process of its own: names are hidden for the whole of one."""
