@@ -1,0 +1,231 @@
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::origin::{Roots, Scheme, Timeouts, Tls, connect};
+use crate::stream::Timings;
+use crate::wire::{BodyLimits, HeadLimits};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
+    let limits = OriginLimits {
+        connections: 4,
+        waiting: 4,
+        upload_part: 0,
+        upload_wait: None,
+        upload_percent: 75,
+        idle_timeout: LONG,
+        requests_per_connection: 100,
+        connection_age: LONG,
+        name_lifetime,
+        log_interval: LONG,
+        head: HeadLimits { bytes: 4096, fields: 16, interim: 1 },
+        body: BodyLimits { chunk_extension_bytes: 16, trailer_bytes: 16 },
+    };
+    let endpoint = Endpoint::new(Scheme::Http, host, 80, None).unwrap();
+    let name = Plain::<str>::from(endpoint.to_string());
+    let notices = Plain::new(crate::origin::Notices::new(LONG));
+    let tally = Arc::new(Tally::new(Plain::clone(&name), notices));
+    Arc::new(Place::new(name, endpoint, tally, limits))
+}
+
+fn lease(place: &Arc<Place>) -> Lease {
+    match place.ask(false).unwrap() {
+        Answer::Granted(lease) => lease,
+        Answer::Wait(_) | Answer::Retired => panic!("there is room"),
+    }
+}
+
+async fn opened(place: &Arc<Place>) -> Lease {
+    let timeouts = Timeouts {
+        queue: None,
+        resolve: None,
+        connect: None,
+        tls: None,
+        first_byte: None,
+        between_bytes: None,
+        tunnel: None,
+        total: None,
+        lets_events_pause: false,
+    };
+    let mut lease = lease(place);
+    let tls = Tls::new(Roots::WebPki).unwrap();
+    let connection = connect::open(place, &tls, &timeouts, &mut Timings::default()).await.unwrap();
+    lease.begin(true);
+    lease.put(connection);
+    lease
+}
+
+fn idle(place: &Place) -> usize {
+    place.stats().idle
+}
+
+#[tokio::test]
+async fn connections_to_addresses_that_a_name_has_no_more_are_not_used_again() {
+    let (old, new) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.2:0").await.unwrap());
+    let place = place("origin.example", LONG);
+    place.learn(Some(vec![old.local_addr().unwrap()]));
+    let (mut first, mut second) = (opened(&place).await, opened(&place).await);
+    first.give_back();
+    drop(first);
+    assert_eq!(idle(&place), 1);
+    place.learn(Some(vec![new.local_addr().unwrap()]));
+    assert_eq!(idle(&place), 0, "what was idle is closed");
+    second.give_back();
+    drop(second);
+    assert_eq!(idle(&place), 0, "what was in use is closed when it is given back");
+    let mut third = opened(&place).await;
+    assert_eq!(third.connection().peer, Some(new.local_addr().unwrap()));
+    third.give_back();
+    drop(third);
+    assert_eq!(idle(&place), 1);
+}
+
+#[tokio::test]
+async fn a_name_that_is_in_use_is_resolved_again_when_it_is_due() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = place("localhost", Duration::from_millis(1));
+    let here = listener.local_addr().unwrap();
+    // Not what localhost is: that it is asked for shows in that being gone.
+    place.learn(Some(vec![here]));
+    let mut first = opened(&place).await;
+    first.give_back();
+    drop(first);
+    let refreshed = async {
+        loop {
+            drop(lease(&place));
+            if place.addresses().is_some_and(|addresses| !addresses.contains(&here)) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), refreshed).await.expect("the name is resolved again");
+    assert_eq!(idle(&place), 0);
+}
+
+#[tokio::test]
+async fn addresses_that_cannot_be_reached_are_forgotten() {
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let place = place("origin.example", LONG);
+    place.learn(Some(vec![gone]));
+    let timeouts = Timeouts {
+        queue: None,
+        resolve: None,
+        connect: None,
+        tls: None,
+        first_byte: None,
+        between_bytes: None,
+        tunnel: None,
+        total: None,
+        lets_events_pause: false,
+    };
+    let tls = Tls::new(Roots::WebPki).unwrap();
+    connect::open(&place, &tls, &timeouts, &mut Timings::default()).await.unwrap_err();
+    assert!(place.addresses().is_none());
+}
+
+#[tokio::test]
+async fn a_lifetime_of_nothing_keeps_nothing() {
+    let place = place("origin.example", Duration::ZERO);
+    place.learn(Some(vec!["127.0.0.1:1".parse().unwrap()]));
+    assert!(place.addresses().is_none());
+}
+
+fn waiting(answer: Answer) -> Turn {
+    match answer {
+        Answer::Wait(turn) => turn,
+        Answer::Granted(_) | Answer::Retired => panic!("there is no room"),
+    }
+}
+
+/// Who of `turns` has been given a lease, which is kept.
+fn served(turns: &mut [Turn], leases: &mut Vec<Lease>) -> Vec<usize> {
+    let given = turns.iter_mut().enumerate();
+    let given = given.filter_map(|(at, turn)| turn.granted.try_recv().ok().map(|lease| (at, lease)));
+    given
+        .map(|(at, lease)| {
+            leases.push(lease);
+            at
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn uploads_have_their_share_and_leave_the_rest_to_others() {
+    let place = place("origin.example", LONG);
+    let upload = || place.ask(true).unwrap();
+    let mut leases: Vec<Lease> = Vec::new();
+    for _ in 0..3 {
+        match upload() {
+            Answer::Granted(lease) => leases.push(lease),
+            Answer::Wait(_) | Answer::Retired => panic!("three of four are their share"),
+        }
+    }
+    let mut uploads = [waiting(upload()), waiting(upload())];
+    let other = lease(&place);
+    let mut plain = [waiting(place.ask(false).unwrap())];
+    let third = waiting(upload());
+    let error = place.ask(true).map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Code::QueueFull, "three of four may wait: {error}");
+    let mut kept = Vec::new();
+    drop(other);
+    assert_eq!(served(&mut uploads, &mut kept), Vec::<usize>::new(), "they have their share");
+    assert_eq!(served(&mut plain, &mut kept), [0]);
+    drop(leases.pop());
+    assert_eq!(served(&mut uploads, &mut kept), [0], "one of theirs is free");
+    drop((uploads, third));
+    drop((kept, leases));
+    let free: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+    drop(free);
+    let state = lock(&place.state);
+    assert_eq!((state.leased, state.uploads), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_stands_is_served_from_its_end_and_has_room_for_who_comes() {
+    let place = place("origin.example", LONG);
+    let mut leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+    let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false).unwrap())).collect();
+    assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
+    let mut kept = Vec::new();
+    drop(leases.pop());
+    assert_eq!(served(&mut line, &mut kept), [0], "first come, first served");
+    line.push(waiting(place.ask(false).unwrap()));
+    assert_eq!(place.wanted(STANDING), 0);
+    tokio::time::advance(STANDING).await;
+    assert_eq!(place.wanted(STANDING), 4);
+    line.push(waiting(place.ask(false).unwrap()));
+    let displaced = wait(line.remove(1), None).await.map(|_| ()).unwrap_err();
+    assert_eq!(displaced.code(), Code::QueueFull);
+    drop(leases.pop());
+    assert_eq!(served(&mut line, &mut kept), [4], "the newest");
+    drop(line);
+    drop((kept, leases));
+    assert!(lock(&place.state).crowded_since.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_gives_up_leaves_the_line_by_itself() {
+    let place = place("origin.example", LONG);
+    let leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+    let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false).unwrap())).collect();
+    let in_line = || lock(&place.state).waiting();
+    assert_eq!(in_line(), 4);
+    drop(line.remove(2));
+    assert_eq!(in_line(), 3, "without another request that looks for it");
+    line.push(waiting(place.ask(false).unwrap()));
+    assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
+    let late = wait(line.remove(0), Some(Duration::from_secs(1))).await.map(|_| ()).unwrap_err();
+    assert_eq!((late.code(), in_line()), (Code::QueueTimeout, 3), "so does one that has waited for too long");
+    let taken = tokio::spawn(wait(line.remove(0), None));
+    tokio::task::yield_now().await;
+    taken.abort();
+    assert!(taken.await.unwrap_err().is_cancelled());
+    assert_eq!(in_line(), 2);
+    drop(leases);
+    drop(line);
+    assert_eq!((in_line(), lock(&place.state).leased), (0, 0), "what was granted to it goes back");
+    assert!(lock(&place.state).crowded_since.is_none());
+}
