@@ -7,6 +7,7 @@ import pytest
 
 from conftest import until
 from gateway.client import Head, RawClient, answer
+from gateway.websocket import ACCEPTING, echoes, moves_both_ways
 from penstock.config import Edge, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 
@@ -19,8 +20,6 @@ OFFER = (
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
     "Sec-WebSocket-Version: 13",
 )
-# Key and answer are those of RFC 6455, section 1.3.
-ACCEPTING = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 
 def switching(*fields: str) -> bytes:
@@ -29,13 +28,7 @@ def switching(*fields: str) -> bytes:
 
 ACCEPT = switching("Connection: Upgrade", "Upgrade: websocket", ACCEPTING)
 
-
-async def echo(peer: Peer) -> None:
-    """Accepts, and sends each byte back in capitals until the peer ends its side."""
-    await peer.request()
-    await peer.send(ACCEPT)
-    while True:
-        await peer.send((await peer.read(1)).upper())
+echo = echoes(ACCEPT)
 
 
 async def offered(edge: Edges, served: Served) -> tuple[RawClient, Head]:
@@ -73,15 +66,7 @@ async def test_a_native_route_passes_them_on_every_server(anywhere: Edges) -> No
 async def test_much_passes_at_the_same_time(edge: Edges) -> None:
     size = 5_000_000
 
-    async def both(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(ACCEPT)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(peer.send(b"d" * size))
-            group.create_task(peer.read(size))
-        await peer.send(b"!")
-
-    async with ScriptedOrigin(both) as origin:
+    async with ScriptedOrigin(moves_both_ways(ACCEPT, size)) as origin:
         client, _ = await offered(edge, await edge.relay(origin.url))
         sending = asyncio.ensure_future(client.send(b"u" * size))
         assert await client.reader.readexactly(size + 1) == b"d" * size + b"!"

@@ -15,25 +15,19 @@ from penstock.testing import Peer, ScriptedOrigin
 from .client import Head, RawClient, answer
 from .conftest import Connect
 from .server import Served, Serving
+from .websocket import ACCEPTING, echoes, moves_both_ways
 
-# Key and answer are those of RFC 6455, section 1.3.
 OFFER = (
     *("Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"),
     *("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: chat"),
 )
 ACCEPT = answer(
     *("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: chat"),
-    "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
+    ACCEPTING,
     status="101 Switching Protocols",
 )
 
-
-async def echo(peer: Peer) -> None:
-    """Accepts, and sends each byte back in capitals until the peer leaves."""
-    await peer.request()
-    await peer.send(ACCEPT)
-    while True:
-        await peer.send((await peer.read(1)).upper())
+echo = echoes(ACCEPT)
 
 
 async def offered(connect: Connect, served: Served) -> tuple[RawClient, Head]:
@@ -68,15 +62,7 @@ async def test_bytes_pass_both_ways(serving: Serving, connect: Connect) -> None:
 async def test_much_passes_at_the_same_time(serving: Serving, connect: Connect) -> None:
     size = 3_000_000
 
-    async def both(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(ACCEPT)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(peer.send(b"d" * size))
-            group.create_task(peer.read(size))
-        await peer.send(b"!")
-
-    async with ScriptedOrigin(both) as origin:
+    async with ScriptedOrigin(moves_both_ways(ACCEPT, size)) as origin:
         served = await serving.gateway(origin.url)
         client, _ = await offered(connect, served)
         sending = asyncio.ensure_future(client.send(b"u" * size))
