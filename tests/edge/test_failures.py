@@ -163,17 +163,12 @@ async def test_a_head_that_nobody_has_seen_is_taken_back(edge: Edges) -> None:
         await nothing_is_left(edge, origin)
 
 
-async def test_bytes_behind_a_response_are_nobodys(edge: Edges) -> None:
+async def test_bytes_after_a_response_become_no_response(edge: Edges) -> None:
     forged = answer("Content-Length: 4", body=b"half") + answer("Content-Length: 6", body=b"forged")
     async with ScriptedOrigin(says(forged, then="stall"), Recorder()) as origin:
-        served = await edge.relay(origin.url)
-        client = await edge.connect(served)
-        await client.get()
-        with pytest.raises((ConnectionError, EOFError)):
-            # Refused, or cut off behind the four bytes: the rest is taken for no response.
-            while (head := await client.head()).status in {200, 502}:
-                assert b"forged" not in await client.body(head)
-        assert (await (await edge.connect(served)).ask()).body == b"ok"
+        client = await edge.connect(await edge.relay(origin.url))
+        assert (await client.ask()).body == b"half"
+        assert (await client.ask()).body == b"ok"
         assert len(origin.connections) == 2
 
 
