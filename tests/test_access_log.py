@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import RawClient
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient
 from test_cli import serve
 
 APP = """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import RawClient, answer
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
 from test_cli import COMMAND, Running, run, serve
 
 

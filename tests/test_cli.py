@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 from click.testing import CliRunner
 
-from gateway.client import RawClient, answer
 from penstock.cli import main
 from penstock.testing import Peer, ScriptedOrigin, respond
+from support.client import RawClient, answer
 
 COMMAND = (sys.executable, "-m", "penstock")
 LISTENING = re.compile(r"listening on (\S+)")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import penstock
-from conftest import until
+from support.waiting import until
 
 CONTENT = bytes(range(40))
 

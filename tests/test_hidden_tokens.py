@@ -11,10 +11,10 @@ import jwt
 import pytest
 
 from edge.origins import Recorder
-from gateway.client import RawClient, answer
 from gateway.origins import says
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
+from support.client import RawClient, answer
 from test_cli import Running, serve
 
 SECRET = "0123456789abcdef0123456789abcdef"

@@ -8,9 +8,9 @@ import socket
 import pytest
 
 import penstock
-from conftest import until
 from penstock.config import OriginLimits, Timeouts
 from penstock.testing import Peer, Script, ScriptedOrigin
+from support.waiting import until
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 LENGTH = HEAD + b"Content-Length: 10\r\n\r\n"

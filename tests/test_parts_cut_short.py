@@ -9,11 +9,12 @@ from aiohttp import web
 import penstock
 from cache.conftest import caching
 from cache.test_from_python import client_of, serving
-from edge.serving import Edges, in_time
-from gateway.client import RawClient, answer
+from edge.serving import Edges
 from penstock import Origins
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import in_time
 from workers.conftest import family, relaying
 from workers.relaying import Relaying
 

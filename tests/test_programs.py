@@ -13,9 +13,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from conftest import until
-from gateway.client import answer
 from penstock.testing import ScriptedOrigin, respond
+from support.client import answer
+from support.waiting import until
 from test_docs import ROOT, blocks
 from test_serve_names import free_port
 

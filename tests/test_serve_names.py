@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 import trustme
 
-from gateway.client import answer
 from penstock.testing import ScriptedOrigin, respond
+from support.client import answer
 from test_cli import COMMAND, Running, run, serve
 
 OK = answer("Content-Length: 2", body=b"ok")

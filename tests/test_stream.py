@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 import penstock
-from conftest import until
 from penstock import framing
+from support.waiting import until
 
 
 class Pipe:

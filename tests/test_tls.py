@@ -11,9 +11,9 @@ import pytest
 import trustme
 
 import penstock
-from conftest import until
 from penstock.config import Tls
 from penstock.testing import Peer, Script, ScriptedOrigin
+from support.waiting import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -5,8 +5,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.client import Reply, answer
 from penstock.web import Allow, Deny, NativeRequest
+from support.client import Reply, answer
 
 OK = answer("Content-Length: 2", body=b"ok")
 TOKEN = "header:Token"

@@ -4,11 +4,11 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
 from edge.origins import Recorder
-from gateway.client import RawClient
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd, Site
+from support.client import RawClient
+from support.waiting import until
 
 from .hooks import TOKEN, Hook, problem
 

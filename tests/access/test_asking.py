@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 import penstock
-from conftest import until
 from edge.origins import Recorder
-from edge.serving import Edges, in_time
-from gateway.client import RawClient
+from edge.serving import Edges
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, Deny, NativeRequest
+from support.client import RawClient
+from support.waiting import in_time, until
 
 from .hooks import TOKEN, Hook, problem
 

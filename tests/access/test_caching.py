@@ -3,10 +3,10 @@
 import penstock
 from edge.origins import Recorder
 from edge.serving import Edges
-from gateway.client import answer
 from penstock.config import Cache, Caching
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
+from support.client import answer
 
 from .hooks import Hook, problem
 

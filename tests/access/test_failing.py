@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
-from conftest import until
 from edge.origins import Recorder
-from edge.serving import Edges, in_time
+from edge.serving import Edges
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, NativeRequest
+from support.waiting import in_time, until
 
 from .hooks import TOKEN, Hook, problem
 

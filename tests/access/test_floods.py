@@ -5,9 +5,9 @@ from collections import Counter
 
 from edge.origins import Recorder
 from edge.serving import Edges
-from gateway.client import RawClient
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
 
 from .hooks import TOKEN, Hook
 

@@ -5,12 +5,12 @@ import asyncio
 import pytest
 
 import penstock
-from conftest import until
 from edge.origins import Recorder, Steps
-from edge.serving import Edges, in_time
-from gateway.client import RawClient, answer
+from edge.serving import Edges
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, Deny, NativeRequest
+from support.client import RawClient, answer
+from support.waiting import in_time, until
 
 from .hooks import TOKEN, Hook
 

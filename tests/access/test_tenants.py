@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 import pytest
 
 import penstock
-from conftest import until
 from edge.origins import Recorder, Steps
-from edge.serving import Edges, Served, in_time
-from gateway.client import RawClient, Reply, answer
+from edge.serving import Edges, Served
 from hub.subscribers import Topics
 from penstock.config import Access, TenantLimits
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Allow, NativeRoute, TenantStats
+from support.client import RawClient, Reply, answer
+from support.waiting import in_time, until
 
 from .hooks import TOKEN, Hook, problem
 

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from conftest import until
-from edge.serving import Edges, in_time
+from edge.serving import Edges
 from hub.subscribers import Subscriber, Topics
 from penstock import Hub
 from penstock.config import Access, Subscriptions
 from penstock.web import Allow, Deny, NativeRequest
+from support.waiting import in_time, until
 
 from .hooks import TOKEN, Hook, problem
 

@@ -14,8 +14,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from conftest import until
 from media.programs import require
+from support.waiting import until
 
 
 class RedisServer:

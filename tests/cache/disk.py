@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import penstock
-from conftest import until
-from edge.serving import Edges, Served, in_time
-from gateway.client import RawClient, Reply, answer
+from edge.serving import Edges, Served
 from penstock import config
 from penstock.config import Caching, OriginLimits
 from penstock.stats import DiskStats
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, Reply, answer
+from support.waiting import in_time, until
 
 SIZE = 300_000
 """Bytes of an object: five blocks of 64 KiB, the last one short. Two dozen do not fit into the memory of the tests."""

@@ -4,9 +4,9 @@ import asyncio
 import re
 from collections.abc import Callable
 
-from gateway.client import Head, RawClient, answer
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest
+from support.client import Head, RawClient, answer
 
 from .origins import FRESH
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.client import answer
 from penstock.testing import Peer, RecordedRequest
+from support.client import answer
 
 FRESH = "Cache-Control: max-age=60"
 READERS = [

@@ -7,8 +7,8 @@ import socket
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
-from gateway.client import RawClient, Reply, answer
 from penstock.testing import Peer, RecordedRequest
+from support.client import RawClient, Reply, answer
 
 from .films import film
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import answer
+from support.waiting import in_time, until
 
 FRESH = "Cache-Control: max-age=60"
 

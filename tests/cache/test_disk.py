@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import until
-from edge.serving import in_time
 from penstock import config
 from penstock.testing import ScriptedOrigin
+from support.waiting import in_time, until
 
 from .conftest import THREADS
 from .disk import BLOCK, HEAD, MANY, SIZE, Library, body, files, gateway, used

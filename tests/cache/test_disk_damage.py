@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
-from edge.serving import in_time
-from gateway.client import RawClient
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.waiting import in_time, until
 
 from .disk import BLOCK, HEAD, SIZE, Library, body, files, gateway
 

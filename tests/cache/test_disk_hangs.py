@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import until
-from edge.serving import in_time
 from penstock import config
 from penstock.testing import ScriptedOrigin
+from support.waiting import in_time, until
 
 from .disk import Library, body, files, gateway
 from .hanging import Hang, holding

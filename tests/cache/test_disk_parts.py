@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
-from edge.serving import in_time
 from penstock.testing import ScriptedOrigin
+from support.waiting import in_time, until
 
 from .conftest import THREADS
 from .disk import BLOCK, HEAD, MEMORY, files, gateway, used

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from edge.serving import in_time
-from gateway.client import RawClient
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.waiting import in_time
 from test_cli import LISTENING, Running
 
 from .disk import Gateway, files, gateway

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
-from edge.serving import in_time
 from penstock.testing import ScriptedOrigin
+from support.waiting import in_time, until
 
 from .disk import BLOCK, HEAD, Gateway, files, gateway
 from .disk_films import COUNT, PART, WHOLE, check, check_slice, file_of, honest, slicing, span, store

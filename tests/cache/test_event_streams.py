@@ -2,11 +2,12 @@
 
 import asyncio
 
-from edge.serving import Edges, in_time
+from edge.serving import Edges
 from events.ways import EVENTS, chunk
-from gateway.client import answer
 from penstock.config import Caching, EventRelay
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
+from support.waiting import in_time
 
 FRESH = "Cache-Control: max-age=60"
 HEAD = EVENTS.removesuffix(b"\r\n") + FRESH.encode() + b"\r\n\r\n"

@@ -10,11 +10,11 @@ from itertools import count
 
 import pytest
 
-from conftest import until
-from edge.serving import Edges, Served, in_time
-from gateway.client import RawClient, answer
+from edge.serving import Edges, Served
 from penstock.config import Caching, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import in_time, until
 
 from .origins import AMPLE, FRESH, READERS
 

@@ -4,10 +4,11 @@ client are not given to others."""
 import pytest
 
 from cache.ranges import Kind, Origin, differs
-from edge.serving import Edges, in_time
-from gateway.client import Reply, answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin, respond
+from support.client import Reply, answer
+from support.waiting import in_time
 
 from .test_from_python import app_of, client_of, serving
 

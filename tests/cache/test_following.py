@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import RawClient, answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import in_time, until
 
 CROWD = 30
 FRESH = "Cache-Control: max-age=60"

@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import RawClient, answer
+from edge.serving import Edges
 from penstock import ConfigurationError
 from penstock.config import Caching, Forwarding, Overrides
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from penstock.web import Gateway, Site
+from support.client import RawClient, answer
+from support.waiting import in_time, until
 
 from .origins import FRESH, Origin, numbered
 from .test_purging import cache_of

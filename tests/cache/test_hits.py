@@ -3,11 +3,11 @@
 from cache.origins import FRESH, Origin
 from cache.test_answers import always
 from cache.test_following import Held
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
+from support.client import answer
+from support.waiting import in_time, until
 
 
 def work(edges: Edges) -> tuple[int, int, int]:

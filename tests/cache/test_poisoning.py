@@ -15,10 +15,10 @@ import pytest
 from aiohttp import web
 
 from edge.serving import Edges
-from gateway.client import RawClient, answer
 from penstock.config import Caching, Forwarding, Overrides
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from penstock.web import Gateway, Site
+from support.client import RawClient, answer
 
 from .origins import FRESH, Origin
 

@@ -4,10 +4,11 @@ import asyncio
 
 import pytest
 
-from edge.serving import Edges, in_time
-from gateway.client import answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import answer
+from support.waiting import in_time
 
 from .origins import FRESH, Origin
 

@@ -3,11 +3,11 @@
 import pytest
 
 from edge.serving import Edges
-from gateway.client import answer
 from penstock import ConfigurationError, RequestError
 from penstock.cache import Cache
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
+from support.client import answer
 
 from .origins import FRESH, Origin, numbered
 

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import Reply, answer
+from edge.serving import Edges
 from penstock.cache import Cache
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import Reply, answer
+from support.waiting import in_time, until
 
 from .origins import FRESH, Origin, numbered
 from .test_purging import cache_of

@@ -11,12 +11,12 @@ from aiohttp import web
 
 import penstock
 from access.hooks import Hook
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import Head, RawClient, Reply
+from edge.serving import Edges
 from penstock import config
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin
+from support.client import Head, RawClient, Reply
+from support.waiting import in_time, until
 from workers.conftest import family, relaying
 from workers.relaying import Relaying
 

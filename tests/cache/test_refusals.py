@@ -4,11 +4,11 @@ from typing import Literal
 
 import pytest
 
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import answer
+from support.waiting import in_time, until
 
 from .origins import FRESH, Origin
 

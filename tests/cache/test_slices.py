@@ -6,11 +6,11 @@ import random
 import pytest
 
 from cache.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, parts_of, slices
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import RawClient, Reply
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient, Reply
+from support.waiting import in_time, until
 
 LENGTH = len(BODY)
 

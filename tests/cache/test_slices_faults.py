@@ -11,12 +11,12 @@ import pytest
 
 import penstock
 from cache.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, slices
-from conftest import until
-from edge.serving import Edges, Served, in_time
-from gateway.client import Head, RawClient, Reply, answer
+from edge.serving import Edges, Served
 from penstock.cache import Cache
 from penstock.config import Caching, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import Head, RawClient, Reply, answer
+from support.waiting import in_time, until
 
 from .origins import AMPLE, READERS
 

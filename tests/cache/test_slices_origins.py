@@ -25,11 +25,11 @@ from cache.films import (
     span_of,
     spans_of,
 )
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import Head, answer
+from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
+from support.client import Head, answer
+from support.waiting import in_time, until
 
 NEW = film(2, len(BODY) + 5000)
 HONEST = (FRESH, 'ETag: "1"')

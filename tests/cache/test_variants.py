@@ -6,12 +6,12 @@ from email.utils import formatdate
 from pathlib import Path
 
 import penstock
-from conftest import until
 from edge.serving import Edges
-from gateway.client import RawClient, answer
 from penstock import config
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .disk import gateway
 

@@ -17,10 +17,11 @@ from functools import cache
 
 import pytest
 
-from edge.serving import Edges, Served, in_time
-from gateway.client import Head, RawClient, Reply, answer
+from edge.serving import Edges, Served
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import Head, RawClient, Reply, answer
+from support.waiting import in_time
 
 CLIENTS = 10
 REQUESTS = 10_000 if os.environ.get("PENSTOCK_LONG") == "1" else 200

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from gateway.client import answer
 from media.programs import require
 from media.servers import configured_nginx
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
 
 _NGINX = """\
 daemon off;

@@ -3,14 +3,12 @@
 Where the meaning must not depend on who serves a route, a stock aiohttp runner is a third way.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-import penstock
-from conftest import _forget, until
 from penstock.config import OriginLimits
+from support.leaks import engine_under_test
 
 from .serving import Edges
 
@@ -20,18 +18,12 @@ async def _edges(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
     threads = 1 if stock else request.param
     # No origin's connection outlives its use by more than that, so that what is left is seen. It is taken with the head
     # of a request, so that tests can step through its body; tests/overload have the default.
-    async with penstock.Engine(
-        memory="16MiB", threads=threads, limits=OriginLimits(idle_timeout=30, upload_part=0)
-    ) as engine:
+    limits = OriginLimits(idle_timeout=30, upload_part=0)
+    async with engine_under_test(request, threads=threads, limits=limits) as engine:
         edges = Edges(engine, stock=stock)
         yield edges
         await edges.close()
         del edges
-        _forget(request)
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not [task for task in others if not task.done()], "a task was left running"
 
 
 THREADS = [pytest.param(1, id="one thread"), pytest.param(3, id="three threads")]

@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from gateway.client import answer
 from penstock.testing import Peer, RecordedRequest, Script
+from support.client import answer
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The one place where the tests of the edge make a site, and where they meet it."""
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +8,11 @@ from typing import Any
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
 from penstock import _native, config
 from penstock.web import Gateway
 from penstock.web.native import NativeRoute, native_routes
+from support.client import RawClient
+from support.waiting import until
 
 DEFAULT = config.Edge()
 
@@ -108,15 +107,3 @@ def application(routes: Routes) -> web.Application:
     app = web.Application()
     app.add_routes(list(routes))
     return app
-
-
-async def drained(client: RawClient) -> bytes:
-    """What still comes, up to a clean end. The client ends its side first."""
-    client.writer.write_eof()
-    return await client.rest()
-
-
-async def in_time(awaitable: Any) -> Any:
-    """For what could wait for ever only if something is broken."""
-    async with asyncio.timeout(10):
-        return await awaitable

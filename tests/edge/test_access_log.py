@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
-from gateway.client import answer
 from gateway.origins import says
 from penstock.testing import ScriptedOrigin, respond
+from support.client import answer
+from support.waiting import until
 
 from .origins import Recorder
 from .serving import Edges

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient, answer
 from penstock.config import Edge, RouteLimits
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer, drained
+from support.waiting import until
 
 from .origins import Recorder
-from .serving import Edges, drained
+from .serving import Edges
 
 LARGE = bytes(range(256)) * 4096 * 3
 LATE = Edge(linger=30)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient, answer
 from gateway.origins import says
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .serving import Edges
 

@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient, answer
 from gateway.origins import end, says
 from penstock.config import OriginLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .origins import Recorder, Steps
 from .serving import Edges

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
 from penstock import _native
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.waiting import until
 
 from .origins import Recorder
 from .serving import Edges, Served

@@ -13,12 +13,12 @@ import pytest
 import trustme
 
 import penstock
-from conftest import until
-from gateway.client import answer
 from gateway.origins import says
 from penstock.config import Cache, Caching, Check, OriginLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Gateway
+from support.client import answer
+from support.waiting import until
 
 from .serving import Edges
 

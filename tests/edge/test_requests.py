@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from gateway.client import RawClient, answer
 from penstock.testing import ScriptedOrigin, respond
+from support.client import RawClient, answer, drained
 
 from .origins import Recorder
-from .serving import Edges, drained
+from .serving import Edges
 
 HOST = b"Host: gateway.test\r\n"
 

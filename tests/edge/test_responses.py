@@ -6,8 +6,8 @@ from email.utils import parsedate_to_datetime
 
 import pytest
 
-from gateway.client import RawClient, answer
 from penstock.testing import Peer, ScriptedOrigin, respond
+from support.client import RawClient, answer
 
 from .origins import Steps, once
 from .serving import Edges

@@ -7,11 +7,11 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import answer
 from penstock.config import Forwarding
 from penstock.testing import ScriptedOrigin, respond
 from penstock.web.native import Changes
+from support.client import answer
+from support.waiting import until
 
 from .origins import Recorder
 from .serving import Edges

@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 import penstock
-from conftest import until
-from gateway.client import RawClient, answer
 from penstock.config import Edge, Flow, Pool
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .origins import Recorder
 from .serving import Edges, Served

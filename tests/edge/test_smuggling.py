@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.client import RawClient, answer
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import RawClient, answer
 
 from .backends import Reading, running_aiohttp, running_nginx_before
 from .corpus import CASES, GROUPS, LIMITS, Case, Expected

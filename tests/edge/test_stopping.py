@@ -7,10 +7,10 @@ import json
 import pytest
 
 import penstock
-from conftest import until
-from gateway.client import answer
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
+from support.waiting import until
 
 from .origins import Recorder, Steps
 from .serving import Edges, Served

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from conftest import until
-from gateway.client import Head, RawClient, answer
 from gateway.websocket import ACCEPTING, echoes, moves_both_ways
 from penstock.config import Edge, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import Head, RawClient, answer, drained
+from support.waiting import until
 
 from .origins import Recorder
-from .serving import Edges, Served, drained
+from .serving import Edges, Served
 
 OFFER = (
     "Connection: keep-alive, Upgrade",

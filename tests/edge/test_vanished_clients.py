@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
 from events.ways import Steps
-from gateway.client import RawClient
 from penstock import Hub
 from penstock.config import Edge, EventRelay, History, Subscriptions, Timeouts
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.waiting import until
 
 from .serving import Edges, Served
 

@@ -1,19 +1,14 @@
 """Relayed event streams through real sockets: natively, by the application, and on stock transports; the engine with one
 thread and with three, the loop asyncio's and uvloop's."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
-import uvloop
 
-import penstock
-from conftest import _forget, leave_out, until
+from support.leaks import engine_under_test
+from support.loops import both_loops, leave_out
 
 from .ways import Way
-
-# libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
-uvloop.new_event_loop().close()
 
 WAYS = [(name, threads) for name in ("native", "app") for threads in (1, 3)]
 # The clients there are on the loop's own sockets.
@@ -37,8 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_out(items, "way", NEEDLESS)
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+pytest_asyncio_loop_factories = both_loops
 
 
 @pytest.fixture(
@@ -48,14 +42,8 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
     """One way to relay; afterwards every slab must be back, and no task of the test running."""
     name, threads = request.param
-    async with penstock.Engine(memory="16MiB", threads=threads) as engine:
+    async with engine_under_test(request, threads=threads) as engine:
         way = Way(engine, name)
         yield way
         await way.close()
         del way
-        _forget(request)
-        await until(lambda: engine.stats().relays.draining == 0, "nothing is read on")
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        ours = asyncio.current_task()
-        await until(lambda: asyncio.all_tasks() <= {ours}, "every task of the test has ended")

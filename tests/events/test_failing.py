@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient, answer
 from gateway.origins import end
 from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .ways import EVENTS, Steps, Way, chunk
 

@@ -7,10 +7,10 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
 from penstock import encode_event
 from penstock.framing import Events
 from penstock.testing import ScriptedOrigin
+from support.waiting import until
 
 from .ways import Steps, Way
 

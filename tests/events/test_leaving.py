@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient
 from penstock.config import Drain, EventRelay
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient
+from support.waiting import until
 
 from .ways import EVENTS, Way, chunk, left
 

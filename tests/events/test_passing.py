@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.client import answer
 from penstock.config import EventRelay
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import answer
 
 from .ways import Way, chunk
 

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from gateway.client import answer
 from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
 
 from .ways import BEAT, EVENTS, NEVER, SOON, Steps, Way, beats, blocks, chunk
 

@@ -7,12 +7,12 @@ from typing import Any
 from aiohttp import web, web_app
 
 import penstock
-from conftest import until
-from gateway.client import RawClient, answer
 from penstock.config import Edge, EventRelay, Timeouts
 from penstock.stats import InspectionStats, RelayStats
 from penstock.testing import Peer
 from penstock.web import Gateway, RelayEnd, Site
+from support.client import RawClient, answer
+from support.waiting import until
 from workers.ends import EdgeEnd, Worker
 from workers.family import Family
 

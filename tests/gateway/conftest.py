@@ -1,20 +1,15 @@
 """The gateway through real sockets: raw clients in front, scripted origins behind, on asyncio and on
 uvloop."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-import uvloop
 
 import penstock
-from conftest import leave_out
+from support.client import RawClient
+from support.loops import both_loops, leave_out
 
-from .client import RawClient
 from .server import Served, Serving
-
-# libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
-uvloop.new_event_loop().close()
 
 Connect = Callable[[Served], Awaitable[RawClient]]
 
@@ -24,8 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_out(items, "transport", {("site", "uvloop"), ("workers", "uvloop")})
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+pytest_asyncio_loop_factories = both_loops
 
 
 @pytest.fixture(params=["stock", "site", "workers"])

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gateway.client import answer
 from penstock.testing import Peer
+from support.client import answer
 
 FORGED = answer("Content-Length: 6", "Cache-Control: max-age=60", body=b"forged")
 STRAYS = {"a line end": b"\r\n", "junk": b"more", "a forged response": FORGED}

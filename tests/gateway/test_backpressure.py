@@ -6,8 +6,8 @@ import hashlib
 import pytest
 
 from penstock.testing import Peer, ScriptedOrigin, respond
+from support.client import answer
 
-from .client import answer
 from .conftest import Connect
 from .server import Serving
 

@@ -6,12 +6,12 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
 from penstock.config import OriginLimits
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import FAILURE, Gateway
+from support.client import RawClient, answer
+from support.waiting import until
 
-from .client import RawClient, answer
 from .conftest import Connect
 from .origins import says
 from .server import Served, Serving

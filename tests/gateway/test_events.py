@@ -7,8 +7,8 @@ import pytest
 
 import penstock
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import Head, RawClient, answer
 
-from .client import Head, RawClient, answer
 from .conftest import Connect
 from .server import Serving
 

@@ -10,13 +10,13 @@ import pytest
 from aiohttp import web, web_log
 
 import penstock
-from conftest import until
 from penstock.config import OriginLimits, Pool, Timeouts
 from penstock.framing import Fixed
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import FAILURE, TENANT, Gateway, settle_failures
+from support.client import Reply, answer
+from support.waiting import until
 
-from .client import Reply, answer
 from .conftest import Connect
 from .origins import says
 from .server import Serving

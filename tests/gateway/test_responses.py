@@ -8,8 +8,8 @@ import hashlib
 import pytest
 
 from penstock.testing import Peer, ScriptedOrigin, respond
+from support.client import Reply, answer
 
-from .client import Reply, answer
 from .conftest import Connect
 from .origins import says
 from .server import Serving

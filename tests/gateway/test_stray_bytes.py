@@ -6,8 +6,8 @@ import pytest
 
 import penstock
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient, Reply
 
-from .client import RawClient, Reply
 from .conftest import Connect
 from .server import Serving
 from .stray import KINDS, Kind, strays

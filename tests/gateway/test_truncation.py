@@ -14,8 +14,8 @@ import penstock
 from penstock.config import Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
+from support.client import Head, RawClient, answer
 
-from .client import Head, RawClient, answer
 from .conftest import Connect
 from .origins import end, says
 from .server import Serving

@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from conftest import until
 from penstock.config import Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import Head, RawClient, answer
+from support.waiting import until
 
-from .client import Head, RawClient, answer
 from .conftest import Connect
 from .server import Served, Serving
 from .websocket import ACCEPTING, echoes, moves_both_ways

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import FAILURE, Gateway
+from support.client import RawClient, answer
 
-from .client import RawClient, answer
 from .conftest import Connect
 from .server import Serving
 

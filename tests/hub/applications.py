@@ -7,12 +7,11 @@ from typing import Any
 from aiohttp import web
 
 import penstock
-from conftest import until
-from edge.serving import in_time
-from gateway.client import Head, RawClient
 from penstock import Hub
 from penstock.config import History
 from penstock.web import Gateway, Site
+from support.client import Head, RawClient
+from support.waiting import in_time, until
 from workers.ends import EdgeEnd, Worker
 from workers.family import Family
 

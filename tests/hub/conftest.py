@@ -1,15 +1,13 @@
 """A hub behind sites of the engine's, with one engine thread and with three."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-import penstock
 from brokers.redis_server import RedisServer, a_redis
-from conftest import _forget, until
 from edge.conftest import THREADS, _edges
 from edge.serving import Edges
+from support.leaks import engine_under_test
 
 from .applications import Served
 from .kafka_nodes import Kafka, KafkaNodes, need_kafka, shared_broker
@@ -70,14 +68,9 @@ async def kafka_nodes(edge: Edges, kafka: Kafka) -> AsyncIterator[KafkaNodes]:
 @pytest.fixture(params=["one thread", "three threads", "stock", "workers"])
 async def served(request: pytest.FixtureRequest) -> AsyncIterator[Served]:
     threads = 3 if request.param == "three threads" else 1
-    async with penstock.Engine(memory="16MiB", threads=threads) as engine:
+    async with engine_under_test(request, threads=threads) as engine:
         served = Served(engine, request.param)
         await served.start()
         yield served
         await served.close()
         del served
-        _forget(request)
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        ours = asyncio.current_task()
-        await until(lambda: asyncio.all_tasks() <= {ours}, "every task of the test has ended")

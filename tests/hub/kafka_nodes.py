@@ -14,10 +14,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
 from brokers import kafka
 from edge.serving import Edges
-from gateway.client import RawClient
 from media.programs import require
 from penstock import Hub, KafkaLog
 from penstock.config import History, Subscriptions
+from support.client import RawClient
 
 from .nodes import Node
 from .subscribers import Topics

@@ -4,11 +4,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from brokers.redis_server import RedisServer
-from conftest import until
 from edge.serving import Edges, Served
-from gateway.client import RawClient
 from penstock import Hub, LogStats, RedisLog
 from penstock.config import History, Subscriptions
+from support.client import RawClient
+from support.waiting import until
 
 from .subscribers import PATH, Subscriber, Topics
 

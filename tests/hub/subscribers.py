@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from edge.serving import Edges, Served, in_time
-from gateway.client import Head, RawClient
+from edge.serving import Edges, Served
 from penstock import Hub
 from penstock.config import History, Subscriptions
+from support.client import Head, RawClient
+from support.waiting import in_time
 
 PATH = "/events/news"
 

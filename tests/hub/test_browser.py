@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
 from demo.devtools import open_browser
 from media.programs import require
+from support.waiting import until
 
 from .subscribers import PATH, Topics
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import until
-from edge.serving import in_time
 from penstock import Hub, _native
 from penstock.config import Edge, History, Subscriptions
+from support.waiting import in_time, until
 
 from .subscribers import PATH, Topics, parse
 

@@ -7,10 +7,9 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from edge.serving import in_time
-from gateway.client import RawClient, answer
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import in_time, until
 
 from .applications import Handler, Served
 

@@ -14,11 +14,11 @@ from aiohttp import web
 
 import penstock
 from brokers.redis_server import RedisServer
-from conftest import until
-from edge.serving import Edges, in_time
-from gateway.client import RawClient
+from edge.serving import Edges
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, Site
+from support.client import RawClient
+from support.waiting import in_time, until
 
 from .nodes import Node, Nodes
 from .subscribers import Event, Subscriber

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import penstock
-from conftest import until
+from support.waiting import until
 
 from .subscribers import PATH, Event, Topics
 

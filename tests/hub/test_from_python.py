@@ -6,11 +6,10 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from edge.serving import in_time
-from gateway.client import RawClient
 from penstock.config import Subscriptions
 from penstock.web import TENANT
+from support.client import RawClient
+from support.waiting import in_time, until
 
 from .applications import Handler, Served
 

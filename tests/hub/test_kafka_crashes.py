@@ -14,8 +14,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from brokers.kafka import running_broker
-from edge.serving import Edges, in_time
-from gateway.client import RawClient
+from edge.serving import Edges
+from support.client import RawClient
+from support.waiting import in_time
 
 from .kafka_nodes import Kafka, KafkaNodes, need_kafka
 from .subscribers import Event, Subscriber

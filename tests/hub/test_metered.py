@@ -5,11 +5,10 @@ import asyncio
 import pytest
 from aiohttp import web
 
-from conftest import until
-from edge.serving import in_time
 from penstock.config import Inspection
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
+from support.waiting import in_time, until
 
 from .applications import Served
 from .test_feeding import EVENTS, Model

@@ -7,8 +7,8 @@ import pytest
 
 import penstock
 from brokers.redis_server import RedisServer
-from conftest import until
 from penstock import Hub, RedisLog
+from support.waiting import until
 
 from .nodes import Nodes
 from .subscribers import Event, Subscriber

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from brokers.redis_server import RedisServer
-from edge.serving import in_time
-from gateway.client import RawClient
+from support.client import RawClient
+from support.waiting import in_time
 
 from .subscribers import PATH, Subscriber
 

@@ -5,7 +5,7 @@ import json
 import random
 import threading
 
-from conftest import until
+from support.waiting import until
 
 from .subscribers import PATH, Event, Topics
 

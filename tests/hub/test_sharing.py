@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import penstock
-from conftest import until
+from support.waiting import until
 
 from .nodes import Nodes
 from .subscribers import Event

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from conftest import until
 from edge.serving import Served
 from penstock import Hub
 from penstock.config import Edge, Subscriptions
+from support.waiting import until
 
 from .subscribers import Event, Subscriber, Topics
 

@@ -6,10 +6,9 @@ import json
 import pytest
 from aiohttp import web
 
-from conftest import until
-from edge.serving import in_time
-from gateway.client import RawClient
 from penstock.config import Subscriptions
+from support.client import RawClient
+from support.waiting import in_time, until
 
 from .applications import Served
 from .subscribers import parse

@@ -6,10 +6,9 @@ import threading
 import pytest
 
 import penstock
-from conftest import until
-from edge.serving import drained, in_time
-from gateway.client import RawClient
 from penstock.config import RouteLimits
+from support.client import RawClient, drained
+from support.waiting import in_time, until
 
 from .subscribers import PATH, Event, Subscriber, Topics
 

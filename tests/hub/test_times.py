@@ -3,9 +3,8 @@
 import pytest
 
 import penstock
-from conftest import until
-from edge.serving import in_time
 from penstock.config import Subscriptions
+from support.waiting import in_time, until
 
 from .subscribers import PATH, Event, Topics, parse
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 from aiohttp import web
 
 from events.ways import Relay, Way
-from gateway.client import RawClient, answer
 from penstock.config import Edge, Inspection
 from penstock.stats import InspectionStats
 from penstock.testing import Peer
 from penstock.web import Gateway, Inspected, RelayEnd
+from support.client import RawClient, answer
 
 DATA: Final = Path(__file__).parent.parent / "data" / "token_streams"
 KNOWN: Final[dict[str, dict[str, Any]]] = json.loads((DATA / "expected.json").read_text())

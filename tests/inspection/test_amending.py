@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from events.ways import Way, chunk
-from gateway.client import RawClient
 from penstock.config import Inspection
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
 
 from .gateways import JSON, USAGE, Origin, inspecting
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from conftest import until
 from events.ways import NEVER, Steps, Way
-from gateway.client import answer
 from gateway.origins import says
 from penstock.config import Caching, Drain, Edge, EventRelay, Inspection, RouteLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
+from support.client import answer
+from support.waiting import until
 
 from .gateways import Origin, events, inspecting
 

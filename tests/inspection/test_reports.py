@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from conftest import until
 from events.ways import Steps, Way, left
-from gateway.client import answer
 from penstock.config import Drain, EventRelay, Inspection
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
+from support.waiting import until
 
 from .gateways import (
     CHUNKED,

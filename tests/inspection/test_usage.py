@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import penstock
 from events.ways import Way, chunk
-from gateway.client import answer
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
 
 from .gateways import CHUNKED, EVENT_STREAM, KNOWN, Inspecting, inspecting, inspection_of, stream_of
 

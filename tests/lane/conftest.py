@@ -1,24 +1,20 @@
 """aiohttp applications on the engine's sockets: raw clients in front, on asyncio and on uvloop, on one engine thread
 and on three."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import uvloop
 from aiohttp import web, web_app
 from aiohttp.typedefs import Handler
 
 import penstock
-from conftest import leave_out, until
-from gateway.client import RawClient
 from penstock.config import Edge, OriginLimits
 from penstock.web import Site
-
-# libuv opens a pipe for signals with its first loop and keeps it for the process: no test's descriptor.
-uvloop.new_event_loop().close()
+from support.client import RawClient
+from support.leaks import engine_under_test
+from support.loops import both_loops, leave_out
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,8 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_out(items, "engine", {(1, "uvloop"), (3, "asyncio")})
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+pytest_asyncio_loop_factories = both_loops
 
 
 @dataclass
@@ -53,16 +48,10 @@ Connect = Callable[..., Awaitable[RawClient]]
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[penstock.Engine]:
-    """A small engine; afterwards every slab must be back and no task of the test running."""
-    async with penstock.Engine(
-        memory="16MiB", threads=request.param, limits=OriginLimits(upload_part=0)
-    ) as engine:
+    """A small engine."""
+    limits = OriginLimits(upload_part=0)
+    async with engine_under_test(request, threads=request.param, limits=limits) as engine:
         yield engine
-        request.node.funcargs.clear()
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        ours = asyncio.current_task()
-        await until(lambda: asyncio.all_tasks() <= {ours}, "every task of the test has ended")
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pytest
 from aiohttp import web, web_log
 
 import penstock
-from conftest import until
-from gateway.client import answer
 from gateway.origins import says
 from penstock.config import Edge, History, Subscriptions
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, Site
+from support.client import answer
+from support.waiting import until
 
 from .conftest import Connect, Serve, Served
 

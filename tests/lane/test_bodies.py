@@ -6,9 +6,9 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
 from penstock.config import Edge
+from support.client import RawClient
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from conftest import until
-from gateway.client import RawClient
+from support.client import RawClient
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

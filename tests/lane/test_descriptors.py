@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from gateway.client import RawClient
+from support.client import RawClient
 from test_cli import Running
 
 PROGRAM = """

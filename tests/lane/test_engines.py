@@ -7,11 +7,11 @@ import pytest
 from aiohttp import web
 
 import penstock
-from gateway.client import answer
 from penstock import config
 from penstock.exceptions import ConfigurationError
 from penstock.testing import ScriptedOrigin, respond
 from penstock.web import Gateway, Site
+from support.client import answer
 
 OK = answer("Cache-Control: max-age=60", "Content-Length: 2", body=b"ok")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from conftest import until
-from gateway.client import RawClient
+from support.client import RawClient
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

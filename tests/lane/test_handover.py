@@ -9,11 +9,11 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import answer
 from gateway.origins import says
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
+from support.client import answer
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import RawClient, answer
 from gateway.origins import says
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

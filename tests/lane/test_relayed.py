@@ -5,9 +5,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 import penstock
-from gateway.client import RawClient, answer
 from penstock.testing import ScriptedOrigin, respond
 from penstock.web import Gateway
+from support.client import RawClient, answer
 
 from .conftest import Connect, Serve
 

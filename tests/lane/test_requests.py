@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
 from penstock.web import Site
+from support.client import RawClient
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

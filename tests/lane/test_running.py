@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient, answer
 from gateway.origins import says
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 from test_cli import Running, refused
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -11,10 +11,10 @@ from aiohttp.abc import AbstractStreamWriter
 
 import penstock
 import penstock.web
-from conftest import until
 from edge.origins import Recorder
 from penstock import _native
 from penstock.testing import ScriptedOrigin
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

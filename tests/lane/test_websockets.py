@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from conftest import until
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

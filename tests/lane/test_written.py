@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
+from support.waiting import until
 
 from .conftest import Connect, Serve
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import until
 from demo.devtools import Page, open_browser
 from events.ways import NEVER, SOON, Steps, Way
-from gateway.client import answer
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import answer
+from support.waiting import until
 
 from .programs import require
 from .servers import running_gateway

@@ -9,8 +9,8 @@ import pytest
 
 from cache.ranges import Kind, Origin
 from demo.devtools import open_browser
-from gateway.client import answer
 from penstock.testing import RecordedRequest, ScriptedOrigin
+from support.client import answer
 
 from .programs import output_of, require
 from .servers import running_gateway

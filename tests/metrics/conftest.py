@@ -1,6 +1,5 @@
 """Sites with pages about their engine, on one engine thread and on three."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
@@ -8,10 +7,10 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import _forget, until
-from gateway.client import RawClient
-from penstock.config import Cache, Edge, Status
+from penstock.config import Edge, Status
 from penstock.web import Site
+from support.client import RawClient
+from support.leaks import engine_under_test
 
 from .scraping import Pages
 
@@ -29,22 +28,10 @@ class Served:
 Serve = Callable[..., Awaitable[Served]]
 
 
-async def _engine(request: pytest.FixtureRequest, cache: Cache | None) -> AsyncIterator[penstock.Engine]:
-    async with penstock.Engine(memory="16MiB", threads=request.param, cache=cache) as engine:
-        yield engine
-        _forget(request)
-        if engine.cache is not None:
-            engine.cache.clear()
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        ours = asyncio.current_task()
-        await until(lambda: asyncio.all_tasks() <= {ours}, "every task of the test has ended")
-
-
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[penstock.Engine]:
     """Without a cache."""
-    async for engine in _engine(request, None):
+    async with engine_under_test(request, threads=request.param) as engine:
         yield engine
 
 

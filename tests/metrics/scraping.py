@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as strict_parser
 
-from conftest import DEADLINE
-from gateway.client import RawClient, Reply
+from support.client import RawClient, Reply
+from support.waiting import DEADLINE
 
 __all__ = ["OPEN", "Metrics", "Pages"]
 

@@ -6,12 +6,11 @@ from aiohttp import web
 
 import penstock
 from access.hooks import OK, TOKEN, Hook
-from conftest import until
 from edge.origins import Recorder
-from edge.serving import in_time
 from penstock.config import Access, TenantLimits
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
+from support.waiting import in_time, until
 
 from .conftest import Serve, Served
 from .scraping import Metrics

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from edge.origins import Recorder
-from gateway.client import RawClient
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
 
 from .scraping import Pages
 

@@ -8,11 +8,11 @@ from aiohttp import web
 
 import penstock
 from edge.origins import Recorder
-from gateway.client import answer
 from penstock.config import Pool, Status
 from penstock.metrics import Pages as NativePages
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
+from support.client import answer
 
 from .conftest import Serve
 from .scraping import OPEN, Metrics, Pages

@@ -7,10 +7,10 @@ from aiohttp import web
 
 import penstock
 from edge.origins import Recorder
-from gateway.client import answer
 from penstock.config import Cache, Caching, Inspection, Overrides
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
+from support.client import answer
 
 from .conftest import Serve, Served
 from .scraping import Metrics

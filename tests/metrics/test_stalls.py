@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from edge.origins import Recorder
-from gateway.client import RawClient
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
 
 from .scraping import Pages
 

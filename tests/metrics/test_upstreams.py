@@ -7,11 +7,11 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.serving import in_time
 from origins.backends import Backend, Backends, film
 from penstock import Origin, Origins
 from penstock.config import Check, Health, Retries
 from penstock.web import Gateway
+from support.waiting import in_time
 
 from .conftest import Serve, Served
 from .scraping import Metrics

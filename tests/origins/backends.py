@@ -7,8 +7,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Self
 
-from gateway.client import answer
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
+from support.client import answer
 
 SIZE = 200_000
 """Bytes of a film: more than one read, less than what sockets hold."""

@@ -1,6 +1,5 @@
 """Several origins behind one route, through real sockets, on each way that a request takes through penstock."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +8,10 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import _forget, until
-from gateway.client import RawClient
 from penstock import Origins, config
 from penstock.web import Gateway, Site
+from support.client import RawClient
+from support.leaks import engine_under_test
 
 WAYS = {
     "native": ("native", 1),
@@ -70,8 +69,8 @@ class Front:
 
 async def _front(request: pytest.FixtureRequest) -> AsyncIterator[Front]:
     way, threads = WAYS[request.param]
-    async with penstock.Engine(
-        memory="16MiB",
+    async with engine_under_test(
+        request,
         threads=threads,
         limits=config.OriginLimits(idle_timeout=30),
         cache=config.Cache(memory="8MiB") if way == "cache" else None,
@@ -80,13 +79,6 @@ async def _front(request: pytest.FixtureRequest) -> AsyncIterator[Front]:
         yield front
         await front.close()
         del front
-        _forget(request)
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        if engine.cache is not None:
-            engine.cache.clear()
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        ours = asyncio.current_task()
-        await until(lambda: asyncio.all_tasks() <= {ours}, "every task of the test has ended")
 
 
 front = pytest.fixture(_front, params=WAYS, name="front")

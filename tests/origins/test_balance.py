@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
 from penstock import Origin, Origins
 from penstock.config import Cache, Caching, Health
+from support.client import RawClient
+from support.waiting import until
 
 from .backends import Backend, Backends, film
 from .conftest import Front

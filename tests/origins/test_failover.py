@@ -3,10 +3,10 @@
 import pytest
 
 import penstock
-from conftest import until
 from penstock import Origin, Origins
 from penstock.config import Health, OriginLimits, Retries, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.waiting import until
 
 from .backends import Backend, Backends, film
 from .conftest import Front

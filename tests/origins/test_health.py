@@ -1,9 +1,9 @@
 """Origins that are ejected for what requests have met there, or taken out by checks, and how they come back."""
 
 import penstock
-from conftest import until
 from penstock import Origin, Origins
 from penstock.config import Check, Health, Retries
+from support.waiting import until
 
 from .backends import Backends, film
 from .conftest import Front

@@ -6,11 +6,11 @@ import asyncio
 import pytest
 
 import penstock
-from conftest import until
-from gateway.client import RawClient, answer
 from penstock import Origins
 from penstock.config import Health, Retries, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .backends import SIZE, Backend, Backends, film
 from .conftest import Front

@@ -5,9 +5,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from conftest import until
 from penstock import Origins
 from penstock.config import Health, Retries, Timeouts
+from support.waiting import until
 
 from .backends import Backend, Backends, film
 from .conftest import Front

@@ -1,15 +1,14 @@
 """Sites on an engine with little memory and the settings that a user gets, on one engine thread and on three."""
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 import penstock
-from conftest import _forget, until
 from edge.serving import Edges
 from penstock.config import OriginLimits
 from penstock.metrics import text
+from support.leaks import engine_under_test
 
 CONNECTIONS = 4
 """To an origin, for each engine thread."""
@@ -38,13 +37,8 @@ class Overloaded(Edges):
 @pytest.fixture(params=[pytest.param(1, id="one thread"), pytest.param(3, id="three threads")])
 async def edge(request: pytest.FixtureRequest) -> AsyncIterator[Overloaded]:
     limits = OriginLimits(connections=CONNECTIONS, waiting=64, idle_timeout=30, upload_percent=50)
-    async with penstock.Engine(memory="4MiB", threads=request.param, limits=limits) as engine:
+    async with engine_under_test(request, memory="4MiB", threads=request.param, limits=limits) as engine:
         edges = Overloaded(engine, request.param)
         yield edges
         await edges.close()
         del edges
-        _forget(request)
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not [task for task in others if not task.done()], "a task was left running"

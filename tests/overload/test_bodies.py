@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from conftest import until
 from edge.origins import Recorder
 from edge.serving import Served
-from gateway.client import RawClient
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.waiting import until
 
 from .conftest import CONNECTIONS, Overloaded
 

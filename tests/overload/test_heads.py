@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from conftest import until
 from edge.origins import Recorder, Steps
-from gateway.client import RawClient, answer
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .conftest import Overloaded
 

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from conftest import until
 from edge.origins import Recorder
 from edge.serving import Served
-from gateway.client import RawClient, answer
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .conftest import CONNECTIONS, Overloaded
 

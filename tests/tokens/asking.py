@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.serving import Edges, Served
-from gateway.client import Head, RawClient
+from support.client import Head, RawClient
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from conftest import DEADLINE, until
 from edge.origins import Recorder
 from edge.serving import Edges
-from gateway.client import answer
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt
+from support.client import answer
+from support.waiting import DEADLINE, until
 
 from .asking import Way, bearer, protect
 from .issuer import SECRET, Publisher, Signer

@@ -7,10 +7,10 @@ import pytest
 
 from edge.origins import Recorder
 from edge.serving import Edges
-from gateway.client import answer
 from penstock import config
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
+from support.client import answer
 
 from .asking import protect
 from .issuer import SECRET

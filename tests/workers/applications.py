@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import penstock
-from conftest import until
 from penstock import _native, config
 from penstock.web.listening import Listening, make_lane
 from penstock.workers.declarations import Declarations
 from penstock.workers.process import Directory, Orders, WorkerProcess
 from penstock.workers.serving import Front, no_application
 from penstock.workers.supervisor import Supervisor
+from support.waiting import until
 
 PLAIN = """
 from aiohttp import web

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
-from gateway.client import RawClient, answer
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .serving import Serving, workers
 from .test_serving import APP

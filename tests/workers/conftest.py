@@ -8,8 +8,9 @@ import pytest
 
 import penstock
 from brokers.redis_server import RedisServer, a_redis
-from conftest import _forget, until
 from penstock import config
+from support.leaks import engine_under_test, forget
+from support.waiting import until
 
 from .family import Family
 from .relaying import Relaying
@@ -17,20 +18,13 @@ from .relaying import Relaying
 
 @pytest.fixture
 async def family(request: pytest.FixtureRequest) -> AsyncIterator[Family]:
-    async with penstock.Engine(
-        memory="16MiB", cache=config.Cache(memory="4MiB"), limits=config.OriginLimits(idle_timeout=30)
+    async with engine_under_test(
+        request, cache=config.Cache(memory="4MiB"), limits=config.OriginLimits(idle_timeout=30)
     ) as engine:
         family = Family(engine)
         yield family
         await family.close()
-        assert engine.cache is not None
-        engine.cache.clear()
         del family
-        _forget(request)
-        await until(lambda: engine.stats().streams == 0, "every stream has ended")
-        await until(lambda: engine.stats().pool.live_bytes == 0, "every slab is back")
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not [task for task in others if not task.done()], "a task was left running"
 
 
 @pytest.fixture
@@ -53,7 +47,7 @@ async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncItera
         yield relaying
         await relaying.close()
         del relaying
-        _forget(request)
+        forget(request)
         await until(lambda: own.stats().pool.live_bytes == 0, "every slab of the worker is back")
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from aiohttp import web
 
 import penstock
-from conftest import until
 from penstock import _native
 from penstock.config import Edge, parse_size
 from penstock.web.client_socket import ClientSocket
 from penstock.web.handler import make_handler
 from penstock.web.sending import restore_sendfile, take_over_sendfile
+from support.waiting import until
 
 
 def make_lane(

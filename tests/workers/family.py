@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
 from penstock import _native, _shared, config
 from penstock.workers.declarations import Declarations
 from penstock.workers.declared import Declared
 from penstock.workers.link import Calls, Link
 from penstock.workers.registration import Registration
+from support.client import RawClient
+from support.waiting import until
 
 
 def no_application(*_: object) -> None:

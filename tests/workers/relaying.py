@@ -7,9 +7,9 @@ from typing import Any
 from aiohttp import web
 
 import penstock
-from gateway.client import RawClient
 from penstock import Origins
 from penstock.web import Gateway
+from support.client import RawClient
 
 from . import ends
 from .family import Family, Worker

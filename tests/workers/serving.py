@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from conftest import until
-from gateway.client import RawClient
+from support.client import RawClient
+from support.waiting import until
 from test_cli import Running, serve
 
 

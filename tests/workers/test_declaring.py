@@ -6,10 +6,10 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from conftest import until
 from edge.origins import Recorder, Steps
-from gateway.client import RawClient, answer
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .serving import Serving, workers
 

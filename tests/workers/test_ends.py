@@ -4,9 +4,7 @@ import logging
 
 import pytest
 
-from conftest import until
 from edge.origins import Recorder
-from gateway.client import answer
 from penstock import config
 from penstock.exceptions import make_error
 from penstock.stats import Timings
@@ -15,6 +13,8 @@ from penstock.web import Gateway, Inspected, RelayEnd
 from penstock.web.handover import Asked
 from penstock.workers import messages
 from penstock.workers.ends import Account, Ended, account_of
+from support.client import answer
+from support.waiting import until
 
 from .family import Family
 

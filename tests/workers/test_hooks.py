@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from access.hooks import TOKEN, Hook, problem
-from conftest import until
 from edge.origins import Recorder
-from edge.serving import in_time
 from penstock import config
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
 from penstock.web import Allow, Deny, Gateway, NativeRequest
+from support.waiting import in_time, until
 
 from .family import Family, Worker
 

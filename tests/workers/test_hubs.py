@@ -6,8 +6,8 @@ import pytest
 
 import penstock
 from brokers.redis_server import RedisServer
-from conftest import until
 from penstock import Hub, config
+from support.waiting import until
 
 from .family import Family
 

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from conftest import until
 from edge.origins import Recorder
 from events.ways import Steps
-from gateway.client import RawClient, answer
 from inspection.gateways import CHUNKED, EVENT_STREAM, JSON, Origin
 from inspection.gateways import events as as_events
 from penstock import config
 from penstock.stats import InspectionStats
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .relaying import Relaying
 

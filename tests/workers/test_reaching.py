@@ -7,8 +7,8 @@ from pathlib import Path
 from aiohttp import web
 
 import penstock
-from conftest import until
-from gateway.client import RawClient
+from support.client import RawClient
+from support.waiting import until
 
 from .ends import EdgeEnd, Worker
 

@@ -8,7 +8,6 @@ import pytest
 from aiohttp import web
 
 import penstock
-from conftest import until
 from edge.origins import Recorder
 from penstock import Hub, Origins, config
 from penstock.testing import ScriptedOrigin
@@ -18,6 +17,7 @@ from penstock.web.native import NativeRoute
 from penstock.web.topics import TopicsRoute
 from penstock.workers import messages
 from penstock.workers.registration import ROUTES, Code, Reference, RouteDescription
+from support.waiting import until
 
 from .family import Family, Worker
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
 from events.ways import Steps
-from gateway.client import RawClient, answer
 from metrics.scraping import Pages
 from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient, answer
+from support.waiting import until
 
 from .serving import Serving, workers
 

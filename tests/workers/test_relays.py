@@ -8,13 +8,12 @@ from aiohttp import web
 
 from cache.origins import Origin
 from cache.test_poisoning import EVIL, NAMES, ask, echoed, get
-from conftest import until
 from edge.origins import Recorder, Steps
-from edge.serving import in_time
-from gateway.client import answer
 from penstock import Origins, config
 from penstock.testing import ScriptedOrigin
 from penstock.web import RelayEnd
+from support.client import answer
+from support.waiting import in_time, until
 
 from .relaying import Relaying
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from conftest import until
+from support.waiting import until
 from test_cli import LISTENING, Running, run
 
 from .serving import workers

@@ -6,12 +6,12 @@ import pytest
 from yarl import URL
 
 import penstock
-from conftest import until
 from edge.origins import Recorder
-from gateway.client import answer
 from penstock import Origins, config
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
+from support.client import answer
+from support.waiting import until
 
 from .family import Family
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import penstock
-from conftest import until
 from penstock.workers import process
 from penstock.workers.process import Directory
+from support.waiting import until
 
 from .applications import PLAIN, workshop
 

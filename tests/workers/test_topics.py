@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from brokers.redis_server import RedisServer
-from conftest import until
-from gateway.client import RawClient
 from hub.applications import Reader
 from hub.subscribers import Event, parse
 from hub.test_feeding import Model
 from penstock.testing import ScriptedOrigin
+from support.client import RawClient
+from support.waiting import until
 
 from .serving import Serving, workers
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from conftest import until
+from support.waiting import until
 
 from .burning import SEGMENT, SEGMENTS, Fire, fire
 

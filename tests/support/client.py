@@ -111,3 +111,9 @@ class RawClient:
 
     def abort(self) -> None:
         self.writer.transport.abort()
+
+
+async def drained(client: RawClient) -> bytes:
+    """What still comes, up to a clean end. The client ends its side first."""
+    client.writer.write_eof()
+    return await client.rest()

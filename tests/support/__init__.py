@@ -1,0 +1,1 @@
+"""What the test packages share: clients, waits, event loops and the leak check."""
