@@ -80,8 +80,12 @@ $(VENV)-applications/.tools: pyproject.toml
 test-applications: build $(VENV)-applications/.tools ## Run programs that use aiohttp's extensions on a Site and on aiohttp's server
 	$(BIN)/python -m pytest -q tests/applications
 
+.PHONY: structure
+structure: ## Show circles of imports and other figures of the code; RECORD=1 takes from the record what is gone
+	$(PYTHON) .ci/structure $(if $(RECORD),--record)
+
 .PHONY: lint
-lint: build ## Check format, lints, types and stubs
+lint: build structure ## Check format, lints, types and stubs
 	cd rust && $(CARGO) fmt --all --check
 	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p penstock-engine
