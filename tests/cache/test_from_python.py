@@ -328,10 +328,13 @@ async def test_overrides_without_caching_are_refused(caching: Edges) -> None:
         assert failures.qsize() == 1
 
 
-async def test_a_native_route_without_an_engine_of_its_own_is_for_a_site(caching: Edges) -> None:
+async def test_a_native_route_without_an_engine_of_its_own_is_for_a_site(
+    caching: Edges, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Elsewhere the process's engine would serve it, which has no cache: that is said, and nothing is fetched."""
     script = Origin(numbered())
-    async with ScriptedOrigin(script) as origin:
+    async with ScriptedOrigin(script) as origin, penstock.Engine(memory="4MiB") as default:
+        monkeypatch.setattr("penstock.web.handler.default_engine", lambda: default)
         for server, status in (("site", 200), ("stock", 500)):
             app = web.Application()
             app.add_routes([Gateway(origin.url).native("/", caching=Caching())])

@@ -5,7 +5,6 @@ import os
 import socket
 import tempfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import penstock
 from penstock import _native
 from penstock.config import Edge, parse_size
 from penstock.web.client_socket import ClientSocket
-from penstock.web.handler import make_handler
+from penstock.web.handler import handler_factory
 from penstock.web.sending import restore_sendfile, take_over_sendfile
 from support.waiting import until
 
@@ -54,7 +53,7 @@ class Worker:
             listener.bind(self.path)
             listener.listen(128)
         self.faults: list[tuple[Any, ...]] = []
-        self.lane = make_lane(engine, partial(make_handler, runner.server), self.faults)
+        self.lane = make_lane(engine, handler_factory(runner.server, engine), self.faults)
         lines = lines or _native.Lines()
         with listener:
             self.site = _native.WorkerSite(engine.native, self.lane, listener.fileno(), os.getpid(), lines)

@@ -27,7 +27,7 @@ from penstock.config import (
     Timeouts,
     parse_size,
 )
-from penstock.engine import MAKE_CACHE, Engine, default_engine, native_timeouts
+from penstock.engine import MAKE_CACHE, Engine, native_timeouts
 from penstock.exceptions import ConfigurationError, make_error
 from penstock.framing import Events
 from penstock.hub import Hub
@@ -38,6 +38,7 @@ from penstock.workers.plans import Plans
 from .access import note
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .feeding import Feeding
+from .handler import engine_for
 from .handover import OnComplete, engines
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path, stats_of
 from .native import NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
@@ -59,7 +60,8 @@ class Gateway(Shared):
     Args:
         origin: `http://host:port` or `https://host`; a path stands in front of the paths that are asked for. Or several
             that stand in for one another.
-        engine: what fetches; by default the one that the process shares (`penstock.default_engine`).
+        engine: what fetches; by default that of the `Site` or `run_app` that a request came by, and on other servers
+            the one that the process shares (`penstock.default_engine`).
         forwarding: what each side is told of the other.
         timeouts: limits on time in place of the engine's.
         prefix: what stands in front of the origin's paths here and is not sent, such as `/live`.
@@ -233,25 +235,26 @@ class Gateway(Shared):
         events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
         check_one(caching, inspect, "a relay")
         headers = plain_headers(headers, inspect)
+        engine = engine_for(request, self._engine)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
         # What feeds a topic and is seen is fetched here: it is no client's, whom the parent could tell the end of.
         is_seen_feed = topic is not None and (inspect is not None or on_complete is not None)
         plan = None if is_seen_feed else self._plan(request, where, caching, events, inspect)
         order = Order(
-            *(self._engine, self._framing, self._cut),
+            *(engine, self._framing, self._cut),
             where,
             self._unix,
             lambda: target or raw_target(request, where.base, self._prefix),
             None if headers is None else tuple(headers.items()),
             None,
-            self._forwarding(where, _fill(request, caching, overrides), is_mapped=path is None),
-            self._native_timeouts(timeouts, events),
+            self._forwarding(engine, where, _fill(request, caching, overrides), is_mapped=path is None),
+            self._native_timeouts(engine, timeouts, events),
             policy=None if events is None else self._policy_of(events),
             on_complete=on_complete,
             caching=None
             if caching is None or plan is not None
-            else self._handle(caching, route_path(request)),
+            else _checked(engine, "a relay").caching(caching, route_path(request)),
             overrides=overrides,
             tenant=tenant,
             seen=None if inspect is None else self._seen(inspect, route_path(request), apart=is_seen_feed),
@@ -369,7 +372,6 @@ class Gateway(Shared):
         if caching is not None and self._engine is not None:
             self._check(f"the route {name or prefix}")
         kept = prefix.removeprefix(self._prefix) if prefix.startswith(self._prefix + "/") else prefix
-        engine = self._engine
         inspect, caching = inspect or self._inspect, caching or self._caching
         check_one(caching, inspect, f"the route {name or prefix}")
         headers, add_headers = plain_headers(headers, inspect), tuple(add_headers)
@@ -383,7 +385,7 @@ class Gateway(Shared):
             unix=self._unix,
             replacement=where.base + (kept if rewrite is None else rewrite),
             forwarding=self._policy,
-            timeouts=timeouts or self._limits or (Timeouts() if engine is None else engine.timeouts),
+            timeouts=timeouts or self._limits,
             limits=limits or RouteLimits(),
             request=changes("headers", headers, add_headers),
             response=changes("response_headers", response_headers, add_response_headers),
@@ -434,21 +436,11 @@ class Gateway(Shared):
     def _check(self, who: str) -> None:
         """Have it be seen early that there is no cache: of the engine, or in a worker of its parent."""
         if self._parent is None:
-            self._checked(who)
+            _checked(self._engine, who)
         elif not self._parent.has_cache:
             raise make_error(
                 "BAD_CONFIGURATION", f"{who} has caching, and the parent of this worker process no cache"
             )
-
-    def _checked(self, who: str) -> Engine:
-        """The engine, which has a cache."""
-        engine = self._engine
-        if engine is None or engine.cache is None:
-            raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache: {MAKE_CACHE}")
-        return engine
-
-    def _handle(self, caching: Caching, route: str) -> _native.Caching:
-        return self._checked("a relay").caching(caching, route)
 
     def _plan(
         self,
@@ -473,16 +465,16 @@ class Gateway(Shared):
         return self._plans.describe(origin, caching, events, route, seen)
 
     def _native_timeouts(
-        self, timeouts: Timeouts | None, events: EventRelay | None
+        self, engine: Engine, timeouts: Timeouts | None, events: EventRelay | None
     ) -> _native.Timeouts | None:
         """None for those of the engine."""
         if lets_pause(events):
-            limits = timeouts or self._limits or (self._engine or default_engine()).timeouts
+            limits = timeouts or self._limits or engine.timeouts
             return native_timeouts(limits, lets_events_pause=True)
         return self._timeouts if timeouts is None else native_timeouts(timeouts)
 
     def _forwarding(
-        self, where: Place | Origins, fill: Caching | None, *, is_mapped: bool
+        self, engine: Engine, where: Place | Origins, fill: Caching | None, *, is_mapped: bool
     ) -> _native.Forwarding:
         """What each side is told of the other; made once for all relays of a kind."""
         key = (where, fill, is_mapped)
@@ -492,7 +484,7 @@ class Gateway(Shared):
                 self._forwardings.clear()
             redirects = None
             if is_mapped:
-                endpoint = where.endpoint(self._engine or default_engine(), self._unix)
+                endpoint = where.endpoint(engine, self._unix)
                 redirects = (endpoint, f"{where.base}/", f"{self._prefix}/")
             forwarding = self._forwardings[key] = _native.Forwarding(self._policy, fill, redirects)
         return forwarding
@@ -515,19 +507,22 @@ class Gateway(Shared):
         permit: _native.Permit | None,
     ) -> web.StreamResponse:
         """Serve `route`, which is `resource` in this application, where the engine does not."""
-        caching = None if route.caching is None else self._handle(route.caching, route.name)
+        engine = engine_for(request, self._engine)
+        caching = None
+        if route.caching is not None:
+            caching = _checked(engine, "a relay").caching(route.caching, route.name)
         stripped = None if permit is None else permit.target
         asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
         target = route.replacement + asked_for.removeprefix(resource.prefix)
         order = Order(
-            *(self._engine, self._framing, self._cut),
+            *(engine, self._framing, self._cut),
             route.origin,
             route.unix,
             lambda: target,
             route.request.set,
             route.request.add,
-            resource.forwarding(_fill(request, route.caching, None)),
-            native_timeouts(route.timeouts, lets_events_pause=lets_pause(route.events)),
+            resource.forwarding(engine, _fill(request, route.caching, None)),
+            native_timeouts(route.timeouts or engine.timeouts, lets_events_pause=lets_pause(route.events)),
             route.response,
             resource.drain,
             policy=resource.events,
@@ -546,6 +541,13 @@ def _fill(request: web.Request, caching: Caching | None, overrides: Overrides | 
     if caching is None or (overrides is not None and overrides.bypass) or offers_websocket(request):
         return None
     return caching
+
+
+def _checked(engine: Engine | None, who: str) -> Engine:
+    """`engine`, which has a cache."""
+    if engine is None or engine.cache is None:
+        raise make_error("BAD_CONFIGURATION", f"{who} has caching, and its engine no cache: {MAKE_CACHE}")
+    return engine
 
 
 def _check_size(name: str, value: int | str) -> None:

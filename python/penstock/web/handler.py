@@ -7,11 +7,14 @@ would cost every request a coroutine.
 """
 
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
 
-__all__ = ["make_handler"]
+from penstock.engine import Engine, default_engine
+
+__all__ = ["engine_for", "handler_factory"]
 
 
 class _Over:
@@ -22,14 +25,12 @@ class _Over:
 
 
 _OVER: Final = _Over()
-_classes: Final[dict[type[web.RequestHandler], type[web.RequestHandler]]] = {}
+# The attribute of a protocol's class that has the engine of its clients.
+_ENGINE: Final = "_penstock_engine"
 
 
-def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
-    """`cls` with a `log_access` that tells the transport. It has no state: the class of a handler is changed to it."""
-    known = _classes.get(cls)
-    if known is not None:
-        return known
+def _saying(cls: type[web.RequestHandler], engine: Engine) -> type[web.RequestHandler]:
+    """`cls` with a `log_access` that tells the transport. It has no more state: a handler is changed to it."""
     log: Any = cls.log_access
 
     def log_access(self: Any, request: web.BaseRequest, response: Any, time: float | None) -> None:
@@ -49,18 +50,41 @@ def _saying(cls: type[web.RequestHandler]) -> type[web.RequestHandler]:
         free = bool(response.keep_alive and not self._close and self._keepalive_timeout)
         transport._end_response(free)  # noqa: SLF001
 
-    members = {"__slots__": (), "__module__": __name__, "log_access": log_access}
+    members = {"__slots__": (), "__module__": __name__, "log_access": log_access, _ENGINE: engine}
     saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)
-    _classes[cls] = saying
     return saying
 
 
-def make_handler(server: web.Server, logs: bool = True) -> web.RequestHandler:
-    """What `server` makes for a connection, with all of its settings; with `logs` false it logs no requests."""
-    handler = server()
-    if not logs:
-        handler.access_logger = None
-        handler._logging_enabled = False  # noqa: SLF001 (which says whether it takes times)
-    # Not by a subclass of Server: it is the runner that makes one, with arguments that are its own business.
-    handler.__class__ = _saying(type(handler))
-    return handler
+def handler_factory(
+    server: web.Server, engine: Engine, *, logs: bool = True
+) -> Callable[[], web.RequestHandler]:
+    """What makes protocols as `server` does, with all of its settings, for clients of `engine`.
+
+    With `logs` false they log no requests.
+    """
+    classes: dict[type[web.RequestHandler], type[web.RequestHandler]] = {}
+
+    def make_handler() -> web.RequestHandler:
+        handler = server()
+        if not logs:
+            handler.access_logger = None
+            handler._logging_enabled = False  # noqa: SLF001 (which says whether it takes times)
+        made = type(handler)
+        if made not in classes:
+            classes[made] = _saying(made, engine)
+        # Not by a subclass of Server: it is the runner that makes one, with arguments that are its own business.
+        handler.__class__ = classes[made]
+        return handler
+
+    return make_handler
+
+
+def engine_for(request: web.BaseRequest, given: Engine | None) -> Engine:
+    """The engine that serves `request`: `given`; if there is none, the one of the server that the request came by.
+
+    On a server of another kind it is the one that the process shares (`penstock.default_engine`).
+    """
+    if given is not None:
+        return given
+    engine = getattr(request.protocol, _ENGINE, None)
+    return engine if isinstance(engine, Engine) else default_engine()

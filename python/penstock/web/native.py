@@ -34,12 +34,13 @@ from penstock.config import (
     Timeouts,
     parse_size,
 )
-from penstock.engine import MAKE_CACHE, Engine, default_engine, native_timeouts
+from penstock.engine import MAKE_CACHE, Engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.origins import Origins, Place
 from penstock.stats import Timings
 
 from .decisions import Decisions
+from .handler import engine_for
 from .handover import Asked, OnComplete, RelayEnd
 from .inspected import ReportRow, handle_of, inspected
 from .problem import problem_response
@@ -151,8 +152,8 @@ class NativeRoute(web.AbstractRouteDef):
     """What stands in the place of the prefix when the origin is asked."""
     forwarding: Forwarding
     """What each side is told of the other."""
-    timeouts: Timeouts
-    """Limits on time."""
+    timeouts: Timeouts | None
+    """Limits on time; None for those of the engine that serves it."""
     limits: RouteLimits
     """What its requests may take, all together."""
     request: Changes
@@ -200,7 +201,7 @@ class NativeRoute(web.AbstractRouteDef):
             self.origin.endpoint(engine, self.unix),
             self.replacement,
             _native.Forwarding(self.forwarding),
-            native_timeouts(self.timeouts, lets_events_pause=lets_pause(self.events)),
+            native_timeouts(self.timeouts or engine.timeouts, lets_events_pause=lets_pause(self.events)),
             self.limits,
             self.request.native(),
             self.response.native(),
@@ -211,10 +212,6 @@ class NativeRoute(web.AbstractRouteDef):
             None if self.on_complete is None else partial(_tell, self.on_complete, self.tenant),
             None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
         )
-
-    def engine(self) -> Engine:
-        """What serves it where no site does."""
-        return self.given_engine() or default_engine()
 
     def given_engine(self) -> Engine | None:
         """The engine that its gateway was given."""
@@ -337,8 +334,8 @@ class NativeResource(AbstractResource):
         route = self.route
         if route.decisions is None:
             return await self._answer(request, None)
-        entering = route.decisions._enter(route.engine(), request, route.name, route.host, self.prefix)  # noqa: SLF001
-        permit = await entering
+        engine = engine_for(request, route.given_engine())
+        permit = await route.decisions._enter(engine, request, route.name, route.host, self.prefix)  # noqa: SLF001
         if isinstance(permit, _native.Refused):
             self._note_refusal(request, permit.error)
             return problem_response(permit.error, permit.status, permit.detail, permit.challenge)
@@ -379,12 +376,12 @@ class RelayResource(NativeResource):
         self.drain, self.events = handles(route.drain, route.events)
         self._forwardings: dict[Caching | None, _native.Forwarding] = {}
 
-    def forwarding(self, fill: Caching | None) -> _native.Forwarding:
+    def forwarding(self, engine: Engine, fill: Caching | None) -> _native.Forwarding:
         """What each side is told of the other. `fill`: the response may be stored for other clients."""
         forwarding = self._forwardings.get(fill)
         if forwarding is None:
             route = self.route
-            redirects = (route.origin.endpoint(route.engine(), route.unix), route.replacement, self.prefix)
+            redirects = (route.origin.endpoint(engine, route.unix), route.replacement, self.prefix)
             forwarding = self._forwardings[fill] = _native.Forwarding(route.forwarding, fill, redirects)
         return forwarding
 

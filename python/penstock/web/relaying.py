@@ -16,7 +16,7 @@ from multidict import CIMultiDict, istr
 
 from penstock import _native
 from penstock.config import Overrides
-from penstock.engine import Engine, default_engine
+from penstock.engine import Engine
 from penstock.exceptions import PenstockError
 from penstock.framing import Events
 from penstock.origins import Origins, Place
@@ -51,7 +51,7 @@ _log: Final = logging.getLogger("penstock.web")
 class Order(NamedTuple):
     """What a relay is to do."""
 
-    engine: Engine | None
+    engine: Engine
     framing: Events
     cut: _native.Framing
     origin: Place | Origins
@@ -106,11 +106,11 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
     expected: _native.Expected | None = None
     # The topic is fed, and that goes on whatever becomes of this request.
     feeds = False
+    engine = order.engine
     payload = Payload(order.permit)
     direct = engines(transport)
     link.task = asyncio.current_task(link.loop)
     try:
-        engine = order.engine or default_engine()
         if order.seen is not None:
             body, length, amended = await amend(request, body, length, decoded, order.seen)
             if order.plan is None:

@@ -21,7 +21,7 @@ from penstock.metrics import Pages
 from penstock.tokens.jwks import first_keys
 
 from .access import lines_of
-from .handler import make_handler
+from .handler import handler_factory
 from .listening import Listening, Where, make_lane
 from .native import engine_of, native_routes
 from .runners import edge_of
@@ -145,7 +145,7 @@ class Site(web.BaseSite):
         engine = self._engine or (None if app is None else engine_of(app)) or default_engine()
         edge = edge_of(server, self._edge)
         logger, own = lines_of(server)
-        lane = make_lane(engine, partial(make_handler, server, own), edge, self._where.unix())
+        lane = make_lane(engine, handler_factory(server, engine, logs=own), edge, self._where.unix())
         routes = [] if app is None else native_routes(app, engine)
         await first_keys(loop)
         log = self._access_log or logger

@@ -14,6 +14,7 @@ from penstock.engine import Engine
 from penstock.exceptions import make_error
 
 from .decisions import Decisions
+from .handler import engine_for
 from .native import Changes, NativeResource, changes, checked_host
 from .problem import problem_response
 from .subscription import Authorise, respond
@@ -72,10 +73,6 @@ class TopicsRoute(web.AbstractRouteDef):
             None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
         )
 
-    def engine(self) -> Engine:
-        """What serves it where no site does."""
-        return self.hub._engine  # noqa: SLF001
-
     def given_engine(self) -> Engine | None:
         """The engine that its hub was given."""
         return self.hub._given_engine  # noqa: SLF001
@@ -120,8 +117,8 @@ class TopicsResource(NativeResource):
             if first:
                 return max(first.pop(), _LEAST)
             route = self.route
-            entering = decisions._enter(route.engine(), request, route.name, route.host, self.prefix)  # noqa: SLF001
-            again = await entering
+            engine = engine_for(request, route.given_engine())
+            again = await decisions._enter(engine, request, route.name, route.host, self.prefix)  # noqa: SLF001
             if isinstance(again, _native.Refused):
                 return 0
             left = again.left

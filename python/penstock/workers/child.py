@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from functools import partial
 from socket import socket
 from typing import Final
 
@@ -20,7 +19,7 @@ from aiohttp import web
 from penstock import _native
 from penstock.config import Edge
 from penstock.engine import Engine, make_default
-from penstock.web.handler import make_handler
+from penstock.web.handler import handler_factory
 from penstock.web.listening import make_lane
 from penstock.web.loading import FailedError, NotFoundError, load
 from penstock.web.runners import told as told_of
@@ -90,7 +89,7 @@ async def _serve(
     try:
         server = runner.server
         assert server is not None  # noqa: S101 (it is set up)
-        lane = make_lane(engine, partial(make_handler, server), Edge(), None)
+        lane = make_lane(engine, handler_factory(server, engine), Edge(), None)
         site = _native.WorkerSite(engine.native, lane, orders.listener, orders.parent, declared.lines)
         os.close(orders.listener)
         _finish_with(server, lane, site, worker.link)
