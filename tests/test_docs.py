@@ -36,7 +36,8 @@ from penstock.cli import main
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-RUN = [path for path in DOCUMENTS if "reference" not in path.parts]
+DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
+RUN = [path for path in DOCUMENTS if not {"reference", "decisions"} & set(path.parts)]
 SEGMENT = bytes(range(256)) * 1024
 TOKENS = ("A", " gated", " pipe")
 
@@ -218,6 +219,27 @@ def test_links_lead_somewhere(path: Path) -> None:
         assert there.exists(), f"{name(path)}: {link}"
         if anchor and there.suffix == ".md":
             assert anchor in anchors(there), f"{name(path)}: {link}"
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_has_its_sections(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    title = re.fullmatch(r"# (\d{3})\. (.+)", lines[0])
+    assert title, "the first line is '# NNN. Title'"
+    assert path.name.startswith(f"{title[1]}-")
+    assert re.match(r"Date: \d{4}-\d\d-\d\d", lines[2]), "the third line is 'Date: YYYY-MM-DD'"
+    sections = [line for line in lines if line.startswith("## ")]
+    assert sections == ["## Context", "## Decision", "## Alternatives", "## What would change this"]
+    assert len(lines) <= 60, "a decision is a page or less"
+
+
+def test_the_index_names_every_decision() -> None:
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    numbers = [path.name[:3] for path in DECISIONS]
+    assert numbers == [f"{number:03}" for number in range(1, len(DECISIONS) + 1)]
+    named = re.findall(r"^- \[(.+)\]\((.+)\)$", index, re.MULTILINE)
+    titles = [(path.read_text().partition("\n")[0].removeprefix("# "), path.name) for path in DECISIONS]
+    assert sorted(named) == titles
 
 
 def test_changes_stand_above_what_was_released() -> None:
