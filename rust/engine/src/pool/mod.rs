@@ -6,14 +6,15 @@
 //! one uncontended lock; the regions behind the caches are cut, and cut anew, under the one lock of `regions`.
 
 mod regions;
+mod slab;
 mod stats;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::task::{Context, Poll, Waker};
 
-pub use crate::sys::slab::{Slice, Writer};
 pub use regions::{CLASSES, REGION};
+pub use slab::{Slice, Writer};
 pub use stats::{ClassStats, CopyReason, PoolState, PoolStats};
 
 use crate::error::{Code, Result};
@@ -67,7 +68,7 @@ pub struct Pool {
 
 /// What the handles share, and what keeps the memory alive while a slab lives.
 #[derive(Debug)]
-pub(crate) struct Shared {
+struct Shared {
     memory: Memory,
     config: PoolConfig,
     generation: u32,
@@ -365,7 +366,7 @@ impl Pool {
 }
 
 impl Shared {
-    pub(crate) fn memory(&self) -> &Memory {
+    fn memory(&self) -> &Memory {
         &self.memory
     }
 
@@ -463,7 +464,7 @@ impl Shared {
 
     /// Takes a slab back from its last handle, on any thread. Memory does not depend on it: a slab that is given back
     /// while it is held, or twice, ends in a panic of the next [`Writer`] of these pages.
-    pub(crate) fn recycle(&self, offset: usize) {
+    fn recycle(&self, offset: usize) {
         if self.dead() {
             // The child's copies of the locks may be held by threads that it does not have.
             return;

@@ -7,7 +7,7 @@ use loom::cell::UnsafeCell;
 
 /// Fails a model in which an access has not been ordered after the one before it.
 #[derive(Debug)]
-pub(super) struct Access(#[cfg(loom)] UnsafeCell<()>);
+pub(crate) struct Access(#[cfg(loom)] UnsafeCell<()>);
 
 #[cfg(loom)]
 // SAFETY: the cell holds no data; loom's own bookkeeping runs one thread at a time.
@@ -15,30 +15,30 @@ unsafe impl Sync for Access {}
 
 #[cfg(loom)]
 impl Access {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(UnsafeCell::new(()))
     }
 
-    pub(super) fn read(&self) {
+    pub(crate) fn read(&self) {
         self.0.with(|_| ());
     }
 
-    pub(super) fn write(&self) {
+    pub(crate) fn write(&self) {
         self.0.with_mut(|_| ());
     }
 }
 
 #[cfg(not(loom))]
 impl Access {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self()
     }
 
     #[inline]
     #[expect(clippy::unused_self, reason = "loom's twin has something to tell it")]
-    pub(super) fn read(&self) {}
+    pub(crate) fn read(&self) {}
 
     #[inline]
     #[expect(clippy::unused_self, reason = "loom's twin has something to tell it")]
-    pub(super) fn write(&self) {}
+    pub(crate) fn write(&self) {}
 }

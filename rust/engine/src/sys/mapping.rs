@@ -8,7 +8,7 @@
 use std::io;
 use std::ptr::NonNull;
 
-/// A range of zeroed memory. Dereferencing it is the business of [`super::slab`].
+/// A range of zeroed memory. Dereferencing it is the business of the pool's slabs.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,

@@ -2,7 +2,7 @@
 //!
 //! The pool decides which pages become a slab; that is arithmetic, and safe code. Here it is checked: a page that is held
 //! cannot be claimed again, whatever the pool asks for. So no mistake in the pool's arithmetic hands a page out twice,
-//! and [`super::slab`] relies on nothing but this file. The check is a bit a page: two atomic operations in the life
+//! and the pool's slabs rely on nothing but this file. The check is a bit a page: two atomic operations in the life
 //! of a slab of up to 256 KiB, beside the two locks that it takes anyway.
 
 use std::fmt;
@@ -24,11 +24,11 @@ const BLOCK: usize = 64 * PAGE;
 /// padded to a cache line, so that two threads' slabs do not share one.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Header {
-    pub(super) handles: AtomicU32,
+pub(crate) struct Header {
+    pub(crate) handles: AtomicU32,
     /// Of the slab that begins at this page, in bytes.
     length: AtomicUsize,
-    pub(super) access: Access,
+    pub(crate) access: Access,
 }
 
 impl Header {
@@ -37,7 +37,7 @@ impl Header {
     }
 
     /// Bytes of the slab, while it is held.
-    pub(super) fn length(&self) -> usize {
+    pub(crate) fn length(&self) -> usize {
         // Relaxed: written by the claim, which made the handle that the caller's is a clone of.
         self.length.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl Memory {
     ///
     /// # Panics
     /// If a page of them is held, or they are not whole pages of this memory.
-    pub(super) fn claim(&self, offset: usize, length: usize) -> (NonNull<Header>, NonNull<u8>) {
+    pub(crate) fn claim(&self, offset: usize, length: usize) -> (NonNull<Header>, NonNull<u8>) {
         let total = self.claimed.len() * BLOCK;
         assert!(offset % PAGE == 0 && length % PAGE == 0 && length > 0, "a slab is whole pages");
         assert!(offset < total && length <= total - offset, "a slab lies in the memory");
@@ -105,7 +105,7 @@ impl Memory {
     ///
     /// # Safety
     /// The slab was claimed, and the caller drops the last handle to it: its bytes are not read or written any more.
-    pub(super) unsafe fn release(&self, offset: usize) -> usize {
+    pub(crate) unsafe fn release(&self, offset: usize) -> usize {
         let length = self.header(offset).length();
         for (block, bits) in blocks(offset, length) {
             // Release pairs with the Acquire of `claim`.

@@ -10,16 +10,17 @@
 //!
 //! The invariant that every SAFETY line below relies on: a slab's bytes below the writer's mark are never written
 //! again while a handle to the slab lives, bytes above it are reachable through the one writer only, and a slab's pages
-//! stay claimed ([`super::memory`]) until the last handle is gone, so that no other slab has any of them.
+//! stay claimed ([`Memory`](crate::sys::memory::Memory)) until the last handle is gone, so that no other slab has any of them.
+#![expect(unsafe_code, reason = "what is handed out is memory; each block names who guarantees it")]
 
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::slice;
 
-use super::memory::Header;
-use crate::pool::Shared;
+use super::Shared;
 use crate::sync::{Arc, Ordering};
+use crate::sys::memory::Header;
 
 /// One counted reference to a live slab.
 struct Handle {
@@ -106,7 +107,7 @@ impl Writer {
     ///
     /// # Panics
     /// If a page of it is handed out already.
-    pub(crate) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
+    pub(super) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
         let (header, start) = pool.memory().claim(offset, capacity);
         let shared = NonNull::new(Arc::into_raw(Arc::clone(pool)).cast_mut()).expect("an Arc is never null");
         Self { handle: Handle { pool: shared, header, start }, filled: 0, capacity }
