@@ -10,6 +10,7 @@ pub mod app;
 #[cfg(not(loom))]
 pub mod cache;
 mod clock;
+pub mod counters;
 #[cfg(not(loom))]
 pub mod edge;
 pub mod error;
@@ -17,6 +18,7 @@ pub mod events;
 pub mod framing;
 pub mod hub;
 pub mod inspect;
+pub mod json;
 #[cfg(not(loom))]
 pub mod metrics;
 #[cfg(not(loom))]

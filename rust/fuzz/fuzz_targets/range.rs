@@ -8,7 +8,8 @@ mod reference;
 use std::collections::BTreeSet;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_engine::cache::{ContentRange, EntityTag, IfRange, Ranges, Selected, Tags, Time};
+use penstock_engine::cache::{IfRange, Time};
+use penstock_engine::wire::{ContentRange, EntityTag, Ranges, Selected, Tags};
 
 /// More are answered with the whole.
 const MOST: usize = 6;

@@ -4,10 +4,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use penstock_engine::counters::{BOUNDS, Histogram};
 use penstock_engine::events::{Ended, begin_inspection};
-use penstock_engine::inspect::{
-    self, Amendment, BOUNDS, Content, Hidden, Histogram, Names, Path, Report, Rules, Sums, Wanted,
-};
+use penstock_engine::inspect::{self, Amendment, Content, Hidden, Names, Path, Report, Rules, Sums, Wanted};
 use penstock_engine::metrics::Board;
 use penstock_engine::workers;
 use penstock_engine::{Code, Error};

@@ -1,11 +1,11 @@
 //! What is sent of a stored response, and what is fetched where it does not do (RFC 9110, sections 13.2.2 and 14.2).
 
 use super::policy::{Policy, RangeFill};
-use super::range::{Ranges, Selected, Spec};
 use super::request::Request;
-use super::spans::Span;
 use super::stored::{Content, Stored};
 use super::validate::Validators;
+use crate::wire::Span;
+use crate::wire::{Ranges, Selected, Spec};
 
 /// What is sent of a stored response.
 #[derive(Debug, Clone, PartialEq, Eq)]

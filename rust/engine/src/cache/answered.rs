@@ -1,15 +1,15 @@
 //! What becomes of the origin's answer (RFC 9111, sections 3, 3.4, 4.2.4 and 4.3; RFC 5861, section 4).
 
 use super::freshness::{State, Timing};
-use super::list::{Lines, values};
 use super::policy::Policy;
-use super::range::ContentRange;
 use super::request::Request;
-use super::spans::Span;
 use super::storable::Refusal;
 use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
+use crate::wire::ContentRange;
+use crate::wire::Span;
+use crate::wire::list::{Lines, values};
 
 /// The head of an origin's answer. 1xx are none.
 #[derive(Debug, Clone, Copy)]
@@ -184,7 +184,7 @@ fn head(request: &Request<'_>, stored: Option<&Stored>, reply: Reply<'_>, policy
     let Some(stored) = stored.filter(|_| reply.status == 200) else { return pass(Held::Kept) };
     let theirs = Validators::of(reply.lines, reply.timing.received);
     let ours = &stored.validators;
-    let length = values(reply.lines, "content-length").next().and_then(super::list::number);
+    let length = values(reply.lines, "content-length").next().and_then(crate::wire::list::number);
     let differs = (theirs.etag.is_some() && theirs.etag != ours.etag)
         || (theirs.last_modified.is_some() && theirs.last_modified != ours.last_modified)
         || length.is_some_and(|length| stored.length().is_some_and(|ours| ours != length));
@@ -212,7 +212,7 @@ fn extension(
         (Some(ours), Some(theirs)) => ours == theirs,
         (ours, theirs) => ours.or(theirs).is_none_or(|length| end.is_none_or(|end| end <= length)),
     };
-    let framed = values(lines, "content-length").next().and_then(super::list::number);
+    let framed = values(lines, "content-length").next().and_then(crate::wire::list::number);
     (agrees && framed.is_none_or(|framed| framed == span.len())).then_some(range)
 }
 

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::list::{elements, unquoted};
 use super::time::delta_seconds;
+use crate::wire::list::{elements, unquoted};
 use crate::wire::{is_token, trim};
 
 /// A directive that may name the fields it is about: `no-cache` and `private`.

@@ -7,12 +7,12 @@ use std::ops::Range;
 
 use super::answer::single_range;
 use super::answered::content_range;
-use super::list::{Lines, number, values};
-use super::range::ContentRange;
 use super::request::Request;
-use super::spans::Span;
 use super::time::Time;
 use super::validate::Validators;
+use crate::wire::ContentRange;
+use crate::wire::Span;
+use crate::wire::list::{Lines, number, values};
 use crate::wire::{Fields, is_one_of};
 
 /// Which bytes of an answer a client gets.

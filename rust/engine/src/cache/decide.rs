@@ -8,13 +8,13 @@ use super::control::{MaxStale, Scope};
 use super::freshness::State;
 use super::policy::{Languages, Policy};
 use super::request::Request;
-use super::spans::Span;
 use super::stored::Stored;
 use super::time::Time;
 use super::validate::which_of;
 use super::variants::{Variants, compared};
 use super::vary::{Codings, OfUrl};
 use crate::wire::Fields;
+use crate::wire::Span;
 
 /// Why the origin is asked (RFC 9211, section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::control::ResponseControl;
-use super::list::{Lines, elements, values};
 use super::policy::Policy;
 use super::time::{LONGEST, Time, delta_seconds};
+use crate::wire::list::{Lines, elements, values};
 
 /// When an exchange with the origin took place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,8 @@
 //! What a request that changes something makes of what is stored (RFC 9111, section 4.4).
 
 use super::key::{Target, origin};
-use super::list::{Lines, values};
-
-/// Whether a method is known to change nothing (RFC 9110, section 9.2.1). One that is not known may change anything.
-pub fn is_safe(method: &str) -> bool {
-    matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
-}
+use crate::wire::is_safe;
+use crate::wire::list::{Lines, values};
 
 /// The targets, in origin-form, whose stored responses can no longer be trusted: that of the request, and those of the
 /// same origin that Location and Content-Location name. None if the method is safe or the request has failed.

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::control::{ResponseControl, Scope};
 use super::freshness::{Basis, Freshness};
-use super::spans::Span;
 use super::stored::{Content, Stored};
 use super::time::Time;
 use super::validate::Validators;
 use super::vary::Selection;
 use crate::wire::Fields;
+use crate::wire::Span;
 
 /// Bytes that are being written. Numbers are little-endian, and texts have their length before them.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 
 use super::control::RequestControl;
 use super::key::Target;
-use super::list::{Lines, values};
-use super::range::{IfRange, Ranges};
 use super::time::Time;
-use super::validate::Conditions;
+use super::validate::{Conditions, IfRange};
+use crate::wire::Ranges;
 use crate::wire::is_one_of;
+use crate::wire::list::{Lines, values};
 
 /// A request as the cache reads it, once.
 #[derive(Debug)]

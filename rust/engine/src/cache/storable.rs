@@ -5,10 +5,10 @@ use std::fmt;
 use super::control::{ResponseControl, Scope};
 use super::freshness::{Basis, Freshness, allows_heuristic};
 use super::invalidate::resolve;
-use super::list::{Lines, values};
 use super::policy::{Cookies, Policy};
 use super::request::Request;
 use crate::wire::is_one_of;
+use crate::wire::list::{Lines, values};
 
 /// Why a response is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

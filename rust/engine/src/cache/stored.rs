@@ -2,17 +2,17 @@
 
 use super::control::ResponseControl;
 use super::freshness::{Freshness, Timing};
-use super::list::{Lines, elements, number, values};
 use super::policy::Policy;
-use super::range::ContentRange;
 use super::request::Request;
-use super::spans::{Span, Spans};
 use super::storable::{Refusal, check, check_method, is_kept, is_live, is_of_use};
 use super::targeted::response_control;
 use super::time::Time;
 use super::validate::{Validators, freshened};
 use super::vary::{Selection, Vary};
+use crate::wire::ContentRange;
+use crate::wire::list::{Lines, elements, number, values};
 use crate::wire::{Fields, is_one_of};
+use crate::wire::{Span, Spans};
 
 /// How much of the body is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

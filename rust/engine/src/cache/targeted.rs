@@ -10,8 +10,8 @@ use sfv::visitor::{DictionaryVisitor, EntryVisitor, Ignored, InnerListVisitor, I
 use sfv::{BareItemFromInput, KeyRef, Parser};
 
 use super::control::{ResponseControl, Scope};
-use super::list::{Lines, values};
 use super::time::LONGEST;
+use crate::wire::list::{Lines, values};
 
 /// What a response says about caching it to this cache, and whether a targeted field said so: then Expires is
 /// ignored too (RFC 9213, section 2.2). `targets` are names of fields, the one that is asked first in front.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::list::number;
+use crate::wire::list::number;
 use crate::wire::{HttpDate, parse_date};
 
 /// The longest span in a field: what exceeds it is taken for it (RFC 9111, section 1.2.2). 68 years.

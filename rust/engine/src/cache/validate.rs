@@ -1,96 +1,9 @@
 //! Validators, and the conditions that clients and this cache make with them (RFC 9110, sections 8.8 and 13;
 //! RFC 9111, section 4.3).
 
-use super::list::{Lines, values};
 use super::time::Time;
-use crate::wire::{Fields, is_one_of, trim};
-
-/// An entity tag (RFC 9110, section 8.8.3).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntityTag {
-    weak: bool,
-    /// With its quotes.
-    opaque: Box<[u8]>,
-}
-
-impl EntityTag {
-    /// A whole field value, or none if it is no entity tag: a tag without quotes is no validator.
-    pub fn parse(value: &[u8]) -> Option<Self> {
-        match Self::split(value)? {
-            (tag, []) => Some(tag),
-            _ => None,
-        }
-    }
-
-    /// The tag that a text begins with, and what follows it.
-    fn split(text: &[u8]) -> Option<(Self, &[u8])> {
-        let (weak, rest) = text.strip_prefix(b"W/").map_or((false, text), |rest| (true, rest));
-        let inner = rest.strip_prefix(b"\"")?;
-        let length = inner.iter().position(|byte| *byte == b'"')?;
-        let is_etagc = |byte: &u8| *byte == 0x21 || *byte >= 0x23 && *byte != 0x7f;
-        inner[..length].iter().all(is_etagc).then(|| {
-            let (opaque, rest) = rest.split_at(length + 2);
-            (Self { weak, opaque: opaque.into() }, rest)
-        })
-    }
-
-    /// Whether it says that the bytes are the same, and not only what they mean.
-    pub fn is_strong(&self) -> bool {
-        !self.weak
-    }
-
-    /// Strong comparison: the bytes are the same.
-    pub fn is_same(&self, other: &Self) -> bool {
-        !self.weak && self == other
-    }
-
-    /// Weak comparison: the meaning is the same.
-    pub fn is_equivalent(&self, other: &Self) -> bool {
-        self.opaque == other.opaque
-    }
-
-    /// As it stands in a field.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        [if self.weak { b"W/".as_slice() } else { b"" }, &self.opaque].concat()
-    }
-}
-
-/// What a list of entity tags holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tags {
-    /// `*`: any representation there is.
-    Any,
-    /// These.
-    These(Vec<EntityTag>),
-}
-
-impl Tags {
-    /// The fields of a list; none that match, if any of it is no entity tag. Backslashes mean nothing in a tag, so
-    /// that lists of quoted strings are no model.
-    pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
-        let mut tags = None;
-        for line in lines {
-            let tags: &mut Vec<_> = tags.get_or_insert_default();
-            let mut rest = trim(line);
-            if rest == b"*" {
-                return Some(Self::Any);
-            }
-            while let [first, after @ ..] = rest {
-                if matches!(first, b',' | b' ' | b'\t') {
-                    rest = after;
-                    continue;
-                }
-                let Some((tag, after)) = EntityTag::split(rest) else { return Some(Self::These(Vec::new())) };
-                if !matches!(after, [] | [b',' | b' ' | b'\t', ..]) {
-                    return Some(Self::These(Vec::new()));
-                }
-                tags.push(tag);
-                rest = after;
-            }
-        }
-        tags.map(Self::These)
-    }
-}
+use crate::wire::list::{Lines, values};
+use crate::wire::{EntityTag, Fields, Tags, is_one_of};
 
 /// What identifies the state of a stored representation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,6 +134,39 @@ impl Conditions {
         }
         let modified = state.last_modified.as_ref().map_or(state.date, |(time, _)| *time);
         self.modified_since.is_some_and(|since| modified.as_secs() <= since.as_secs())
+    }
+}
+
+/// If-Range (RFC 9110, section 13.1.5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IfRange {
+    /// An entity tag.
+    Tag(EntityTag),
+    /// A date.
+    Date(Time),
+    /// Neither: it is never met.
+    Malformed,
+}
+
+impl IfRange {
+    /// A field value.
+    pub fn parse(value: &[u8], now: Time) -> Self {
+        EntityTag::parse(value)
+            .map(Self::Tag)
+            .or_else(|| Time::parse(value, now).map(Self::Date))
+            .unwrap_or(Self::Malformed)
+    }
+
+    /// Whether the client's bytes are of this state, so that a part of it helps.
+    pub fn is_met(&self, state: &Validators) -> bool {
+        match self {
+            Self::Tag(tag) => state.etag.as_ref().is_some_and(|ours| tag.is_same(ours)),
+            // A date is strong if the origin's clock had moved on since (RFC 9110, section 8.8.2.2).
+            Self::Date(date) => state.last_modified.as_ref().is_some_and(|(modified, _)| {
+                modified.as_secs() == date.as_secs() && state.date.as_secs() > modified.as_secs()
+            }),
+            Self::Malformed => false,
+        }
     }
 }
 

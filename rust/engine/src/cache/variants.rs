@@ -1,9 +1,9 @@
 //! Which of many responses that are stored under one key a request selects, without a look at each (RFC 9111, section 4.1).
 
-use super::list::Lines;
 use super::policy::Languages;
 use super::stored::Stored;
 use super::vary::{Kind, names_all_beside_the_key, preferred};
+use crate::wire::list::Lines;
 
 /// Where the responses that are stored under one key are found: by the hash of the values that select them, so that a
 /// request is compared with those alone that it selects, however many there are.

@@ -6,9 +6,9 @@
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 
-use super::list::{Lines, split, values};
 use super::policy::Languages;
 use super::variants::compared;
+use crate::wire::list::{Lines, split, values};
 use crate::wire::{is_one_of, is_token, members};
 
 /// Fields in which a comma does not separate, or that are compared by the letter to be on the safe side.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::counters::{Buckets, Histogram};
 use crate::error::{Code, Error};
-use crate::inspect::{Buckets, Histogram};
 use crate::sync::{Arc, Mutex, lock};
 
 /// Names of routes that are told apart; what is beyond is counted together. Arbitrary: some hundred series each.

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::json::{Json, Member};
+use crate::json::{Json, Member};
 
 /// What is added to requests.
 #[derive(Debug, Clone)]

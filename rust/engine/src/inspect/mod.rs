@@ -8,9 +8,7 @@
 
 mod amend;
 mod counts;
-mod histogram;
 mod inspector;
-mod json;
 mod rules;
 mod usage;
 
@@ -19,10 +17,6 @@ mod tests;
 
 pub use amend::Amendment;
 pub use counts::{Counts, Sums};
-#[cfg(not(loom))]
-pub(crate) use histogram::Buckets;
-pub use histogram::{BOUNDS, Histogram};
 pub use inspector::{Content, Hidden, Inspector, Report};
-pub use json::Json;
 pub use rules::{Names, Rules};
 pub use usage::{Path, Usage, Wanted};

@@ -7,7 +7,7 @@
 
 use memchr::memmem::Finder;
 
-use super::json::Json;
+use crate::json::Json;
 
 /// Bytes of a usage at most. They take some 100 to 600; and a number of so many digits is one that Python still reads.
 const MOST: usize = 4096;

@@ -23,7 +23,7 @@ pub struct Json<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct Member<'a> {
     /// Its name as it is written, between the quotes.
-    pub(super) name: &'a [u8],
+    pub(crate) name: &'a [u8],
     pub(crate) value: Json<'a>,
 }
 
@@ -47,7 +47,7 @@ impl<'a> Json<'a> {
     }
 
     /// Where it lies in the text.
-    pub(super) fn range(&self) -> Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
@@ -117,7 +117,7 @@ impl<'a> Json<'a> {
     }
 
     /// The value at the end of a path of names.
-    pub(super) fn at(&self, path: &[String]) -> Option<Self> {
+    pub(crate) fn at(&self, path: &[String]) -> Option<Self> {
         path.iter().try_fold(self.clone(), |value, name| value.get(name))
     }
 }
@@ -129,7 +129,7 @@ impl<'a> Member<'a> {
     }
 
     /// Appends it as a member of an object that is being written.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.push(b'"');
         out.extend_from_slice(self.name);
         out.extend_from_slice(b"\":");
@@ -137,7 +137,7 @@ impl<'a> Member<'a> {
     }
 
     /// Its name. `None` where half of a surrogate pair is missing: that is no text.
-    pub(super) fn text(&self) -> Option<Cow<'a, str>> {
+    pub(crate) fn text(&self) -> Option<Cow<'a, str>> {
         text(self.name)
     }
 }
@@ -418,3 +418,6 @@ fn units(string: &str) -> impl Iterator<Item = u16> + '_ {
         })
     })
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

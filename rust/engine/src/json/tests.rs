@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value;
 
-use super::super::json::Json;
+use super::Json;
 
 fn is_json(text: &[u8]) -> bool {
     Json::read(text).is_some()

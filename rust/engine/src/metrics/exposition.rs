@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::inspect::{BOUNDS, Histogram};
+use crate::counters::{BOUNDS, Histogram};
 
 /// How metrics are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use super::kept::Sum;
 use super::{Board, Exposition};
+use crate::counters::Histogram;
 use crate::edge::Site;
-use crate::inspect::{Counts, Histogram, Sums};
+use crate::inspect::{Counts, Sums};
 use crate::sync::{Arc, lock};
 
 impl Sum for Sums {

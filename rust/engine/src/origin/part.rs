@@ -4,8 +4,8 @@
 //! which bytes it has (RFC 9110, sections 14.4 and 15.3.7.1), and so where it ends. A Content-Length is believed as it is:
 //! what ends before it is told by the framing.
 
-use crate::cache::ContentRange;
 use crate::error::{Code, Result};
+use crate::wire::ContentRange;
 use crate::wire::{Body, Head};
 
 /// Counts the bytes of a single part. A multipart body has no Content-Range in its head, and is not counted.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::notices::Notices;
 use super::stats::{Counts, EndpointStats};
+use crate::counters::{Buckets, Histogram};
 use crate::error::{Code, Error};
-use crate::inspect::{Buckets, Histogram};
 use crate::stream::ResponseHead;
 use crate::sync::{Arc, Mutex, lock};
 

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::cache::{Key, Lines, Query, Request, SOCKET, Target, Time};
+use crate::cache::{Key, Query, Request, SOCKET, Target, Time};
+
 use crate::origin::{self, Endpoint, RequestBody, Timeouts, Upstream};
 use crate::sync::Arc;
+use crate::wire::list::Lines;
 use crate::wire::{Fields, is_one_of};
 
 /// Fields that ask for less than all of a response: what is fetched for a cache is fetched whole.

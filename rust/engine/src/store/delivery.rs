@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 
 use super::object::{Object, Reader};
 use super::slices::{SliceReader, Slices};
-use crate::cache::{Answer, CacheStatus, ContentRange, Multipart, Span, Time, is_in_not_modified};
+use crate::cache::{Answer, CacheStatus, Time, is_in_not_modified};
 use crate::error::Result;
 use crate::net::{Payload, Source};
 use crate::pool::{Pool, Purpose};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::sync::Arc;
-use crate::wire::{Body, Fields, Head, has_no_body, is_one_of};
+use crate::wire::{Body, ContentRange, Fields, Head, Multipart, Span, has_no_body, is_one_of};
 
 /// What a client gets: a head, and a body.
 #[derive(Debug)]

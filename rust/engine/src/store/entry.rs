@@ -7,8 +7,9 @@ use super::eviction::Item;
 use super::fill::{Fill, Joiner, Leader};
 use super::index::Settled;
 use super::object::{Bytes, Object, Part};
-use crate::cache::{Candidates, Key, Span, Stored, Time, Variants};
+use crate::cache::{Candidates, Key, Stored, Time, Variants};
 use crate::sync::Arc;
+use crate::wire::Span;
 
 /// The most fills of one key that others may join. What is fetched beyond them is for the one request that wants it: else a
 /// client that asks for ever new ranges would make each request of the key walk all of them. Arbitrary.

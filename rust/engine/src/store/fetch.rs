@@ -24,15 +24,15 @@ use super::requests::{Requests, Went};
 use super::slices::Slices;
 use super::voids::Since;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Cut, Decision, Fill as Wanted, Key, Request, Slicing, Span, Stored, Time,
-    Why, answer, as_asked, decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
+    Answer, Asked, CacheStatus, Cut, Decision, Fill as Wanted, Key, Request, Slicing, Stored, Time, Why,
+    answer, as_asked, decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin::{self, Origins, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head};
+use crate::wire::{Fields, Head, Span};
 
 /// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
 /// by [`Caching::access`](super::Caching::access).

@@ -20,14 +20,14 @@ use super::policy::Unread;
 use super::voids::Since;
 use crate::cache::{
     Answer, Asked, CacheStatus, Content, Cut, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request,
-    Span, State, Stored, Timing, answer, answered, fill, refill, stands_in,
+    State, Stored, Timing, answer, answered, fill, refill, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin;
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head, is_one_of};
+use crate::wire::{Fields, Head, Span, is_one_of};
 
 /// What whoever has had the origin asked gets.
 #[derive(Debug)]

@@ -10,12 +10,13 @@ use super::policy::Caching;
 use super::requests::{Requests, Went};
 use super::slices::Slices;
 use crate::cache::{
-    Answer, CacheStatus, Decision, Key, Lines, Request, Slicing, Target, Time, decide, is_of_unknown_length,
+    Answer, CacheStatus, Decision, Key, Request, Slicing, Target, Time, decide, is_of_unknown_length,
 };
 use crate::error::Result;
 use crate::origin::Endpoint;
 use crate::sync::Arc;
 use crate::wire::Fields;
+use crate::wire::list::Lines;
 
 /// A request without a body, as far as it is known before what the origin would be sent is made.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ mod reader;
 use super::body::Body;
 use super::disk::{Filed, Opened};
 use super::eviction::Item;
-use crate::cache::{Candidate, Content, Key, Selection, Span, Stored, Time};
+use crate::cache::{Candidate, Content, Key, Selection, Stored, Time};
 use crate::sync::Arc;
-use crate::wire::{Fields, is_one_of, trim};
+use crate::wire::{Fields, Span, is_one_of, trim};
 
 pub(super) use reader::Reader;
 

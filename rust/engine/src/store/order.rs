@@ -1,9 +1,10 @@
 //! What the origin is to be asked on behalf of the cache, and about what.
 
 use super::object::Object;
-use crate::cache::{Asked, CacheStatus, Fill, Lines, Ranges, Request, Span, Spec, Time, Why, confirmed};
+use crate::cache::{Asked, CacheStatus, Fill, Request, Time, Why, confirmed};
 use crate::sync::Arc;
-use crate::wire::{Fields, is_one_of};
+use crate::wire::list::Lines;
+use crate::wire::{Fields, Ranges, Span, Spec, is_one_of};
 
 /// How much of a representation is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

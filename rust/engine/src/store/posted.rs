@@ -7,11 +7,12 @@ use super::cache::Cache;
 use super::fetch::Access;
 use super::object::Object;
 use super::voids::{Began, Since};
-use crate::cache::{Content, Lines, Stored, Timing};
+use crate::cache::{Content, Stored, Timing};
 use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::Arc;
 use crate::wire::Head;
+use crate::wire::list::Lines;
 
 /// What has come of such a response.
 #[derive(Debug)]

@@ -18,10 +18,11 @@ use super::filling::Own;
 use super::index::Settled;
 use super::object::{Object, Reader};
 use super::order::Order;
-use crate::cache::{CacheStatus, EntityTag, Slicing, Span, Why};
+use crate::cache::{CacheStatus, Slicing, Why};
 use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
 use crate::sync::Arc;
+use crate::wire::{EntityTag, Span};
 
 /// A response that is read slice by slice on behalf of one request.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use ring::signature::{self, RsaParameters, UnparsedPublicKey};
 
-use crate::inspect::Json;
+use crate::json::Json;
 
 /// What a signature is made with. `none` is not among them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

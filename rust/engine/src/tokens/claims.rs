@@ -4,7 +4,7 @@ use super::END;
 use super::pattern::Pattern;
 use crate::access::{Grant, is_on};
 use crate::error::{Code, Error, Result};
-use crate::inspect::Json;
+use crate::json::Json;
 
 /// Patterns of paths that one token may have; each is looked at for each request. Arbitrary.
 const PATTERNS: usize = 64;

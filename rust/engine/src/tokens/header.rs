@@ -7,7 +7,7 @@ use super::algorithm::Algorithm;
 use super::decode::base64url;
 use super::key::Named;
 use crate::error::{Code, Error, Result};
-use crate::inspect::Json;
+use crate::json::Json;
 
 /// Bytes of a header: an algorithm, a type, the id of a key, and room for what is passed over. Arbitrary.
 pub(super) const LONGEST: usize = 1024;

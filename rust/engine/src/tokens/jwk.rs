@@ -4,7 +4,7 @@ use super::algorithm::{Algorithm, Kind};
 use super::decode::base64url_vec;
 use super::key::{Key, Keys, Material};
 use crate::error::{Code, Error, Result};
-use crate::inspect::Json;
+use crate::json::Json;
 
 /// A set of keys, as far as they can be used.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use ring::signature::RsaPublicKeyComponents;
 
 use super::algorithm::{Algorithm, Kind};
 use crate::error::{Code, Result};
-use crate::inspect::Json;
+use crate::json::Json;
 
 /// How many keys a token that names none is tried with: a key, the one that follows it, and as many again. Arbitrary; each
 /// is up to a tenth of a millisecond that anybody can have us spend.

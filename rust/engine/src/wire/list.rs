@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use crate::wire::trim;
+use super::trim;
 
 /// The fields of a message, in their order, collected once for all who look at them.
 pub type Lines<'a> = [(&'a [u8], &'a [u8])];
@@ -20,7 +20,7 @@ pub fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// What lies between separators that are not within quotes, trimmed.
-pub(super) fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     let mut quotes = true;
     std::iter::from_fn(move || {
@@ -72,7 +72,7 @@ pub fn unquoted(value: &[u8]) -> Option<Cow<'_, [u8]>> {
 }
 
 /// A number without a sign, or none. More than fits is the most that fits.
-pub(super) fn number(digits: &[u8]) -> Option<u64> {
+pub fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }

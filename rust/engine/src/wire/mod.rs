@@ -10,12 +10,17 @@ mod chunked;
 #[cfg(not(loom))]
 mod date;
 mod decoder;
+mod etag;
 mod fields;
 mod head;
 mod incoming;
+pub mod list;
+mod method;
+mod range;
 mod redact;
 mod request;
 mod section;
+mod spans;
 mod target;
 mod text;
 #[cfg(not(loom))]
@@ -28,17 +33,21 @@ pub(crate) use chunked::Chunked;
 #[cfg(not(loom))]
 pub(crate) use date::{Civil, HttpDate, parse_date};
 pub use decoder::Decoder;
+pub use etag::{EntityTag, Tags};
 pub use fields::Fields;
 pub(crate) use head::write_status_line;
 pub use head::{Head, HeadLimits, HeadScanner, parse_head};
 pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
+pub use method::is_safe;
+pub use range::{ContentRange, Multipart, Ranges, Selected, Spec};
 pub use redact::{hide, shown, without_tokens};
 pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
+pub use spans::{Span, Spans};
 pub use target::{has_dot_segments, is_target};
 #[cfg(not(loom))]
-pub(crate) use text::{byte_of, trim};
-pub(crate) use text::{folded, is_one_of, is_token, members, reads_as, reads_as_one_of, write_field};
+pub(crate) use text::byte_of;
+pub(crate) use text::{folded, is_one_of, is_token, members, reads_as, reads_as_one_of, trim, write_field};
 #[cfg(not(loom))]
 pub(crate) use websocket::Handshake;
 #[cfg(not(loom))]

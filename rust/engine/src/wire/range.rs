@@ -1,9 +1,7 @@
-//! Range, If-Range and Content-Range (RFC 9110, sections 13.1.5 and 14), and bodies of several parts (section 14.6).
+//! Range and Content-Range (RFC 9110, section 14), and bodies of several parts (section 14.6).
 
 use super::list::{elements, number};
 use super::spans::{Span, Spans};
-use super::time::Time;
-use super::validate::{EntityTag, Validators};
 
 /// One member of a Range field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,39 +78,6 @@ impl Spec {
                 Span::new(first, last.map_or(length, |last| last.saturating_add(1)).min(length))
             }
             Self::Last(count) => Span::new(length.saturating_sub(count), length),
-        }
-    }
-}
-
-/// If-Range (section 13.1.5).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IfRange {
-    /// An entity tag.
-    Tag(EntityTag),
-    /// A date.
-    Date(Time),
-    /// Neither: it is never met.
-    Malformed,
-}
-
-impl IfRange {
-    /// A field value.
-    pub fn parse(value: &[u8], now: Time) -> Self {
-        EntityTag::parse(value)
-            .map(Self::Tag)
-            .or_else(|| Time::parse(value, now).map(Self::Date))
-            .unwrap_or(Self::Malformed)
-    }
-
-    /// Whether the client's bytes are of this state, so that a part of it helps.
-    pub fn is_met(&self, state: &Validators) -> bool {
-        match self {
-            Self::Tag(tag) => state.etag.as_ref().is_some_and(|ours| tag.is_same(ours)),
-            // A date is strong if the origin's clock had moved on since (section 8.8.2.2).
-            Self::Date(date) => state.last_modified.as_ref().is_some_and(|(modified, _)| {
-                modified.as_secs() == date.as_secs() && state.date.as_secs() > modified.as_secs()
-            }),
-            Self::Malformed => false,
         }
     }
 }

@@ -16,7 +16,8 @@ mod vary;
 use std::time::Duration;
 
 use super::*;
-use crate::wire::Fields;
+use crate::wire::list::{Lines, elements, values};
+use crate::wire::{ContentRange, EntityTag, Fields, Multipart, Ranges, Selected, Span, Spans};
 
 /// Sun, 06 Nov 1994 08:49:37 GMT.
 pub(super) const START: u64 = 784_111_777;

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
 use super::*;
+use crate::counters::{BOUNDS, Histogram};
 use crate::pool::CopyReason;
 
 const EVENTS: &str = "text/event-stream; charset=utf-8";

@@ -1,6 +1,5 @@
 mod amend;
 mod inspector;
-mod json;
 mod reference;
 mod usage;
 

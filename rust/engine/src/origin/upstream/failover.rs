@@ -15,7 +15,6 @@ use tokio::time::{Instant, sleep, timeout};
 use super::resume::Resume;
 use super::turn::is_of_origin;
 use super::{Reason, Turn, Upstream, checks};
-use crate::cache::is_safe;
 use crate::error::{Code, Result};
 use crate::origin::attempt::{Answer, Failed, attempt};
 use crate::origin::exchange::Interim;
@@ -24,6 +23,7 @@ use crate::origin::payload::Payload;
 use crate::origin::place::Place;
 use crate::origin::request::Request;
 use crate::sync::Arc;
+use crate::wire::is_safe;
 
 /// How one try has ended.
 type Ended = (Turn, std::result::Result<Answer, Failed>);

@@ -12,7 +12,6 @@ use std::task::{Context, Poll, ready};
 
 use super::failover::limited;
 use super::{Reason, Turn, Upstream};
-use crate::cache::{ContentRange, EntityTag};
 use crate::error::{Code, Error, Result};
 use crate::origin::attempt::{Answer, attempt};
 use crate::origin::origins::Origins;
@@ -20,6 +19,7 @@ use crate::origin::payload::Payload;
 use crate::origin::request::{Request, RequestBody};
 use crate::sync::Arc;
 use crate::wire::{Body, Fields, Head, body_of, is_one_of};
+use crate::wire::{ContentRange, EntityTag};
 
 /// Fields of a request that a resumption has none of, or others.
 const REPLACED: [&str; 6] =

@@ -1,13 +1,14 @@
 use std::sync::Arc as Plain;
 
 use super::*;
-use crate::cache::{Answer, Decision, Lines, Request, Target, Timing, comparisons, decide};
+use crate::cache::{Answer, Decision, Request, Target, Timing, comparisons, decide};
 use crate::store::body::Body;
 use crate::store::budget::Budget;
 use crate::store::disk::tests::{key, policy};
 use crate::store::index::Index;
 use crate::store::voids::Since;
 use crate::stream::Ending;
+use crate::wire::list::Lines;
 
 const TARGET: Target<'static> = Target { scheme: "http", authority: "media.test", path: "/live/1.m4s?a=1" };
 

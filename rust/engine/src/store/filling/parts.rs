@@ -4,8 +4,8 @@
 
 use super::{Fetched, Filling, Next, Own, apart};
 use crate::cache::{
-    Answer, Asked, Content, Cut, Fill as Wanted, Held, Outcome, RangeFill, Ranges, Refusal, Request, Slicing,
-    Span, Spec, Stored, as_asked, fill, too_large,
+    Answer, Asked, Content, Cut, Fill as Wanted, Held, Outcome, RangeFill, Refusal, Request, Slicing, Stored,
+    as_asked, fill, too_large,
 };
 use crate::store::body::Body;
 use crate::store::index::{Note, Settled};
@@ -14,6 +14,7 @@ use crate::store::order::Extent;
 use crate::store::slices::changed;
 use crate::stream::Stream;
 use crate::sync::Arc;
+use crate::wire::{Ranges, Span, Spec};
 
 impl Filling {
     /// Notes what the answer tells of ranges there.

@@ -7,9 +7,10 @@
 use std::ops::Range;
 
 use super::{Object, Part};
-use crate::cache::{Answer, Content, Key, Span, Stored};
+use crate::cache::{Answer, Content, Key, Stored};
 use crate::store::eviction::Item;
 use crate::sync::Arc;
+use crate::wire::Span;
 
 /// Parts that a response may have, however small they are: each is walked now and then under the lock of its key, some 10 ns.
 const MOST_PARTS: usize = 1024;

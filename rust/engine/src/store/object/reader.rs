@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::task::{Context, Poll};
 
 use super::{Bytes, Object, Part};
-use crate::cache::Span;
 use crate::error::{Code, Result};
 use crate::pool::Slice;
 use crate::store::body::{Body, Follower};
 use crate::store::disk::{FileReader, Filed, Opened};
 use crate::stream::Ending;
 use crate::sync::Arc;
+use crate::wire::Span;
 
 /// Reads bytes in their order.
 #[derive(Debug)]

@@ -3,11 +3,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc as Plain;
 
 use super::*;
-use crate::cache::{Answer, Spans};
+use crate::cache::Answer;
 use crate::store::body::Body;
 use crate::store::budget::Budget;
 use crate::store::disk::tests::{filed, key, part};
 use crate::stream::Ending;
+use crate::wire::Spans;
 
 const LENGTH: u64 = 12;
 

@@ -12,10 +12,11 @@ use super::filed::Filed;
 use super::format::{Known, Layout, encode};
 use super::queue::Leaving;
 use crate::cache::{
-    Content, Cookies, Key, Languages, Policy, RangeFill, Request, Span, Stored, Target, Time, Timing,
+    Content, Cookies, Key, Languages, Policy, RangeFill, Request, Stored, Target, Time, Timing,
 };
 use crate::stream::Ending;
 use crate::sync::Arc;
+use crate::wire::Span;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
