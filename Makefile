@@ -35,7 +35,7 @@ fetch = $(1) >$(VENV)/fetch.log 2>&1 || { \
 $(VENV)/.tools: pyproject.toml | toolchain
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(call fetch,$(BIN)/python -m pip install -q --upgrade pip 'maturin>=1.9$(comma)<2',Python packages)
-	@$(call fetch,$(BIN)/python -m pip install -q --group test --group lint,Python packages)
+	@$(call fetch,$(BIN)/python -m pip install -q --group test --group lint --group docs,Python packages)
 	touch $@
 
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) | toolchain
@@ -85,7 +85,7 @@ structure: ## Show circles of imports and other figures of the code; RECORD=1 ta
 	$(PYTHON) .ci/structure $(if $(RECORD),--record)
 
 .PHONY: lint
-lint: build structure ## Check format, lints, types and stubs
+lint: build structure docs ## Check format, lints, types, stubs, imports and documents
 	cd rust && $(CARGO) fmt --all --check
 	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p penstock-engine
@@ -93,6 +93,10 @@ lint: build structure ## Check format, lints, types and stubs
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest penstock._native
+
+.PHONY: docs
+docs: $(VENV)/.tools ## Build the documentation site into .site; a dead link fails
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --builder html docs .site
 
 .PHONY: format
 format: $(VENV)/.tools ## Format everything

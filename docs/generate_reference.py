@@ -432,7 +432,7 @@ def index_page() -> str:
     """The list of pages."""
     return """# Reference
 
-Written from the docstrings by [generate_reference.py](../generate_reference.py).
+Written from the docstrings by `docs/generate_reference.py`.
 
 - [The engine and its sources](engine.md): `Engine`, `default_engine`, `open_file`, `open_fd`, `open_process`
 - [Streams, responses, frames](streams.md): `FrameStream`, `Response`, `Frame`
@@ -448,6 +448,13 @@ Written from the docstrings by [generate_reference.py](../generate_reference.py)
 - [Worker processes](workers.md): `penstock.workers`
 - [The command](command.md): `penstock serve`, `penstock demo`
 - [For tests](testing.md): `penstock.testing`
+
+```{toctree}
+:hidden:
+:glob:
+
+*
+```
 """
 
 

@@ -38,6 +38,8 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
 RUN = [path for path in DOCUMENTS if not {"reference", "decisions"} & set(path.parts)]
+# The site has the pages of docs/ alone, so these name everything else by its address.
+REPOSITORY = "https://github.com/penstock/penstock/blob/main/"
 SEGMENT = bytes(range(256)) * 1024
 TOKENS = ("A", " gated", " pipe")
 
@@ -213,6 +215,8 @@ def test_python_compiles(path: Path) -> None:
 def test_links_lead_somewhere(path: Path) -> None:
     for link in LINK.findall(FENCE.sub("", path.read_text())):
         target, _, anchor = link.partition("#")
+        if target.startswith(REPOSITORY):
+            assert (ROOT / target.removeprefix(REPOSITORY)).exists(), f"{name(path)}: {link}"
         if "://" in target:
             continue
         there = (path.parent / target).resolve() if target else path
