@@ -13,6 +13,7 @@ from yarl import URL
 
 from . import _arguments, _native, _shared, config
 from ._cores import engine_threads
+from ._limited_log import LimitedLog
 from ._upload import REPLAYABLE, Body, check_body, pump
 from .cache import Cache
 from .exceptions import PenstockError, make_error
@@ -24,6 +25,7 @@ from .stream import Response
 __all__ = ["Engine", "default_engine"]
 
 _log: Final = logging.getLogger("penstock")
+_limited: Final = LimitedLog(_log)
 _origins_log: Final = logging.getLogger("penstock.origins")
 
 # Under which requests are counted that come by no route.
@@ -412,7 +414,8 @@ def _upload_done(task: asyncio.Task[None]) -> None:
     _uploads.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         # The request has failed with UPLOAD_FAILED, which names the cause; this tells the caller's bug from it.
-        _log.warning("a request body's source failed: %s", repr(error))
+        cause = ("upload", type(error))
+        _limited.log(logging.WARNING, cause, "a request body's source failed: %s", repr(error))
 
 
 def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:

@@ -4,12 +4,14 @@ import asyncio
 import gc
 import http.client
 import logging
+import re
 import threading
 
 import pytest
 
 from edge.origins import Recorder
 from edge.serving import Edges
+from penstock import _limited_log
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, NativeRequest
@@ -41,9 +43,35 @@ async def test_a_hook_that_fails_refuses_and_is_asked_again(
             reply = await (await anywhere.connect(served)).ask("/")
             assert problem(reply) == (500, "ACCESS_FAILED")
         assert (await (await anywhere.connect(served)).ask("/")).body == b"ok"
+        # Each way to fail has a line of its own.
         assert logged(caplog) == ["/: the hook that authorises GET / has failed"] * 2
         assert route.decisions is not None
         assert route.decisions.stats().failed == 2
+
+
+async def test_a_hook_that_fails_each_request_has_one_traceback_and_then_a_count(
+    anywhere: Edges, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_limited_log, "_INTERVAL", 1.0)
+
+    async def hook(_: NativeRequest) -> bool:
+        raise OSError("no database")
+
+    async with ScriptedOrigin(Recorder()) as upstream:
+        gateway = anywhere.gateway(upstream.url)
+        served = await anywhere.serve([gateway.native("/", authorise=hook, decision_key=TOKEN)])
+        for _ in range(50):
+            assert (await (await anywhere.connect(served)).ask("/")).head.status == 500
+        await until(lambda: sum(map(counted, logged(caplog))) >= 50, "all are counted")
+    records = [record for record in caplog.records if record.exc_text]
+    assert len(records) == 1
+    assert "OSError: no database" in (records[0].exc_text or "")
+
+
+def counted(line: str) -> int:
+    """How many failures a line stands for."""
+    more = re.search(r"; (\d+) more since", line)
+    return 1 if more is None else 1 + int(more[1])
 
 
 async def test_those_who_wait_with_a_hook_that_fails_are_refused_and_it_is_logged_once(

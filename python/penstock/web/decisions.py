@@ -20,6 +20,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from penstock import _arguments, _native
+from penstock._limited_log import LimitedLog
 from penstock._shared import Shared, shared
 from penstock.config import Access, TenantLimits
 from penstock.engine import Engine
@@ -38,9 +39,7 @@ __all__ = [
     "decisions_of",
 ]
 
-_log: Final = logging.getLogger("penstock.web")
-
-_FAILED: Final = "%s: the hook that authorises %s %s has %s"
+_log: Final = LimitedLog(logging.getLogger("penstock.web"))
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 §5.6.2
 _ALONE: Final = frozenset({"address", "host", "method"})
@@ -338,8 +337,8 @@ class Decisions(Shared):
         assert self._asker is not None  # noqa: S101 (the parent asks where there is one)
         try:
             answer = await self._asker.ask(request)
-        except Exception:
-            _log.exception(_FAILED, request.route, request.method, _native.shown(request.path), "failed")
+        except Exception as error:
+            _log_failure(request, "failed", error)
             raise
         # Of a class of the application's own the parent knows nothing.
         if isinstance(answer, Allow):
@@ -398,10 +397,9 @@ class _Asker:
             async with asyncio.timeout(self._access.timeout) as limit:
                 answer = await self.ask(request)
             self._say(question, answer)
-        except Exception:  # noqa: BLE001 (whatever it is, it is no answer)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is no answer)
             late = limit.expired()
-            what = "taken too long" if late else "failed"
-            _log.exception(_FAILED, request.route, request.method, _native.shown(request.path), what)
+            _log_failure(request, "taken too long" if late else "failed", error)
             question.fail(late)
         except BaseException:
             question.fail(False)
@@ -425,6 +423,16 @@ class _Asker:
             question.deny(float(lifetime), answer.status, answer.detail, answer.challenge)
         else:
             raise TypeError(f"it returned {type(answer).__name__}, not Allow, Deny, True, False or None")
+
+
+def _log_failure(request: NativeRequest, what: str, error: Exception) -> None:
+    _log.log(
+        logging.ERROR,
+        ("hook", request.route, what, type(error)),
+        "%s: the hook that authorises %s %s has %s",
+        *(request.route, request.method, _native.shown(request.path), what),
+        error=error,
+    )
 
 
 def decisions_of(

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from penstock import _native
+from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
 from penstock.stream import FrameStream, Response
@@ -23,15 +24,17 @@ __all__ = [
     "Handover",
     "OnComplete",
     "RelayEnd",
+    "call_on_complete",
     "can_hand_over",
     "engines",
     "hand_over",
     "hand_over_topic",
+    "log_failed_relay",
     "pipe_part",
     "timings_of",
 ]
 
-_log: Final = logging.getLogger("penstock.web")
+_log: Final = LimitedLog(logging.getLogger("penstock.web"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Asked(NamedTuple):
             if on_complete is not None or self.inspector is not None:
                 ended = self.end(*end)
                 if on_complete is not None:
-                    on_complete(ended)
+                    call_on_complete(on_complete, ended)
 
         self.when_seen(tell, reads_on=reads_on)
 
@@ -158,7 +161,7 @@ class Handover:
         """Take the end from the engine, which keeps this and not a method of it: it does so for hours."""
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
-            _log.log(level, "%s %s: %s", self._asked.method, _native.shown(self._asked.path), error)
+            log_failed_relay(level, self._asked.method, _native.shown(self._asked.path), error)
         self._asked.when_seen(partial(self._end, sent, error, begun))
 
     def _end(self, sent: int, error: PenstockError | None, begun: bool) -> None:
@@ -169,7 +172,22 @@ class Handover:
         end = self.end if self._on_end else None
         if end is not None:
             for callback in self._on_end or ():
-                callback(end)
+                call_on_complete(callback, end)
+
+
+def call_on_complete(on_complete: OnComplete, end: RelayEnd) -> None:
+    """Call what is told an end. What it raises is logged: the request is over, and others are told as well."""
+    try:
+        on_complete(end)
+    except Exception as error:  # noqa: BLE001 (it is the application's)
+        cause = ("on_complete", type(error))
+        message = "%s %s: its on_complete has failed"
+        _log.log(logging.ERROR, cause, message, end.method, _native.shown(end.path), error=error)
+
+
+def log_failed_relay(level: int, method: str, target: str, error: PenstockError) -> None:
+    """Log why a relay has failed; of one origin and one code not each."""
+    _log.log(level, ("relay", error.origin, error.code, level), "%s %s: %s", method, target, str(error))
 
 
 def timings_of(upstream: Response | None) -> Timings | None:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from penstock import _native
+from penstock._limited_log import LimitedLog
 from penstock.config import Edge, Status, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
@@ -21,6 +22,7 @@ from .stopping import last_act
 __all__ = ["Listening", "Where", "make_lane"]
 
 _log: Final = logging.getLogger("penstock.web")
+_limited: Final = LimitedLog(_log)
 
 # Seconds until a stop says what it waits for: most have nothing to wait for by then. And until it says so again.
 _SOON: Final = 0.25
@@ -110,7 +112,8 @@ def _log_fault(request: str | None, name: str, detail: str) -> None:
     if request is None:
         _log.error("%s (%s)", detail, name)
     else:
-        _log.error("%s: the response was cut off: %s (%s)", request, detail, name)
+        message = "%s: the response was cut off: %s (%s)"
+        _limited.log(logging.ERROR, ("fault", name), message, request, detail, name)
 
 
 class _Bound:

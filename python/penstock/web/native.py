@@ -41,7 +41,7 @@ from penstock.stats import Timings
 
 from .decisions import Decisions
 from .handler import engine_for
-from .handover import Asked, OnComplete, RelayEnd
+from .handover import Asked, OnComplete, RelayEnd, call_on_complete
 from .inspected import ReportRow, handle_of, inspected
 from .problem import problem_response
 from .target import Headers, has_dot_segments
@@ -233,9 +233,8 @@ def _tell(
 ) -> None:
     """Take the end of a request from the engine."""
     took = None if timings is None else Timings(*timings)
-    on_complete(
-        RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report))
-    )
+    end = RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report))
+    call_on_complete(on_complete, end)
 
 
 def lets_pause(events: EventRelay | None) -> bool:

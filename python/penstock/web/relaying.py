@@ -29,7 +29,7 @@ from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure, shown_target
 from .feeding import Feeding, Meter
-from .handover import Asked, Handover, OnComplete, can_hand_over, engines, hand_over
+from .handover import Asked, Handover, OnComplete, can_hand_over, engines, hand_over, log_failed_relay
 from .inspected import Seen
 from .native import Changes
 from .problem import problem_response
@@ -44,8 +44,6 @@ _CONTENT_LENGTH: Final = istr(hdrs.CONTENT_LENGTH)
 # How a relay ends when its client leaves: cancelled while it waits, or refused by the transport while it
 # writes.
 _LEAVING: Final = (PenstockError, ConnectionError, asyncio.CancelledError)
-
-_log: Final = logging.getLogger("penstock.web")
 
 
 class Order(NamedTuple):
@@ -261,7 +259,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             if status is None:
                 # It is answered here: neither the request nor a log handler need keep our frames alive.
                 error.__traceback__ = None
-                _log.warning("%s %s: %s", request.method, shown_target(request), error)
+                log_failed_relay(logging.WARNING, request.method, shown_target(request), error)
                 return problem_response(error)
         raise
     else:

@@ -14,6 +14,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from penstock import _native
+from penstock._limited_log import LimitedLog
 from penstock.config import Subscriptions
 from penstock.exceptions import PenstockError
 
@@ -48,7 +49,7 @@ _GRACE: Final = 10.0
 _FORBIDDEN: Final = 403
 _PARAMETERS: Final = ("lastEventId", "last-event-id")
 
-_log: Final = logging.getLogger("penstock.web")
+_log: Final = LimitedLog(logging.getLogger("penstock.web"))
 
 
 class _Permit:
@@ -80,8 +81,10 @@ class _Permit:
             await asyncio.sleep(seconds)
             try:
                 answer = await authorise(self._request, self._topic)
-            except Exception:  # noqa: BLE001 (whatever it is, it is no permission)
-                _log.exception("%s: the hook that authorises it has failed", self._topic)
+            except Exception as error:  # noqa: BLE001 (whatever it is, it is no permission)
+                cause = ("subscription", type(error))
+                message = "%s: the hook that authorises it has failed"
+                _log.log(logging.ERROR, cause, message, self._topic, error=error)
                 answer = False
             if answer is True:
                 lease.renew(None)

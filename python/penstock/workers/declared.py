@@ -15,6 +15,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from penstock import _native, _shared
+from penstock._limited_log import LimitedLog
 from penstock._shared import Shared
 from penstock.web.decisions import Answer, Decisions
 from penstock.web.handover import OnComplete
@@ -26,7 +27,7 @@ from .registration import Registration, RouteKey, described
 
 __all__ = ["Declared", "join"]
 
-_log: Final = logging.getLogger("penstock.workers")
+_log: Final = LimitedLog(logging.getLogger("penstock.workers"))
 
 
 def join(link: Link, calls: Calls) -> "Declared":
@@ -133,5 +134,6 @@ class Declared:
         for end in ends:
             try:
                 end.tell(self._ends)
-            except Exception:  # noqa: BLE001 (it is the application's, and others are told as well)
-                _log.exception("an on_complete has failed")
+            except Exception as error:  # noqa: BLE001 (others are told as well)
+                cause = ("on_complete", type(error))
+                _log.log(logging.ERROR, cause, "an on_complete cannot be called", error=error)

@@ -10,9 +10,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, NamedTuple, Protocol
 
+from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
-from penstock.web.handover import Asked, OnComplete, RelayEnd
+from penstock.web.handover import Asked, OnComplete, RelayEnd, call_on_complete
 from penstock.web.inspected import ReportRow, inspected
 
 from . import messages
@@ -20,6 +21,7 @@ from . import messages
 __all__ = ["Ended", "Ends", "Hooks", "Orphan", "account_of"]
 
 _log: Final = logging.getLogger("penstock.workers")
+_limited: Final = LimitedLog(_log)
 
 # Bytes of an end besides what a client has sent: objects of Python, roughly counted.
 _ROW: Final = 1024
@@ -49,7 +51,7 @@ class Ended:
         """Call what the route has declared. A newer code may not have it any more."""
         on_complete = told.get(self.route)
         if on_complete is not None:
-            on_complete(self.end)
+            call_on_complete(on_complete, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,12 @@ class Orphan:
             raise TypeError(f"an account is a {type(account).__name__}")
         on_complete = account.found(import_module(account.module))
         took = None if self.timings is None else Timings(*self.timings)
-        on_complete(
-            RelayEnd(
-                *(account.status if self.begun else None, self.sent, took, self.error),
-                *(account.method, account.target, account.client, account.tenant),
-                inspected(self.report),
-            )
+        end = RelayEnd(
+            *(account.status if self.begun else None, self.sent, took, self.error),
+            *(account.method, account.target, account.client, account.tenant),
+            inspected(self.report),
         )
+        call_on_complete(on_complete, end)
 
 
 class Account(NamedTuple):
@@ -187,8 +188,9 @@ class Ends:
                 except ConnectionError:
                     # They stay until there is a worker.
                     return
-                except Exception:  # noqa: BLE001 (it is told to the log, and the next ones are told)
-                    _log.exception("%d ends of requests could not be told", len(batch))
+                except Exception as error:  # noqa: BLE001 (it is told to the log, and the next ones are told)
+                    message = "%d ends of requests could not be told"
+                    _limited.log(logging.ERROR, ("ends", type(error)), message, len(batch), error=error)
                 for end in batch:
                     self._waiting.popleft()
                     self._bytes -= _size(end)
