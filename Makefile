@@ -85,7 +85,7 @@ structure: ## Show circles of imports and other figures of the code; RECORD=1 ta
 	$(PYTHON) .ci/structure $(if $(RECORD),--record)
 
 .PHONY: lint
-lint: build structure docs ## Check format, lints, types, stubs, imports and documents
+lint: build structure words docs ## Check format, lints, types, stubs, imports and documents
 	cd rust && $(CARGO) fmt --all --check
 	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p penstock-engine
@@ -93,6 +93,10 @@ lint: build structure docs ## Check format, lints, types, stubs, imports and doc
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/mypy
 	$(BIN)/python -m mypy.stubtest penstock._native
+
+.PHONY: words
+words: ## Check the words of .ci/words.toml; SHOW=docs lists what a place has, RECORD=1 lowers the limits
+	$(PYTHON) .ci/words.py $(if $(SHOW),--show $(SHOW)) $(if $(RECORD),--record)
 
 .PHONY: docs
 docs: $(VENV)/.tools ## Build the documentation site into .site; a dead link fails
