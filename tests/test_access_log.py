@@ -7,7 +7,7 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient
-from test_cli import serve
+from support.command import serve
 
 APP = """
 import os

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
-from test_cli import COMMAND, Running, run, serve
+from support.command import COMMAND, Running, run, serve
 
 
 class Origin:

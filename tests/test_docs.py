@@ -5,7 +5,6 @@ stands in for `http://origin` and `https://origin.example`. A text block right b
 that one prints. An application that a block calls `app` is served and asked for a segment.
 """
 
-import ast
 import asyncio
 import atexit
 import contextlib
@@ -19,7 +18,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -33,21 +31,14 @@ import penstock.tokens
 import penstock.web
 import penstock.workers
 from penstock.cli import main
+from support.documents import DOCUMENTS, ROOT, RUN, blocks, name
 
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 DECISIONS = sorted(ROOT.glob("docs/decisions/[0-9]*.md"))
-RUN = [path for path in DOCUMENTS if not {"reference", "decisions"} & set(path.parts)]
 # The site has the pages of docs/ alone, so these name everything else by its address.
 REPOSITORY = "https://github.com/penstock/penstock/blob/main/"
 SEGMENT = bytes(range(256)) * 1024
 TOKENS = ("A", " gated", " pipe")
 
-BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>[^>]*?) -->\n+)?^```python\n(?P<code>.*?)^```\n"
-    r"(?:\n*```text\n(?P<prints>.*?)^```\n)?",
-    re.MULTILINE | re.DOTALL,
-)
 NOT_RUN = re.compile(r"not run: \S.*")
 NEEDS = re.compile(r"needs (\S+)")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -58,35 +49,6 @@ PUBLIC = [
     *(penstock, penstock.config, penstock.framing, penstock.metrics),
     *(penstock.testing, penstock.tokens, penstock.web, penstock.workers),
 ]
-
-
-def name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
-
-
-@dataclass(frozen=True)
-class Block:
-    line: int
-    mark: str
-    code: str
-    prints: str | None
-
-    def compile(self, path: Path, origin: str = "http://origin") -> object:
-        code = re.sub(r"https?://origin(?:\.example)?\b", origin, self.code)
-        padded = "\n" * (self.line - 1) + code
-        return compile(padded, name(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-
-
-def blocks(path: Path) -> list[Block]:
-    text = path.read_text()
-    found = [
-        Block(
-            text.count("\n", 0, match.start("code")) + 1, match["mark"] or "", match["code"], match["prints"]
-        )
-        for match in BLOCK.finditer(text)
-    ]
-    assert len(found) == text.count("```python\n"), f"{name(path)}: a block is not closed, or is indented"
-    return found
 
 
 async def segment(request: web.Request) -> web.Response:

@@ -10,12 +10,11 @@ from pathlib import Path
 import jwt
 import pytest
 
-from edge.origins import Recorder
-from gateway.origins import says
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
 from support.client import RawClient, answer
-from test_cli import Running, serve
+from support.command import Running, serve
+from support.origins import Recorder, says
 
 SECRET = "0123456789abcdef0123456789abcdef"
 APP = """

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.command import Running, serve
 from support.waiting import until
-from test_cli import Running, serve
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -7,16 +7,13 @@ import pytest
 from aiohttp import web
 
 import penstock
-from cache.conftest import caching
-from cache.test_from_python import client_of, serving
-from edge.serving import Edges
 from penstock import Origins
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
-from support.client import RawClient, answer
+from support.client import RawClient, answer, client_of
+from support.edges import Edges, caching, serving
+from support.relaying import Relaying, family, relaying
 from support.waiting import in_time
-from workers.conftest import family, relaying
-from workers.relaying import Relaying
 
 __all__ = ["caching", "family", "relaying"]
 

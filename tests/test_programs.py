@@ -15,9 +15,9 @@ import pytest
 
 from penstock.testing import ScriptedOrigin, respond
 from support.client import answer
+from support.command import free_port
+from support.documents import ROOT, blocks
 from support.waiting import until
-from test_docs import ROOT, blocks
-from test_serve_names import free_port
 
 OK = answer("Content-Length: 2", "Content-Type: text/plain", body=b"ok")
 TOKEN = {"Authorization": "Bearer let-me-in"}

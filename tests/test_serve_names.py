@@ -11,7 +11,7 @@ import trustme
 
 from penstock.testing import ScriptedOrigin, respond
 from support.client import answer
-from test_cli import COMMAND, Running, run, serve
+from support.command import COMMAND, Running, free_port, run, serve
 
 OK = answer("Content-Length: 2", body=b"ok")
 
@@ -188,11 +188,6 @@ def test_run_app_names_an_application_of_another_kind() -> None:
 
     with pytest.raises(TypeError, match="app is an ASGI application"):
         run_app(asgi, host="127.0.0.1", port=0, print=None)  # type: ignore[arg-type]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
 
 
 @pytest.mark.parametrize(

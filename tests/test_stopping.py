@@ -13,7 +13,7 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
-from test_cli import LISTENING, Running, serve
+from support.command import LISTENING, Running, serve
 
 APP = """
 import asyncio, os, sys, time

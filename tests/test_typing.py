@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from test_docs import ROOT, RUN, blocks, name
+from support.documents import ROOT, RUN, blocks, name
 
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
 # A document shows parts of a program: the names of a block may stand in the next as well, be used by nobody, or be bound

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from media.programs import require
 from penstock.testing import Peer, ScriptedOrigin
+from support.programs import require
 
 PIECE = bytes(range(256)) * 256
 COUNT = 64

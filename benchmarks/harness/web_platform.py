@@ -21,7 +21,7 @@ from harness.suites import DIRECT, Result, penstock
 
 sys.path.insert(0, str(BENCHMARKS.parent / "tests"))
 
-from demo.devtools import Page, open_browser
+from support.browser import Page, open_browser
 
 GATEWAY_HOST = "127.0.0.2"
 BROWSER_HOST = "web-platform.test"

@@ -4,13 +4,12 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.origins import Recorder
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd, Site
 from support.client import RawClient
+from support.hooks import TOKEN, Hook, problem
+from support.origins import Recorder
 from support.waiting import until
-
-from .hooks import TOKEN, Hook, problem
 
 
 @pytest.mark.parametrize("stock", [False, True], ids=["site", "stock"])

@@ -5,15 +5,14 @@ import asyncio
 import pytest
 
 import penstock
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, Deny, NativeRequest
 from support.client import RawClient
+from support.edges import Edges
+from support.hooks import TOKEN, Hook, problem
+from support.origins import Recorder
 from support.waiting import in_time, until
-
-from .hooks import TOKEN, Hook, problem
 
 
 async def test_a_hook_decides_and_is_asked_no_more(anywhere: Edges) -> None:
@@ -176,24 +175,28 @@ async def test_routes_share_what_is_remembered_and_ask_for_themselves(anywhere: 
         assert films.decisions.revoke(tenant="a").decisions == 2
 
 
+def lets_in(_: NativeRequest) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"authorise": lambda _: True},
-        {"authorise": lambda _: True, "decision_key": ()},
-        {"authorise": lambda _: True, "decision_key": "Authorization"},
-        {"authorise": lambda _: True, "decision_key": "header:"},
-        {"authorise": lambda _: True, "decision_key": "header:a b"},
-        {"authorise": lambda _: True, "decision_key": "path:0"},
-        {"authorise": lambda _: True, "decision_key": "path:x"},
-        {"authorise": lambda _: True, "decision_key": ("address", "colour:red")},
+        {"authorise": lets_in},
+        {"authorise": lets_in, "decision_key": ()},
+        {"authorise": lets_in, "decision_key": "Authorization"},
+        {"authorise": lets_in, "decision_key": "header:"},
+        {"authorise": lets_in, "decision_key": "header:a b"},
+        {"authorise": lets_in, "decision_key": "path:0"},
+        {"authorise": lets_in, "decision_key": "path:x"},
+        {"authorise": lets_in, "decision_key": ("address", "colour:red")},
         {"authorise": 7, "decision_key": "address"},
         {"decision_key": "address"},
         {"lifetime": 5},
         {"access": Access()},
-        {"authorise": lambda _: True, "decision_key": "address", "lifetime": 0},
+        {"authorise": lets_in, "decision_key": "address", "lifetime": 0},
     ],
-    ids=repr,
+    ids=lambda options: repr({name: getattr(value, "__name__", value) for name, value in options.items()}),
 )
 async def test_what_cannot_be_meant_is_refused(engine: penstock.Engine, options: dict[str, object]) -> None:
     gateway = penstock.web.Gateway("http://origin.test", engine=engine)

@@ -1,14 +1,13 @@
 """What is stored is shared by all who may, and nobody else gets it."""
 
 import penstock
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock.config import Cache, Caching
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
 from support.client import answer
-
-from .hooks import Hook, problem
+from support.edges import Edges
+from support.hooks import Hook, problem
+from support.origins import Recorder
 
 STORED = answer("Cache-Control: max-age=3600", "Content-Length: 5", body=b"bytes")
 AUTHORIZATION = "header:Authorization"

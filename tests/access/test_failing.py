@@ -9,15 +9,14 @@ import threading
 
 import pytest
 
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock import _limited_log
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, NativeRequest
+from support.edges import Edges
+from support.hooks import TOKEN, Hook, problem
+from support.origins import Recorder
 from support.waiting import in_time, until
-
-from .hooks import TOKEN, Hook, problem
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:

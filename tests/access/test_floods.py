@@ -3,13 +3,12 @@
 import asyncio
 from collections import Counter
 
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
-
-from .hooks import TOKEN, Hook
+from support.edges import Edges
+from support.hooks import TOKEN, Hook
+from support.origins import Recorder
 
 
 async def test_a_flood_of_bad_tokens_stays_bounded_and_pushes_out_nobody(edge: Edges) -> None:

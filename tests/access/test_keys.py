@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock import _native
 from penstock.config import Access
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, Deny, NativeRequest
 from support.client import RawClient
+from support.edges import Edges
+from support.origins import Recorder
 
 VALUE = st.text('ab=&;,% +"', max_size=4)
 FIELD = st.tuples(st.sampled_from([b"Token", b"token", b"Cookie", b"cookie"]), VALUE)

@@ -5,14 +5,13 @@ import asyncio
 import pytest
 
 import penstock
-from edge.origins import Recorder, Steps
-from edge.serving import Edges
 from penstock.testing import ScriptedOrigin
 from penstock.web import Allow, Deny, NativeRequest
 from support.client import RawClient, answer
+from support.edges import Edges
+from support.hooks import TOKEN, Hook
+from support.origins import Recorder, Steps
 from support.waiting import in_time, until
-
-from .hooks import TOKEN, Hook
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 

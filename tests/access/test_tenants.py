@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 import pytest
 
 import penstock
-from edge.origins import Recorder, Steps
-from edge.serving import Edges, Served
-from hub.subscribers import Topics
 from penstock.config import Access, TenantLimits
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Allow, NativeRoute, TenantStats
 from support.client import RawClient, Reply, answer
+from support.edges import Edges, Served
+from support.hooks import TOKEN, Hook, problem
+from support.origins import Recorder, Steps
+from support.subscribers import Topics
 from support.waiting import in_time, until
-
-from .hooks import TOKEN, Hook, problem
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 

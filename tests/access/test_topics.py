@@ -2,14 +2,13 @@
 
 import asyncio
 
-from edge.serving import Edges
-from hub.subscribers import Subscriber, Topics
 from penstock import Hub
 from penstock.config import Access, Subscriptions
 from penstock.web import Allow, Deny, NativeRequest
+from support.edges import Edges
+from support.hooks import TOKEN, Hook, problem
+from support.subscribers import Subscriber, Topics
 from support.waiting import in_time, until
-
-from .hooks import TOKEN, Hook, problem
 
 
 def hub_of(edge: Edges) -> Hub:

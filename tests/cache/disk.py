@@ -1,18 +1,22 @@
 """What the tests of the disk's tier share: an engine with a directory, and an origin whose bodies tell what they are."""
 
+import os
 import random
+import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 import penstock
-from edge.serving import Edges, Served
 from penstock import config
 from penstock.config import Caching, OriginLimits
 from penstock.stats import DiskStats
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, Reply, answer
+from support.edges import Edges, Served
 from support.waiting import in_time, until
 
 SIZE = 300_000
@@ -130,3 +134,21 @@ def files(directory: Path) -> list[Path]:
 
 def used(directory: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())
+
+
+@asynccontextmanager
+async def small_disk(path: Path, size: str) -> AsyncIterator[None]:
+    path.mkdir()
+    command = ("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path))
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
+        pytest.skip("a file system of its own needs root, and leave to mount")
+    try:
+        yield
+    finally:
+        subprocess.run(("umount", "-l", str(path)), check=True)
+
+
+def flip(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1 << (place % 8)
+    path.write_bytes(data)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock.testing import ScriptedOrigin
+from support.films import Film, film
 
 from .disk import BLOCK, HEAD, Gateway, files, gateway
-from .films import Film, film
 
 PART = 2 * BLOCK + BLOCK // 2
 """Bytes of a slice: three blocks, the last one short."""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges
+from support.origins import always
 from support.waiting import in_time, until
 
 FRESH = "Cache-Control: max-age=60"
@@ -30,14 +31,6 @@ class Origin:
             await peer.read_body()
             self.requests.append(request)
             await peer.send(self._says(len(self.requests), request))
-
-
-def always(*fields: str, body: bytes = b"0123456789") -> Says:
-    def says(_number: int, request: RecordedRequest) -> bytes:
-        head = answer(*fields, f"Content-Length: {len(body)}")
-        return head if request.method == "HEAD" else head + body
-
-    return says
 
 
 async def test_a_hit_has_an_age_and_says_that_it_is_one(caching: Edges) -> None:

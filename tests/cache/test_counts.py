@@ -4,13 +4,12 @@ from dataclasses import astuple, dataclass, replace
 
 import pytest
 
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges
+from support.origins import FRESH, NumberedOrigin, numbered
 from support.waiting import in_time, until
-
-from .origins import FRESH, Origin, numbered
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ async def test_each_request_is_counted_once(caching: Edges) -> None:
         body = b"" if request.method == "HEAD" else b"ok"
         return answer(control[request.target], 'ETag: "a"', "Content-Length: 2") + body
 
-    async with ScriptedOrigin(Origin(says)) as origin:
+    async with ScriptedOrigin(NumberedOrigin(says)) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         expected = Counts()
 
@@ -77,7 +76,7 @@ async def test_each_request_is_counted_once(caching: Edges) -> None:
 
 
 async def test_an_origin_that_fails_is_an_error_and_what_stands_in_is_stale(caching: Edges) -> None:
-    script = Origin(numbered("Cache-Control: max-age=0, stale-if-error=60"))
+    script = NumberedOrigin(numbered("Cache-Control: max-age=0, stale-if-error=60"))
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         assert (await client.ask("/a")).body == b"1"
@@ -89,7 +88,7 @@ async def test_an_origin_that_fails_is_an_error_and_what_stands_in_is_stale(cach
 @pytest.mark.parametrize("caching", [pytest.param(1, id="one thread")], indirect=True)
 async def test_who_waits_for_another_is_collapsed(caching: Edges) -> None:
     """On one thread: who has asked has begun to wait, before the origin's answer is read."""
-    script = Origin(numbered(), 1)
+    script = NumberedOrigin(numbered(), 1)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching())
         clients = [await caching.connect(served) for _ in range(5)]
@@ -104,7 +103,7 @@ async def test_who_waits_for_another_is_collapsed(caching: Edges) -> None:
 
 
 async def test_nothing_is_counted_of_what_is_not_of_the_cache(caching: Edges) -> None:
-    async with ScriptedOrigin(Origin(numbered())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(numbered())) as origin:
         client = await caching.connect(await caching.relay(origin.url))
         await client.ask("/a")
         assert sum(astuple(counted(caching))) == 0

@@ -8,9 +8,9 @@ import pytest
 import penstock
 from penstock import config
 from penstock.testing import ScriptedOrigin
+from support.edges import THREADS
 from support.waiting import in_time, until
 
-from .conftest import THREADS
 from .disk import BLOCK, HEAD, MANY, SIZE, Library, body, files, gateway, used
 
 pytestmark = pytest.mark.filterwarnings("error")

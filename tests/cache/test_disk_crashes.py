@@ -7,18 +7,14 @@ import re
 import resource
 import signal
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-
-import pytest
 
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
+from support.command import COMMAND, Running, serve
 from support.waiting import in_time, until
-from test_cli import COMMAND, Running, serve
 
-from .disk import SIZE, Library, body, files, gateway
+from .disk import SIZE, Library, body, files, gateway, small_disk
 
 ROUNDS = 20 if os.environ.get("PENSTOCK_LONG") == "1" else 3
 OBJECTS = 60
@@ -125,18 +121,6 @@ async def test_writes_that_the_system_refuses_leave_memory_at_work(tmp_path: Pat
         assert "what leaves memory is not kept for now" in running.log()
         assert not files(directory)
         assert not list((directory / "unfinished").iterdir())
-
-
-@asynccontextmanager
-async def small_disk(path: Path, size: str) -> AsyncIterator[None]:
-    path.mkdir()
-    command = ("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path))
-    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("a file system of its own needs root, and leave to mount")
-    try:
-        yield
-    finally:
-        subprocess.run(("umount", "-l", str(path)), check=True)
 
 
 async def test_a_full_disk_degrades_to_memory_until_there_is_space(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from penstock.testing import ScriptedOrigin
 from support.client import RawClient
 from support.waiting import in_time, until
 
-from .disk import BLOCK, HEAD, SIZE, Library, body, files, gateway
+from .disk import BLOCK, HEAD, SIZE, Library, body, files, flip, gateway
 
 BLOCKS = -(-SIZE // BLOCK)
 SUMS = HEAD + SIZE
@@ -20,12 +20,6 @@ WHOLE = SUMS + 8 * BLOCKS
 IN_THE_HEAD = (0, 7, 8, 16, 24, 32, 40, 48, 56, 63, 64, 100, 300, HEAD - 1)
 IN_THE_FIRST_BLOCK = (HEAD, HEAD + 1000, HEAD + BLOCK - 1, SUMS, SUMS + 7)
 BEHIND = (HEAD + BLOCK, HEAD + 2 * BLOCK + 5, HEAD + SIZE - 1, SUMS + 8, WHOLE - 1)
-
-
-def flip(path: Path, place: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[place] ^= 1 << (place % 8)
-    path.write_bytes(data)
 
 
 async def what_came(client: RawClient) -> bytes:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import ScriptedOrigin
+from support.edges import THREADS
+from support.films import Film, film, parts_of
 from support.waiting import in_time, until
 
-from .conftest import THREADS
 from .disk import BLOCK, HEAD, MEMORY, files, gateway, used
 from .disk_films import COUNT, PART, WHOLE, check, check_slice, file_of, honest, slicing, span, store
-from .films import Film, film, parts_of
 
 pytestmark = pytest.mark.filterwarnings("error")
 

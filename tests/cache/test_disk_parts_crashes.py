@@ -16,14 +16,13 @@ import pytest
 
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
+from support.command import LISTENING, Running
+from support.films import Film, film
 from support.waiting import in_time
-from test_cli import LISTENING, Running
 
-from .disk import Gateway, files, gateway
+from .disk import Gateway, files, gateway, small_disk
 from .disk_films import COUNT, PART, WHOLE, check, check_slice, file_of, honest, slicing, span, store
-from .films import Film, film
 from .hanging import Hang
-from .test_disk_crashes import small_disk
 
 pytestmark = pytest.mark.filterwarnings("error")
 

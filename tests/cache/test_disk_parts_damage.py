@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import ScriptedOrigin
+from support.films import Film, film
 from support.waiting import in_time, until
 
-from .disk import BLOCK, HEAD, Gateway, files, gateway
+from .disk import BLOCK, HEAD, Gateway, files, flip, gateway
 from .disk_films import COUNT, PART, WHOLE, check, check_slice, file_of, honest, slicing, span, store
-from .films import Film, film
-from .test_disk_damage import flip
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from edge.serving import Edges
-from events.ways import EVENTS, chunk
 from penstock.config import Caching, EventRelay
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges
+from support.origins import EVENTS, chunk
 from support.waiting import in_time
 
 FRESH = "Cache-Control: max-age=60"

@@ -10,13 +10,14 @@ from itertools import count
 
 import pytest
 
-from edge.serving import Edges, Served
 from penstock.config import Caching, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges, Served
+from support.origins import FRESH
 from support.waiting import in_time, until
 
-from .origins import AMPLE, FRESH, READERS
+from .origins import AMPLE, READERS
 
 SHORT = 0.1
 """For the limit that must."""

@@ -3,14 +3,12 @@ client are not given to others."""
 
 import pytest
 
-from cache.ranges import Kind, Origin, differs
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin, respond
-from support.client import Reply, answer
+from support.client import Reply, answer, client_of
+from support.edges import Edges, app_of, serving
+from support.ranges import Kind, Origin, differs
 from support.waiting import in_time
-
-from .test_from_python import app_of, client_of, serving
 
 ONCE = (
     *(

@@ -4,41 +4,16 @@ import asyncio
 
 import pytest
 
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges
 from support.waiting import in_time, until
+
+from .origins import Held
 
 CROWD = 30
 FRESH = "Cache-Control: max-age=60"
-
-
-class Held:
-    """An origin that sends a head and a first half, and the rest when it may."""
-
-    def __init__(self, *fields: str, first: bytes = b"a" * 40_000, rest: bytes = b"b" * 40_000) -> None:
-        self.requests = 0
-        self.asked = asyncio.Event()
-        self.head_may_go = asyncio.Event()
-        self.rest_may_go = asyncio.Event()
-        self.left = asyncio.Event()
-        self.first, self.rest = first, rest
-        self._head = answer(*(fields or (FRESH,)), f"Content-Length: {len(first + rest)}")
-
-    async def __call__(self, peer: Peer) -> None:
-        while True:
-            await peer.request()
-            self.requests += 1
-            self.asked.set()
-            await self.head_may_go.wait()
-            await peer.send(self._head + self.first)
-            if not self.rest_may_go.is_set():
-                stalled = asyncio.create_task(peer.stall())
-                stalled.add_done_callback(lambda _: self.left.set())
-                await self.rest_may_go.wait()
-                stalled.cancel()
-            await peer.send(self.rest)
 
 
 async def crowd(edges: Edges, port_of: object, count: int = CROWD) -> list[RawClient]:

@@ -2,8 +2,8 @@
 one request says of its key, its lifetime and its tags."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,55 +13,21 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.serving import Edges
 from penstock import ConfigurationError
 from penstock.config import Caching, Forwarding, Overrides
 from penstock.testing import RecordedRequest, ScriptedOrigin
-from penstock.web import Gateway, Site
-from support.client import RawClient, answer
+from penstock.web import Gateway
+from support.client import answer, client_of
+from support.edges import Edges, app_of, cache_of, serving
+from support.origins import FRESH, NumberedOrigin, numbered
 from support.waiting import in_time, until
-
-from .origins import FRESH, Origin, numbered
-from .test_purging import cache_of
 
 SERVERS = pytest.mark.parametrize("server", ["site", "stock"])
 
 
-@asynccontextmanager
-async def serving(edges: Edges, server: str, app: web.Application) -> AsyncIterator[int]:
-    """The port of `app`, on the engine's sockets or on aiohttp's own."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
-    await runner.setup()
-    sites: dict[str, Callable[[], web.BaseSite]] = {
-        "site": lambda: Site(runner, "127.0.0.1", 0, engine=edges.engine),
-        "stock": lambda: web.TCPSite(runner, "127.0.0.1", 0),
-    }
-    await sites[server]().start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def client_of(port: int) -> AsyncIterator[RawClient]:
-    client = await RawClient.connect(port)
-    try:
-        yield client
-    finally:
-        client.abort()
-
-
-def app_of(*routes: tuple[str, Any]) -> web.Application:
-    app = web.Application()
-    for path, handler in routes:
-        app.router.add_route("*", path, handler)
-    return app
-
-
 @SERVERS
 async def test_a_relay_answers_by_way_of_the_cache(caching: Edges, server: str) -> None:
-    script = Origin(numbered(FRESH, 'ETag: "a"'))
+    script = NumberedOrigin(numbered(FRESH, 'ETag: "a"'))
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(name="ours"))
         app = app_of(("/{path:.*}", gateway.relay))
@@ -88,7 +54,7 @@ async def test_origins_behind_two_sockets_do_not_mix(caching: Edges, tmp_path: P
     async def ask(*paths: str) -> list[bytes]:
         return [(await client.ask(path)).body for path in paths]
 
-    scripts = {name: Origin(numbered(FRESH)) for name in ("one", "two")}
+    scripts = {name: NumberedOrigin(numbered(FRESH)) for name in ("one", "two")}
     async with AsyncExitStack() as stack:
         routes = []
         for name, script in scripts.items():
@@ -105,7 +71,7 @@ async def test_origins_behind_two_sockets_do_not_mix(caching: Edges, tmp_path: P
 
 @SERVERS
 async def test_a_native_route_uses_the_cache_on_every_server(caching: Edges, server: str) -> None:
-    script = Origin(numbered())
+    script = NumberedOrigin(numbered())
     async with ScriptedOrigin(script) as origin:
         app = web.Application()
         app.add_routes([caching.gateway(origin.url).native("/", caching=Caching())])
@@ -115,7 +81,7 @@ async def test_a_native_route_uses_the_cache_on_every_server(caching: Edges, ser
 
 
 async def test_both_lanes_and_the_library_wait_for_one_fetch(caching: Edges) -> None:
-    script = Origin(numbered(), 1)
+    script = NumberedOrigin(numbered(), 1)
     cache = Caching()
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url)
@@ -145,7 +111,7 @@ async def test_both_lanes_and_the_library_wait_for_one_fetch(caching: Edges) -> 
 
 async def test_frames_of_a_hit_are_the_stored_bytes_themselves(caching: Edges) -> None:
     body = bytes(range(256)) * 4096
-    script = Origin(lambda *_: answer(FRESH, f"Content-Length: {len(body)}") + body)
+    script = NumberedOrigin(lambda *_: answer(FRESH, f"Content-Length: {len(body)}") + body)
     engine = caching.engine
 
     async def look() -> list[int]:
@@ -174,7 +140,7 @@ async def test_frames_of_a_hit_are_the_stored_bytes_themselves(caching: Edges) -
 
 @SERVERS
 async def test_one_request_says_its_key_its_lifetime_and_its_tags(caching: Edges, server: str) -> None:
-    script = Origin(numbered())
+    script = NumberedOrigin(numbered())
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(tags=("all",)))
 
@@ -202,7 +168,7 @@ async def test_a_lifetime_of_zero_is_stale_at_once_and_no_store_stands(caching: 
         control = {"/a": FRESH, "/b": "Cache-Control: no-store", "/c": "Cache-Control: private"}
         return answer(control[request.target], 'ETag: "a"', "Content-Length: 2") + b"ok"
 
-    script = Origin(says)
+    script = NumberedOrigin(says)
     get = partial(caching.engine.get, caching=Caching())
     async with ScriptedOrigin(script) as origin:
         for _ in range(2):
@@ -215,7 +181,7 @@ async def test_a_lifetime_of_zero_is_stale_at_once_and_no_store_stands(caching: 
 
 
 async def test_a_request_goes_past_the_cache_and_leaves_it_as_it_is(caching: Edges) -> None:
-    script = Origin(numbered())
+    script = NumberedOrigin(numbered())
     get = partial(caching.engine.get, caching=Caching())
     async with ScriptedOrigin(script) as origin:
         url = f"{origin.url}/a"
@@ -228,8 +194,8 @@ async def test_a_request_goes_past_the_cache_and_leaves_it_as_it_is(caching: Edg
 
 async def test_a_key_never_mixes_two_origins(caching: Edges) -> None:
     async with (
-        ScriptedOrigin(Origin(lambda *_: answer(FRESH, "Content-Length: 3") + b"one")) as one,
-        ScriptedOrigin(Origin(lambda *_: answer(FRESH, "Content-Length: 3") + b"two")) as two,
+        ScriptedOrigin(NumberedOrigin(lambda *_: answer(FRESH, "Content-Length: 3") + b"one")) as one,
+        ScriptedOrigin(NumberedOrigin(lambda *_: answer(FRESH, "Content-Length: 3") + b"two")) as two,
     ):
         for origin, body in ((one, b"one"), (two, b"two"), (one, b"one")):
             response = caching.engine.get(
@@ -246,7 +212,7 @@ async def test_what_one_site_of_an_origin_answers_is_not_for_another(caching: Ed
         host = (request.get("Host") or "").encode()
         return answer(FRESH, f"Content-Length: {len(host)}") + host
 
-    script = Origin(says)
+    script = NumberedOrigin(says)
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url, forwarding=Forwarding(preserve_host=way == "preserved"))
         plain = caching.gateway(origin.url)
@@ -269,7 +235,7 @@ async def test_what_one_site_of_an_origin_answers_is_not_for_another(caching: Ed
 
 @SERVERS
 async def test_a_client_that_leaves_a_relay_leaves_the_fetch_to_others(caching: Edges, server: str) -> None:
-    script = Origin(numbered(), 1)
+    script = NumberedOrigin(numbered(), 1)
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         app = app_of(("/{path:.*}", gateway.relay))
@@ -332,7 +298,7 @@ async def test_a_native_route_without_an_engine_of_its_own_is_for_a_site(
     caching: Edges, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Elsewhere the process's engine would serve it, which has no cache: that is said, and nothing is fetched."""
-    script = Origin(numbered())
+    script = NumberedOrigin(numbered())
     async with ScriptedOrigin(script) as origin, penstock.Engine(memory="4MiB") as default:
         monkeypatch.setattr("penstock.web.handler.default_engine", lambda: default)
         for server, status in (("site", 200), ("stock", 500)):

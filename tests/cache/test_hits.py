@@ -1,13 +1,13 @@
 """The path of a hit: what it does not do, what it sees of a request, and what it holds while a client takes its time."""
 
-from cache.origins import FRESH, Origin
-from cache.test_answers import always
-from cache.test_following import Held
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges
+from support.origins import FRESH, NumberedOrigin, always
 from support.waiting import in_time, until
+
+from .origins import Held
 
 
 def work(edges: Edges) -> tuple[int, int, int]:
@@ -17,7 +17,7 @@ def work(edges: Edges) -> tuple[int, int, int]:
 
 
 async def test_a_hit_begins_no_exchange_copies_nothing_and_wakes_nobody(caching: Edges) -> None:
-    script = Origin(always(FRESH, 'ETag: "a"', body=bytes(range(256)) * 1000))
+    script = NumberedOrigin(always(FRESH, 'ETag: "a"', body=bytes(range(256)) * 1000))
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         whole = (await client.ask("/a")).body
@@ -61,7 +61,7 @@ async def test_hits_of_one_read_are_all_answered_in_order(caching: Edges) -> Non
         body = bodies[request.target]
         return answer(FRESH, f"Content-Length: {len(body)}") + body
 
-    async with ScriptedOrigin(Origin(says)) as origin:
+    async with ScriptedOrigin(NumberedOrigin(says)) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         for path in bodies:
             await client.ask(path)
@@ -77,7 +77,7 @@ async def test_a_hit_is_selected_by_what_the_origin_would_be_sent(caching: Edges
         body = (request.get("X-Kind") or "none").encode()
         return answer(FRESH, "Vary: X-Kind", f"Content-Length: {len(body)}") + body
 
-    script = Origin(says)
+    script = NumberedOrigin(says)
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url)
         served = await caching.serve(
@@ -99,7 +99,7 @@ async def test_a_hit_is_selected_by_what_the_origin_would_be_sent(caching: Edges
 
 
 async def test_what_a_route_says_to_caches_is_heeded(caching: Edges) -> None:
-    script = Origin(always(FRESH))
+    script = NumberedOrigin(always(FRESH))
     async with ScriptedOrigin(script) as origin:
         gateway = caching.gateway(origin.url)
         served = await caching.serve(
@@ -117,7 +117,7 @@ async def test_what_a_route_says_to_caches_is_heeded(caching: Edges) -> None:
 
 
 async def test_a_range_about_the_hop_alone_is_not_followed(caching: Edges) -> None:
-    async with ScriptedOrigin(Origin(always(FRESH))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(always(FRESH))) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         await client.ask("/a")
         assert (await client.ask("/a", "Range: bytes=0-1")).body == b"01"
@@ -127,7 +127,7 @@ async def test_a_range_about_the_hop_alone_is_not_followed(caching: Edges) -> No
 async def test_what_waits_for_a_client_counts_until_it_is_taken(caching: Edges) -> None:
     # More than the kernel takes for a client that reads nothing.
     body = b"x" * (6 << 20)
-    async with ScriptedOrigin(Origin(always(FRESH, body=body))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(always(FRESH, body=body))) as origin:
         served = await caching.relay(origin.url, caching=Caching())
         assert (await in_time((await caching.connect(served)).ask("/a"))).body == body
         slow = await caching.connect(served, receive_buffer=4096)

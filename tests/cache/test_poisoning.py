@@ -5,42 +5,26 @@ Where the meaning must not depend on who serves a route, each test is one of eve
 processes is in `workers/test_relays.py`.
 """
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from edge.serving import Edges
 from penstock.config import Caching, Forwarding, Overrides
-from penstock.testing import RecordedRequest, ScriptedOrigin
+from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, Site
-from support.client import RawClient, answer
-
-from .origins import FRESH, Origin
+from support.client import RawClient
+from support.echo import EVIL, NAMES, ask, echoed, get
+from support.edges import Edges
+from support.origins import NumberedOrigin
 
 WAYS = pytest.mark.parametrize(
     ("server", "lane"),
     [("site", "native"), ("site", "app"), ("stock", "native"), ("stock", "app")],
     ids=["native route", "relay", "native route on a stock server", "relay on a stock server"],
 )
-EVIL = "evil.test"
-
-
-def echoed(*fields: str) -> Any:
-    """Says all that was received, in a body that may be stored."""
-
-    def says(number: int, request: RecordedRequest) -> bytes:
-        lines = [f"{request.method} {request.target}"]
-        lines += [f"{name}: {value}" for name, value in request.fields]
-        body = "\n".join(lines).encode()
-        head = answer(FRESH, *fields, f"Content-Length: {len(body)}")
-        return head if request.method == "HEAD" else head + body
-
-    return says
 
 
 @asynccontextmanager
@@ -72,52 +56,9 @@ async def running(edges: Edges, server: str, app: web.Application) -> AsyncItera
         await runner.cleanup()
 
 
-async def ask(port: int, raw: str, source: str = "127.0.0.1") -> str:
-    """The body that is answered to these bytes, for a client at `source`."""
-    connection = socket.create_connection(("127.0.0.1", port), source_address=(source, 0))
-    connection.setblocking(False)
-    reader_writer = await RawClient.adopt(connection)
-    try:
-        await reader_writer.send(raw.encode("latin-1"))
-        head = await reader_writer.head()
-        assert head.status == 200, head
-        return (await reader_writer.body(head)).decode()
-    finally:
-        reader_writer.abort()
-
-
-def get(path: str, *fields: str, host: str = "honest.test", version: str = "1.1") -> str:
-    return "\r\n".join((f"GET {path} HTTP/{version}", f"Host: {host}", *fields, "Connection: close", "", ""))
-
-
-NAMES = (
-    *("X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Prefix"),
-    *(
-        "X-Forwarded-Scheme",
-        "X-Forwarded-Server",
-        "X-Forwarded-User",
-        "X-Forwarded-Client-Cert",
-        "X-Forwarded",
-    ),
-    *("X_Forwarded_Host", "X.Forwarded.Host", "X-Forwarded-Any_Thing", "Forwarded", "X-Real-IP", "Via"),
-    *("X-Host", "X_Host", "X-Original-URL", "X-Original-Host", "X-Rewrite-URL", "X-HTTP-Method-Override"),
-    *("X-HTTP-Method", "X-Method-Override", "X-HTTP-Host-Override", "X-HTTP-DestinationURL", "X-Proxy-Host"),
-    *("True-Client-IP", "Client-IP", "X-Client-IP", "X-Remote-User", "X-URL-Scheme", "X-Envoy-Original-Path"),
-    *(
-        "Proxy",
-        "Base-Url",
-        "Request-Uri",
-        "X-Override-URL",
-        "Transfer_Encoding",
-        "Content_Length",
-        "Front-End-Https",
-    ),
-)
-
-
 @WAYS
 async def test_no_client_shapes_what_another_gets(caching: Edges, server: str, lane: str) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             shaping = {name: lambda path, name=name: get(path, f"{name}: {EVIL}") for name in NAMES}
@@ -141,7 +82,7 @@ async def test_no_client_shapes_what_another_gets(caching: Edges, server: str, l
 async def test_what_vary_names_is_sent_and_tells_answers_apart(
     caching: Edges, server: str, lane: str
 ) -> None:
-    async with ScriptedOrigin(Origin(echoed("Vary: X-Kind, Accept-Language"))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed("Vary: X-Kind, Accept-Language"))) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             for kind in ("one", "two", "one"):
@@ -154,7 +95,7 @@ async def test_what_vary_names_is_sent_and_tells_answers_apart(
 async def test_the_scheme_that_a_proxy_tells_is_in_the_key(caching: Edges, server: str, lane: str) -> None:
     """Who is asked by https and told nothing of it redirects for ever."""
     trusting = Forwarding(trust_incoming=True)
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(), forwarding=trusting)
         async with serving(caching, server, lane, gateway) as port:
             for _ in range(2):
@@ -168,7 +109,7 @@ async def test_the_scheme_that_a_proxy_tells_is_in_the_key(caching: Edges, serve
 
 @WAYS
 async def test_a_host_that_is_kept_is_in_the_key(caching: Edges, server: str, lane: str) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(), forwarding=Forwarding(preserve_host=True))
         async with serving(caching, server, lane, gateway) as port:
             for host in (EVIL, "honest.test", EVIL, "honest.test:8080"):
@@ -179,7 +120,7 @@ async def test_a_host_that_is_kept_is_in_the_key(caching: Edges, server: str, la
 @WAYS
 async def test_an_operator_may_have_them_sent(caching: Edges, server: str, lane: str) -> None:
     """And those that tell what was asked for are in the key then."""
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(drop_fields=()))
         async with serving(caching, server, lane, gateway) as port:
             for host in (EVIL, "honest.test", EVIL):
@@ -193,7 +134,7 @@ async def test_an_operator_may_have_them_sent(caching: Edges, server: str, lane:
 async def test_an_operator_may_have_nothing_sent_but_what_is_named(
     caching: Edges, server: str, lane: str
 ) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(keep_fields=("X-Kept*", "Accept_Language")))
         async with serving(caching, server, lane, gateway) as port:
             fields = (
@@ -211,7 +152,7 @@ async def test_an_operator_may_have_nothing_sent_but_what_is_named(
 
 @WAYS
 async def test_what_the_operator_sets_is_sent(caching: Edges, server: str, lane: str) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway, {"X-Forwarded-Host": "cdn.test"}) as port:
             for host in (EVIL, "honest.test"):
@@ -221,7 +162,7 @@ async def test_what_the_operator_sets_is_sent(caching: Edges, server: str, lane:
 
 @WAYS
 async def test_what_is_not_stored_has_all_of_them(caching: Edges, server: str, lane: str) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             body = await ask(port, get("/", "Content-Length: 0").replace("GET", "PUT"))
@@ -233,7 +174,7 @@ async def test_what_is_not_stored_has_all_of_them(caching: Edges, server: str, l
 async def test_a_post_that_answers_gets_is_told_who_asks_and_not_by_which_host(
     caching: Edges, server: str, lane: str
 ) -> None:
-    async with ScriptedOrigin(Origin(echoed("Content-Location: /"))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed("Content-Location: /"))) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             raw = get("/", "Content-Length: 0", f"X-Original-URL: /{EVIL}", host=EVIL)
@@ -260,7 +201,7 @@ async def test_what_of_a_query_is_not_in_the_key_is_not_sent(
 ) -> None:
     policy, sent, left = QUERIES[query]
     target = f"/a?{left}" if left else "/a"
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=policy)
         async with serving(caching, server, lane, gateway) as port:
             poisoned = await ask(port, get(f"/a?{sent}"))
@@ -274,7 +215,7 @@ async def test_what_of_a_query_is_not_in_the_key_is_not_sent(
 
 @WAYS
 async def test_head_and_ranges_are_asked_for_without_it(caching: Edges, server: str, lane: str) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(range_fill="asked"))
         async with serving(caching, server, lane, gateway) as port:
             head = get(f"/a?CMCD={EVIL}").replace("GET", "HEAD")
@@ -291,7 +232,7 @@ async def test_head_and_ranges_are_asked_for_without_it(caching: Edges, server: 
 
 @WAYS
 async def test_a_post_that_answers_gets_is_sent_without_it(caching: Edges, server: str, lane: str) -> None:
-    async with ScriptedOrigin(Origin(echoed("Content-Location: /a?x=1"))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed("Content-Location: /a?x=1"))) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             raw = get(f"/a?CMCD={EVIL}&x=1", "Content-Length: 0")
@@ -303,7 +244,7 @@ async def test_a_post_that_answers_gets_is_sent_without_it(caching: Edges, serve
 @WAYS
 async def test_what_passes_the_cache_is_sent_the_whole_query(caching: Edges, server: str, lane: str) -> None:
     target = "/a?b=1&CMCD=x&a=2"
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(sort_parameters=True))
         async with serving(caching, server, lane, gateway) as port:
             for method in ("PUT", "DELETE", "OPTIONS"):
@@ -316,7 +257,7 @@ async def test_what_passes_the_cache_is_sent_the_whole_query(caching: Edges, ser
 @pytest.mark.parametrize("server", ["site", "stock"])
 async def test_a_key_of_a_handler_leaves_the_rest_of_the_rule(caching: Edges, server: str) -> None:
     """And a bypass sends all."""
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
 
         async def relay(request: web.Request) -> web.StreamResponse:
@@ -337,13 +278,13 @@ async def test_a_key_of_a_handler_leaves_the_rest_of_the_rule(caching: Edges, se
 async def test_cookies_that_vary_names_tell_answers_apart_and_none_is_given_to_another(
     caching: Edges, server: str, lane: str
 ) -> None:
-    async with ScriptedOrigin(Origin(echoed("Vary: Cookie"))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed("Vary: Cookie"))) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             assert EVIL in await ask(port, get("/", f"Cookie: theme={EVIL}"))
             assert EVIL not in await ask(port, get("/", "Cookie: theme=dark"))
             assert EVIL not in await ask(port, get("/"))
-    async with ScriptedOrigin(Origin(echoed(f"Set-Cookie: theme={EVIL}"))) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed(f"Set-Cookie: theme={EVIL}"))) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             assert EVIL in await ask(port, get("/", f"Cookie: theme={EVIL}"))
@@ -353,7 +294,7 @@ async def test_cookies_that_vary_names_tell_answers_apart_and_none_is_given_to_a
 @WAYS
 async def test_a_path_is_in_the_key_as_it_is_sent(caching: Edges, server: str, lane: str) -> None:
     """Two forms of one path, which an origin may take for one, are two keys."""
-    async with ScriptedOrigin(Origin(echoed())) as origin:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching())
         async with serving(caching, server, lane, gateway) as port:
             for target in ("/a", "/%61", "/A", "/a?%43MCD=x", "/a?cmcd=x", "/a;CMCD=x", "/a/"):

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges
+from support.origins import FRESH, NumberedOrigin
+from support.ranges import Origin
 from support.waiting import in_time
-
-from .origins import FRESH, Origin
 
 HERE = "Content-Location: /a"
 
@@ -25,7 +25,7 @@ def says(*fields: str, status: str = "200 OK") -> Origin:
             *own, f"Content-Length: {len(body)}", status=status if request.method == "POST" else "200 OK"
         ) + (b"" if request.method == "HEAD" else body)
 
-    return Origin(response)
+    return NumberedOrigin(response)
 
 
 async def test_a_post_that_says_so_answers_later_gets_in_place_of_what_was_stored(caching: Edges) -> None:

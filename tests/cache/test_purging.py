@@ -2,19 +2,12 @@
 
 import pytest
 
-from edge.serving import Edges
 from penstock import ConfigurationError, RequestError
-from penstock.cache import Cache
 from penstock.config import Caching
 from penstock.testing import RecordedRequest, ScriptedOrigin
 from support.client import answer
-
-from .origins import FRESH, Origin, numbered
-
-
-def cache_of(edges: Edges) -> Cache:
-    assert edges.engine.cache is not None
-    return edges.engine.cache
+from support.edges import Edges, cache_of
+from support.origins import FRESH, NumberedOrigin, numbered
 
 
 async def test_a_url_means_every_variant_under_every_key_that_a_route_makes_of_it(caching: Edges) -> None:
@@ -22,7 +15,7 @@ async def test_a_url_means_every_variant_under_every_key_that_a_route_makes_of_i
         kind = request.get("X-Kind") or ""
         return answer(FRESH, "Vary: X-Kind", f"Content-Length: {len(kind)}") + kind.encode()
 
-    script = Origin(says)
+    script = NumberedOrigin(says)
     cache = cache_of(caching)
     async with ScriptedOrigin(script) as origin:
         dropping = await caching.connect(await caching.relay(origin.url, caching=Caching()))
@@ -44,7 +37,10 @@ async def test_a_url_means_every_variant_under_every_key_that_a_route_makes_of_i
 
 
 async def test_a_prefix_means_what_begins_so_at_that_origin(caching: Edges) -> None:
-    async with ScriptedOrigin(Origin(numbered())) as one, ScriptedOrigin(Origin(numbered())) as other:
+    async with (
+        ScriptedOrigin(NumberedOrigin(numbered())) as one,
+        ScriptedOrigin(NumberedOrigin(numbered())) as other,
+    ):
         cache = cache_of(caching)
         for origin in (one, other):
             client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
@@ -66,7 +62,7 @@ async def test_a_tag_means_what_the_origin_or_the_route_has_given_it(caching: Ed
         return answer(FRESH, tags[request.target], "Content-Length: 2") + b"ok"
 
     cache = cache_of(caching)
-    async with ScriptedOrigin(Origin(says)) as origin:
+    async with ScriptedOrigin(NumberedOrigin(says)) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching(tags=("all",))))
         for target in ("/a", "/b", "/c"):
             await client.ask(target)
@@ -87,7 +83,7 @@ async def test_what_is_purged_softly_is_validated_and_then_fresh_again(caching: 
             return answer(FRESH, 'ETag: "a"', "Cache-Tag: t", "Content-Length: 2") + b"ok"
         return answer(FRESH, 'ETag: "a"', status="304 Not Modified")
 
-    script = Origin(says)
+    script = NumberedOrigin(says)
     cache = cache_of(caching)
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
@@ -113,7 +109,7 @@ async def test_what_is_purged_softly_may_stand_in_for_an_error(caching: Edges) -
         return answer("Content-Length: 0", status="503 Service Unavailable")
 
     cache = cache_of(caching)
-    async with ScriptedOrigin(Origin(says)) as origin:
+    async with ScriptedOrigin(NumberedOrigin(says)) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         await client.ask("/a")
         cache.purge(url=f"{origin.url}/a", soft=True)
@@ -128,7 +124,7 @@ async def test_the_listing_says_what_is_there_page_by_page(caching: Edges) -> No
         return answer(FRESH, "Age: 7", "Vary: X-Kind", "Content-Length: 3", status=status) + b"abc"
 
     cache = cache_of(caching)
-    async with ScriptedOrigin(Origin(says)) as origin:
+    async with ScriptedOrigin(NumberedOrigin(says)) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         for target in ("/c", "/a", "/b", "/a", "/a"):
             await client.ask(target)
@@ -173,7 +169,7 @@ async def test_a_client_cannot_purge(caching: Edges) -> None:
             return answer("Content-Length: 0", status="405 Method Not Allowed")
         return answer(FRESH, "Content-Length: 2") + b"ok"
 
-    script = Origin(says)
+    script = NumberedOrigin(says)
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
         await client.ask("/a")

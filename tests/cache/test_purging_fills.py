@@ -6,15 +6,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from edge.serving import Edges
 from penstock.cache import Cache
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import Reply, answer
+from support.edges import Edges, cache_of
+from support.origins import FRESH, NumberedOrigin, numbered
 from support.waiting import in_time, until
-
-from .origins import FRESH, Origin, numbered
-from .test_purging import cache_of
 
 TAGGED = (FRESH, "Surrogate-Key: t")
 
@@ -32,7 +30,7 @@ def purge(cache: Cache, how: str, origin: str, target: str = "/a", *, soft: bool
 async def test_what_was_asked_for_before_is_for_those_who_asked_before(
     caching: Edges, how: str, soft: bool
 ) -> None:
-    script = Origin(numbered(*TAGGED), 1)
+    script = NumberedOrigin(numbered(*TAGGED), 1)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching())
         first, second = await caching.connect(served), await caching.connect(served)
@@ -50,7 +48,7 @@ async def test_what_was_asked_for_before_is_for_those_who_asked_before(
 
 @pytest.mark.parametrize("how", ["url", "prefix"])
 async def test_nobody_waits_for_what_was_asked_for_before_a_purge(caching: Edges, how: str) -> None:
-    script = Origin(numbered(*TAGGED), 1)
+    script = NumberedOrigin(numbered(*TAGGED), 1)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching())
         first, second = await caching.connect(served), await caching.connect(served)
@@ -145,7 +143,7 @@ async def test_a_confirmation_that_was_asked_for_before_confirms_nothing(
             return answer(*TAGGED, 'ETag: "a"', status="304 Not Modified")
         return answer(*TAGGED, 'ETag: "b"', "Content-Length: 3") + b"new"
 
-    script = Origin(says, 2)
+    script = NumberedOrigin(says, 2)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching())
         first, second = await caching.connect(served), await caching.connect(served)
@@ -168,7 +166,7 @@ async def test_the_rest_of_a_part_that_was_purged_is_not_added_to_it(caching: Ed
             last - first + 1
         )
 
-    script = Origin(says, 2)
+    script = NumberedOrigin(says, 2)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching(range_fill="asked"))
         client = await caching.connect(served)
@@ -186,7 +184,7 @@ async def test_the_rest_of_a_part_that_was_purged_is_not_added_to_it(caching: Ed
 async def test_more_purges_than_are_remembered_void_all_that_was_asked_for_before(
     caching: Edges, what: str
 ) -> None:
-    script = Origin(numbered(*TAGGED), 1)
+    script = NumberedOrigin(numbered(*TAGGED), 1)
     cache = cache_of(caching)
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))

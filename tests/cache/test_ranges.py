@@ -10,30 +10,15 @@ import pytest
 from aiohttp import web
 
 import penstock
-from access.hooks import Hook
-from edge.serving import Edges
 from penstock import config
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin
-from support.client import Head, RawClient, Reply
+from support.client import Head, RawClient, Reply, client_of
+from support.edges import THREADS, Edges, caching_under_test, serving
+from support.hooks import Hook
+from support.ranges import CHEAP, LARGE, MAX_OBJECT, MODIFIED, SLICE, SMALL, Kind, Origin, ask, differs
+from support.relaying import Relaying, family, relaying
 from support.waiting import in_time, until
-from workers.conftest import family, relaying
-from workers.relaying import Relaying
-
-from .conftest import THREADS, _caching
-from .ranges import (
-    CHEAP,
-    LARGE,
-    MAX_OBJECT,
-    MODIFIED,
-    SLICE,
-    SMALL,
-    Kind,
-    Origin,
-    ask,
-    differs,
-)
-from .test_from_python import client_of, serving
 
 __all__ = ["family", "relaying"]
 
@@ -183,7 +168,7 @@ async def table(edges: Edges, kind: Kind, policy: Caching) -> AsyncIterator[Tabl
     assert not cells.wrong, f"{len(cells.wrong)} wrong:\n" + "\n".join(cells.wrong)
 
 
-alone = pytest.fixture(_caching, params=THREADS[:1], name="alone")
+alone = pytest.fixture(caching_under_test, params=THREADS[:1], name="alone")
 """One engine thread: the table is large."""
 
 cases = pytest.mark.parametrize("kind", KINDS)

@@ -4,13 +4,12 @@ from typing import Literal
 
 import pytest
 
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges
+from support.origins import FRESH, NumberedOrigin
 from support.waiting import in_time, until
-
-from .origins import FRESH, Origin
 
 pytestmark = pytest.mark.parametrize("caching", [pytest.param(1, id="one thread")], indirect=True)
 
@@ -48,7 +47,7 @@ def says(number: int, request: RecordedRequest) -> bytes:
 async def test_a_client_that_is_refused_does_not_keep_others_from_waiting_for_one_another(
     caching: Edges, fill: Literal["asked", "slices"], status: int, field: str
 ) -> None:
-    script = Origin(says)
+    script = NumberedOrigin(says)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching(range_fill=fill, slice="64KiB"))
         bad = await caching.connect(served)

@@ -5,11 +5,11 @@ import random
 
 import pytest
 
-from cache.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, parts_of, slices
-from edge.serving import Edges
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient, Reply
+from support.edges import Edges
+from support.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, parts_of, slices
 from support.waiting import in_time, until
 
 LENGTH = len(BODY)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import pytest
 
 import penstock
-from cache.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, slices
-from edge.serving import Edges, Served
 from penstock.cache import Cache
 from penstock.config import Caching, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import Head, RawClient, Reply, answer
+from support.edges import Edges, Served
+from support.films import BODY, FRESH, SLICE, SLICED, SLICES, Film, film, first_slice, slices
 from support.waiting import in_time, until
 
 from .origins import AMPLE, READERS

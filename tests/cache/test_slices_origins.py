@@ -10,7 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from cache.films import (
+from penstock.config import Caching
+from penstock.testing import RecordedRequest, ScriptedOrigin
+from support.client import Head, answer
+from support.edges import Edges
+from support.films import (
     BODY,
     FRESH,
     SLICE,
@@ -25,10 +29,6 @@ from cache.films import (
     span_of,
     spans_of,
 )
-from edge.serving import Edges
-from penstock.config import Caching
-from penstock.testing import RecordedRequest, ScriptedOrigin
-from support.client import Head, answer
 from support.waiting import in_time, until
 
 NEW = film(2, len(BODY) + 5000)

@@ -4,11 +4,10 @@ import asyncio
 
 import pytest
 
-from edge.serving import Edges
-from gateway.stray import KINDS, strays
-from gateway.test_stray_bytes import meet_nothing
 from penstock.config import Caching
 from penstock.testing import ScriptedOrigin
+from support.edges import Edges
+from support.stray import KINDS, meet_nothing, strays
 
 
 @pytest.mark.parametrize("kind", ["length", "chunked", "trailers"])

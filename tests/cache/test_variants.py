@@ -6,11 +6,11 @@ from email.utils import formatdate
 from pathlib import Path
 
 import penstock
-from edge.serving import Edges
 from penstock import config
 from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges
 from support.waiting import until
 
 from .disk import gateway

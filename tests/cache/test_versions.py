@@ -17,10 +17,10 @@ from functools import cache
 
 import pytest
 
-from edge.serving import Edges, Served
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import Head, RawClient, Reply, answer
+from support.edges import Edges, Served
 from support.waiting import in_time
 
 CLIENTS = 10

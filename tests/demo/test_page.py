@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .devtools import Page, open_browser
+from support.browser import Page, open_browser
 
 # A segment is two seconds long and playback starts at the beginning of one: four seconds later a boundary is
 # passed.

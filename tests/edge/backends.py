@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from media.programs import require
-from media.servers import configured_nginx
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
+from support.programs import require
+from support.servers import configured_nginx
 
 _NGINX = """\
 daemon off;

@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.origins import says
 from penstock.testing import ScriptedOrigin, respond
 from support.client import answer
+from support.edges import Edges
+from support.origins import Recorder, says
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges
 
 LINE = re.compile(
     r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z 127\.0\.0\.1 "(?P<request>[^"]*)" (?P<status>\d+) (?P<bytes>\d+) \d+\.\d{6}'

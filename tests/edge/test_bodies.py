@@ -8,10 +8,9 @@ import pytest
 from penstock.config import Edge, RouteLimits
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer, drained
+from support.edges import Edges
+from support.origins import Recorder
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges
 
 LARGE = bytes(range(256)) * 4096 * 3
 LATE = Edge(linger=30)

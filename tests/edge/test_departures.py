@@ -5,12 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.origins import says
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges
+from support.origins import says
 from support.waiting import until
-
-from .serving import Edges
 
 LEAVE: dict[str, Callable[[RawClient], None]] = {
     "closing": RawClient.abort,

@@ -6,14 +6,12 @@ import socket
 
 import pytest
 
-from gateway.origins import end, says
 from penstock.config import OriginLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges
+from support.origins import Recorder, Steps, end, says
 from support.waiting import until
-
-from .origins import Recorder, Steps
-from .serving import Edges
 
 SHORT = Timeouts(first_byte=0.1, between_bytes=0.1)
 CHUNKED = answer("Transfer-Encoding: chunked")

@@ -12,10 +12,9 @@ from penstock import _native
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
+from support.edges import Edges, Served
+from support.origins import Recorder
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges, Served
 
 
 async def test_a_unix_socket(edge: Edges, tmp_path: Path) -> None:

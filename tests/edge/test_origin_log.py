@@ -13,14 +13,13 @@ import pytest
 import trustme
 
 import penstock
-from gateway.origins import says
 from penstock.config import Cache, Caching, Check, OriginLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Gateway
 from support.client import answer
+from support.edges import Edges
+from support.origins import says
 from support.waiting import until
-
-from .serving import Edges
 
 LOGGER = "penstock.origins"
 LENGTH = answer("Content-Length: 10")

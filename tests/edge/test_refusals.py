@@ -8,10 +8,9 @@ import pytest
 from penstock.config import Edge, RouteLimits
 from penstock.testing import ScriptedOrigin, respond
 from support.client import answer
+from support.edges import Edges
+from support.origins import Recorder
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges
 
 HOST = b"Host: gateway.test\r\n"
 TIGHT = Edge(line_bytes=200, head_bytes=1024, head_fields=8, max_body=100, linger=30)

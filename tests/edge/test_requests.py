@@ -7,9 +7,8 @@ import pytest
 
 from penstock.testing import ScriptedOrigin, respond
 from support.client import RawClient, answer, drained
-
-from .origins import Recorder
-from .serving import Edges
+from support.edges import Edges
+from support.origins import Recorder
 
 HOST = b"Host: gateway.test\r\n"
 

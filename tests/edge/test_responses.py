@@ -8,9 +8,8 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin, respond
 from support.client import RawClient, answer
-
-from .origins import Steps, once
-from .serving import Edges
+from support.edges import Edges
+from support.origins import Steps, once
 
 LARGE = bytes(range(256)) * 4096 * 5
 CHUNKED = answer("Transfer-Encoding: chunked")

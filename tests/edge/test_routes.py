@@ -11,10 +11,9 @@ from penstock.config import Forwarding
 from penstock.testing import ScriptedOrigin, respond
 from penstock.web.native import Changes
 from support.client import answer
+from support.edges import Edges
+from support.origins import Recorder
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges
 
 NAMED = {name: answer("Content-Length: 1", body=name.encode()) for name in "abcd"}
 

@@ -11,10 +11,9 @@ import penstock
 from penstock.config import Edge, Flow, Pool
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges, Served
+from support.origins import Recorder
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges, Served
 
 SMALL = 4096
 """A receive buffer, so that little is needed to fill it."""

@@ -9,10 +9,10 @@ import pytest
 
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Edges, Served
 
 from .backends import Reading, running_aiohttp, running_nginx_before
 from .corpus import CASES, GROUPS, LIMITS, Case, Expected
-from .serving import Edges, Served
 
 
 async def final(client: RawClient, method: str) -> tuple[int, bytes]:

@@ -10,10 +10,9 @@ import penstock
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
+from support.edges import Edges, Served
+from support.origins import Recorder, Steps
 from support.waiting import until
-
-from .origins import Recorder, Steps
-from .serving import Edges, Served
 
 EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
 LENGTH = answer("Content-Length: 4")

@@ -4,11 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.stray import KINDS, strays
-from gateway.test_stray_bytes import ask, meet_nothing
 from penstock.testing import ScriptedOrigin
-
-from .serving import Edges
+from support.edges import Edges
+from support.stray import KINDS, ask, meet_nothing, strays
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,14 +5,13 @@ import json
 
 import pytest
 
-from gateway.websocket import ACCEPTING, echoes, moves_both_ways
 from penstock.config import Edge, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import Head, RawClient, answer, drained
+from support.edges import Edges, Served
+from support.origins import Recorder
 from support.waiting import until
-
-from .origins import Recorder
-from .serving import Edges, Served
+from support.websocket import ACCEPTING, echoes, moves_both_ways
 
 OFFER = (
     "Connection: keep-alive, Upgrade",

@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from events.ways import Steps
 from penstock import Hub
 from penstock.config import Edge, EventRelay, History, Subscriptions, Timeouts
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
+from support.edges import Edges, Served
+from support.origins import ChunkSteps
 from support.waiting import until
-
-from .serving import Edges, Served
 
 LIMIT = Edge(write_timeout=1)
 HEARTBEATS = [pytest.param(0.1, id="heartbeats"), pytest.param(None, id="nothing")]
@@ -60,7 +59,7 @@ async def test_a_subscriber_that_has_vanished_is_gone(edge: Edges, hub: Hub, hea
 async def test_a_relayed_stream_of_one_that_has_vanished_is_cancelled(
     edge: Edges, heartbeat: float | None
 ) -> None:
-    async with ScriptedOrigin(Steps(b"data: x\n\n")) as origin:
+    async with ScriptedOrigin(ChunkSteps(b"data: x\n\n")) as origin:
         events = EventRelay(heartbeat=heartbeat)
         timeouts = Timeouts(between_bytes=None)
         served = await edge.relay(origin.url, edge=LIMIT, events=events, timeouts=timeouts)

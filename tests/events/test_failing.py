@@ -6,13 +6,12 @@ import json
 
 import pytest
 
-from gateway.origins import end
 from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.origins import EVENTS, ChunkSteps, chunk, end
 from support.waiting import until
-
-from .ways import EVENTS, Steps, Way, chunk
+from support.ways import Way
 
 ONE = b"data: 1\n\n"
 SHORT = Timeouts(between_bytes=0.3)
@@ -162,7 +161,7 @@ async def test_a_server_that_stops_is_no_failure(way: Way) -> None:
     """The stream ends behind a whole event, and the client connects anew."""
     if way.is_stock:
         pytest.skip("stock aiohttp cuts its clients off")
-    origin = Steps(ONE, b"data: ha")
+    origin = ChunkSteps(ONE, b"data: ha")
     async with ScriptedOrigin(origin) as served:
         client = await (await way.relay(served.url, events=EventRelay(heartbeat=0.05))).ask()
         await client.head()

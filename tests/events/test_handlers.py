@@ -10,9 +10,9 @@ import penstock
 from penstock import encode_event
 from penstock.framing import Events
 from penstock.testing import ScriptedOrigin
+from support.origins import ChunkSteps
 from support.waiting import until
-
-from .ways import Steps, Way
+from support.ways import Way
 
 EDITED = {
     b"data: keep\n\n": b"data: keep\n\n",
@@ -64,7 +64,7 @@ Look = Callable[[penstock.FrameStream, web.StreamResponse], Awaitable[None]]
 
 @pytest.mark.parametrize("look", [one_by_one, in_batches])
 async def test_a_handler_edits_events_and_leaves_the_rest_to_the_engine(way: Way, look: Look) -> None:
-    origin = Steps()
+    origin = ChunkSteps()
     sent: list[int] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -99,7 +99,7 @@ async def test_a_handler_edits_events_and_leaves_the_rest_to_the_engine(way: Way
 
 @pytest.mark.parametrize("behind", [False, True], ids=["while it looks", "behind it"])
 async def test_a_handler_whose_client_leaves_cancels_the_origin(way: Way, behind: bool) -> None:
-    origin = Steps(b"data: 1\n\n")
+    origin = ChunkSteps(b"data: 1\n\n")
     ended = asyncio.Event()
 
     async def handler(request: web.Request) -> web.StreamResponse:

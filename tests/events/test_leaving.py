@@ -8,9 +8,9 @@ import pytest
 from penstock.config import Drain, EventRelay
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient
+from support.origins import EVENTS, chunk
 from support.waiting import until
-
-from .ways import EVENTS, Way, chunk, left
+from support.ways import Way, left
 
 ONE = b"data: 1\n\n"
 LEAVE: dict[str, Callable[[RawClient], None]] = {

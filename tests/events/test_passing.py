@@ -10,8 +10,8 @@ from aiohttp import web
 from penstock.config import EventRelay
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
 from support.client import answer
-
-from .ways import Way, chunk
+from support.origins import chunk
+from support.ways import Way
 
 ONE = b"data: 1\n\n"
 WHOLE = EventRelay()

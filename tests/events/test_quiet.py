@@ -8,8 +8,8 @@ import pytest
 from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
-
-from .ways import BEAT, EVENTS, NEVER, SOON, Steps, Way, beats, blocks, chunk
+from support.origins import EVENTS, ChunkSteps, chunk
+from support.ways import BEAT, NEVER, SOON, Way, beats, blocks
 
 MARK = b"\xef\xbb\xbf"
 POLICIES = {"none": None, "one": EventRelay(heartbeat=None)}
@@ -18,7 +18,7 @@ POLICIES = {"none": None, "one": EventRelay(heartbeat=None)}
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
 async def test_the_head_does_not_wait_for_the_first_event(way: Way, policy: str, version: str) -> None:
-    origin = Steps()
+    origin = ChunkSteps()
     async with ScriptedOrigin(origin) as served:
         relay = await way.relay(served.url, events=POLICIES[policy])
         client = await relay.ask(version=version)
@@ -28,7 +28,7 @@ async def test_the_head_does_not_wait_for_the_first_event(way: Way, policy: str,
 
 
 async def test_comments_are_sent_while_nothing_else_is(way: Way) -> None:
-    origin = Steps()
+    origin = ChunkSteps()
     async with ScriptedOrigin(origin) as served:
         client = await (await way.relay(served.url, events=SOON, timeouts=NEVER)).ask()
         await client.head()
@@ -44,7 +44,7 @@ async def test_comments_are_sent_while_nothing_else_is(way: Way) -> None:
 
 
 async def test_comments_of_http_1_0_are_bare(way: Way) -> None:
-    async with ScriptedOrigin(Steps()) as served:
+    async with ScriptedOrigin(ChunkSteps()) as served:
         client = await (await way.relay(served.url, events=SOON, timeouts=NEVER)).ask(version="1.0")
         assert (await client.head()).one("Transfer-Encoding") is None
         assert await client.reader.readexactly(2 * len(BEAT)) == BEAT * 2
@@ -64,7 +64,7 @@ PARTS = {
 @pytest.mark.parametrize("where", PARTS)
 async def test_comments_never_stand_within_an_event(way: Way, where: str) -> None:
     first, second = PARTS[where]
-    origin = Steps()
+    origin = ChunkSteps()
     async with ScriptedOrigin(origin) as served:
         client = await (await way.relay(served.url, events=SOON, timeouts=NEVER)).ask()
         await client.head()
@@ -83,7 +83,7 @@ async def test_comments_never_stand_within_an_event(way: Way, where: str) -> Non
 
 async def test_a_byte_order_mark_comes_first_or_not_at_all(way: Way) -> None:
     """Behind a comment of ours it would make another field of the first one."""
-    prompt, late = Steps(MARK + b"data: x\n\n"), Steps()
+    prompt, late = ChunkSteps(MARK + b"data: x\n\n"), ChunkSteps()
     async with ScriptedOrigin(prompt) as first, ScriptedOrigin(late) as second:
         client = await (await way.relay(first.url, events=EventRelay(heartbeat=30))).ask()
         await client.head()
@@ -106,8 +106,8 @@ async def test_comments_are_sent_where_they_were_asked_for_alone(way: Way, kind:
         ),
     }
     events = {"no policy": None, "no heartbeat": EventRelay(heartbeat=None)}.get(kind, SOON)
-    origin = Steps(head=heads.get(kind, EVENTS))
-    async with ScriptedOrigin(origin) as served, ScriptedOrigin(Steps()) as other:
+    origin = ChunkSteps(head=heads.get(kind, EVENTS))
+    async with ScriptedOrigin(origin) as served, ScriptedOrigin(ChunkSteps()) as other:
         client = await (await way.relay(served.url, events=events, timeouts=NEVER)).ask()
         head = await client.head()
         clock = await (await way.relay(other.url, events=SOON, timeouts=NEVER)).ask()
@@ -141,7 +141,7 @@ async def test_a_client_that_does_not_read_is_sent_no_comments(way: Way) -> None
     """What waits for it says as much; the beats of another stream are the clock."""
     event = b"data: " + bytes(60_000).replace(b"\0", b"x") + b"\n\n"
     endless = Endless(event)
-    async with ScriptedOrigin(endless) as served, ScriptedOrigin(Steps()) as other:
+    async with ScriptedOrigin(endless) as served, ScriptedOrigin(ChunkSteps()) as other:
         slow = await (await way.relay(served.url, events=SOON, timeouts=NEVER)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
         clock = await (await way.relay(other.url, events=SOON, timeouts=NEVER)).ask()
@@ -197,7 +197,7 @@ async def test_an_origin_without_events_is_given_up(way: Way) -> None:
 
 async def test_an_origin_may_pause_for_as_long_as_its_events_may(way: Way) -> None:
     """`between_bytes` is not for a stream that has a limit of its own."""
-    origin = Steps()
+    origin = ChunkSteps()
     timeouts = Timeouts(between_bytes=0.05)
     async with ScriptedOrigin(origin) as served:
         policy = EventRelay(heartbeat=0.1, idle=30)
@@ -228,7 +228,7 @@ OTHERS = {
 @pytest.mark.parametrize("what", OTHERS)
 async def test_other_bodies_have_the_limit_between_bytes(way: Way, what: str) -> None:
     policy, head = OTHERS[what]
-    async with ScriptedOrigin(Steps(head=head)) as served:
+    async with ScriptedOrigin(ChunkSteps(head=head)) as served:
         relay = await way.relay(served.url, events=policy, timeouts=Timeouts(between_bytes=0.4))
         client = await relay.ask()
         await client.head()
@@ -247,7 +247,7 @@ async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) ->
     event = b"data: " + b"x" * 60_000 + b"\n\n"
     endless = Endless(event)
     policy = EventRelay(heartbeat=None, idle=0.5)
-    async with ScriptedOrigin(endless) as served, ScriptedOrigin(Steps()) as other:
+    async with ScriptedOrigin(endless) as served, ScriptedOrigin(ChunkSteps()) as other:
         slow = await (await way.relay(served.url, events=policy)).ask(receive_buffer=4096)
         slow.writer.transport.pause_reading()
         clock = await (await way.relay(other.url, events=EventRelay(heartbeat=0.25), timeouts=NEVER)).ask()

@@ -10,8 +10,8 @@ from aiohttp.typedefs import Handler
 
 import penstock
 from penstock.web import Gateway, RelayEnd, Site
-from workers.ends import EdgeEnd, Worker
-from workers.family import Family
+from support.family import Family
+from support.worker_ends import EdgeEnd, Worker
 
 
 @dataclass

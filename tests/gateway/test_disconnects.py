@@ -10,10 +10,10 @@ from penstock.config import OriginLimits
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import FAILURE, Gateway
 from support.client import RawClient, answer
+from support.origins import says
 from support.waiting import until
 
 from .conftest import Connect
-from .origins import says
 from .server import Served, Serving
 
 CHUNKED = answer("Transfer-Encoding: chunked")

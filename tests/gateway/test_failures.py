@@ -15,10 +15,10 @@ from penstock.framing import Fixed
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import FAILURE, TENANT, Gateway, settle_failures
 from support.client import Reply, answer
+from support.origins import says
 from support.waiting import until
 
 from .conftest import Connect
-from .origins import says
 from .server import Serving
 
 SHORT = Timeouts(first_byte=0.2, between_bytes=0.2, connect=2, queue=0.2)

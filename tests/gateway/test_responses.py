@@ -9,9 +9,9 @@ import pytest
 
 from penstock.testing import Peer, ScriptedOrigin, respond
 from support.client import Reply, answer
+from support.origins import says
 
 from .conftest import Connect
-from .origins import says
 from .server import Serving
 
 

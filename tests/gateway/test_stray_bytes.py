@@ -6,11 +6,10 @@ import pytest
 
 import penstock
 from penstock.testing import ScriptedOrigin
-from support.client import RawClient, Reply
+from support.stray import KINDS, ask, meet_nothing, strays
 
 from .conftest import Connect
 from .server import Serving
-from .stray import KINDS, Kind, strays
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,23 +28,6 @@ async def test_the_client_of_a_relay_gets_the_whole_response_whatever_the_packet
             other = await connect(served)
             await meet_nothing(what, client, other)
             assert len(origin.connections) == 2, what
-
-
-async def ask(client: RawClient, kind: Kind) -> Reply:
-    """Its final response."""
-    await client.get("/", *kind.fields, method=kind.method)
-    head = await client.head()
-    while head.status < 200:
-        head = await client.head()
-    return Reply(head, await client.body(head, kind.method))
-
-
-async def meet_nothing(what: str, *clients: RawClient) -> None:
-    """No request meets what was left over, be it one that is never sent twice."""
-    for client in clients:
-        for method in ("POST", "GET"):
-            reply = await client.ask("/", "Content-Length: 0", method=method)
-            assert (reply.head.status, reply.body) == (200, b"next"), what
 
 
 @pytest.mark.parametrize("kind", KINDS)

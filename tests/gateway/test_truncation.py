@@ -15,9 +15,9 @@ from penstock.config import Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
 from support.client import Head, RawClient, answer
+from support.origins import end, says
 
 from .conftest import Connect
-from .origins import end, says
 from .server import Serving
 
 SHORT = Timeouts(between_bytes=0.2)

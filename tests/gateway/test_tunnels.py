@@ -12,10 +12,10 @@ from penstock.config import Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import Head, RawClient, answer
 from support.waiting import until
+from support.websocket import ACCEPTING, echoes, moves_both_ways
 
 from .conftest import Connect
 from .server import Served, Serving
-from .websocket import ACCEPTING, echoes, moves_both_ways
 
 OFFER = (
     *("Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"),

@@ -10,12 +10,11 @@ import penstock
 from penstock import Hub
 from penstock.config import History
 from penstock.web import Gateway, Site
-from support.client import Head, RawClient
+from support.client import RawClient
+from support.family import Family
+from support.subscribers import Reader
 from support.waiting import in_time, until
-from workers.ends import EdgeEnd, Worker
-from workers.family import Family
-
-from .subscribers import Event, parse
+from support.worker_ends import EdgeEnd, Worker
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -93,30 +92,3 @@ class Served:
         self.hub.close()
         if self._family is not None:
             await self._family.close()
-
-
-class Reader:
-    """Reads events, however they are cut into chunks."""
-
-    def __init__(self, client: RawClient, head: Head) -> None:
-        self.client = client
-        self.head = head
-        self._text = b""
-
-    async def event(self) -> Event | None:
-        while True:
-            block, end, rest = self._text.partition(b"\n\n")
-            if end:
-                self._text = rest
-                if block == b":":
-                    continue
-                return parse(block + end)
-            chunk = await in_time(self.client.chunk())
-            if not chunk:
-                assert not self._text, "it ended within an event"
-                return None
-            self._text += chunk
-
-    async def data(self, count: int) -> list[str]:
-        events = [await self.event() for _ in range(count)]
-        return [event.data for event in events if event is not None]

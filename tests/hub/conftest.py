@@ -4,18 +4,16 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from brokers.redis_server import RedisServer, a_redis
-from edge.conftest import THREADS, _edges
-from edge.serving import Edges
+from support.brokers.redis_server import RedisServer, a_redis
+from support.edges import Edges, edge
 from support.leaks import engine_under_test
+from support.subscribers import Topics
 
 from .applications import Served
 from .kafka_nodes import Kafka, KafkaNodes, need_kafka, shared_broker
 from .nodes import Nodes
-from .subscribers import Topics
 
-edge = pytest.fixture(_edges, params=THREADS, name="edge")
-"""Sites whose sockets the engine owns."""
+__all__ = ["edge"]
 
 
 @pytest.fixture

@@ -12,15 +12,15 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 
-from brokers import kafka
-from edge.serving import Edges
-from media.programs import require
 from penstock import Hub, KafkaLog
 from penstock.config import History, Subscriptions
+from support.brokers import kafka
 from support.client import RawClient
+from support.edges import Edges
+from support.programs import require
+from support.subscribers import Topics
 
 from .nodes import Node
-from .subscribers import Topics
 
 _numbers = itertools.count()
 

@@ -3,14 +3,13 @@
 from contextlib import AsyncExitStack
 from typing import Any
 
-from brokers.redis_server import RedisServer
-from edge.serving import Edges, Served
 from penstock import Hub, LogStats, RedisLog
 from penstock.config import History, Subscriptions
+from support.brokers.redis_server import RedisServer
 from support.client import RawClient
+from support.edges import Edges, Served
+from support.subscribers import PATH, Subscriber, Topics
 from support.waiting import until
-
-from .subscribers import PATH, Subscriber, Topics
 
 
 class Node:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from demo.devtools import open_browser
-from media.programs import require
+from support.browser import open_browser
+from support.programs import require
+from support.subscribers import PATH, Topics
 from support.waiting import until
-
-from .subscribers import PATH, Topics
 
 _SECONDS = 30.0
 

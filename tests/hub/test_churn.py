@@ -11,12 +11,12 @@ from typing import Final, Literal
 
 import pytest
 
-from edge.serving import DEFAULT, Served
 from penstock import Hub
 from penstock.config import Subscriptions
+from support.edges import DEFAULT, Served
+from support.subscribers import Topics
 
 from .followers import Follower, Habits, Journal
-from .subscribers import Topics
 
 _SECONDS = float(os.environ.get("PENSTOCK_CHURN_SECONDS", "4"))
 _FOLLOWERS = int(os.environ.get("PENSTOCK_CHURN_FOLLOWERS", "100"))

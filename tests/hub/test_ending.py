@@ -7,9 +7,8 @@ import pytest
 import penstock
 from penstock import Hub, _native
 from penstock.config import Edge, History, Subscriptions
+from support.subscribers import PATH, Topics, parse
 from support.waiting import in_time, until
-
-from .subscribers import PATH, Topics, parse
 
 
 async def test_a_hub_that_is_closed_ends_its_subscriptions_behind_whole_events(topics: Topics) -> None:

@@ -9,33 +9,12 @@ from aiohttp import web
 import penstock
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.origins import Model
 from support.waiting import in_time, until
 
 from .applications import Handler, Served
 
 EVENTS = answer("Content-Type: text/event-stream", "Transfer-Encoding: chunked")
-
-
-class Model:
-    """An origin that sends a token when it is told to."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.pieces: asyncio.Queue[bytes] = asyncio.Queue()
-
-    async def __call__(self, peer: Peer) -> None:
-        await peer.request()
-        self.requests += 1
-        await peer.send(EVENTS)
-        while piece := await self.pieces.get():
-            await peer.send(b"%x\r\n%b\r\n" % (len(piece), piece))
-        await peer.send(b"0\r\n\r\n")
-
-    def send(self, text: str) -> None:
-        self.pieces.put_nowait(text.encode())
-
-    def end(self) -> None:
-        self.pieces.put_nowait(b"")
 
 
 def resumable(served: Served, origin: ScriptedOrigin) -> Handler:

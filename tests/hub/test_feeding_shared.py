@@ -13,16 +13,16 @@ import pytest
 from aiohttp import web
 
 import penstock
-from brokers.redis_server import RedisServer
-from edge.serving import Edges
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, Site
+from support.brokers.redis_server import RedisServer
 from support.client import RawClient
+from support.edges import Edges
+from support.origins import EVENTS, Model
+from support.subscribers import Event, Subscriber
 from support.waiting import in_time, until
 
 from .nodes import Node, Nodes
-from .subscribers import Event, Subscriber
-from .test_feeding import EVENTS, Model
 
 WORKER = Path(__file__).with_name("feed_worker.py")
 KILLS = 3

@@ -5,9 +5,8 @@ import json
 import pytest
 
 import penstock
+from support.subscribers import PATH, Event, Topics
 from support.waiting import until
-
-from .subscribers import PATH, Event, Topics
 
 
 def is_end(event: Event | None, last: str) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 import penstock
-from edge.serving import Edges
 from penstock import Hub, KafkaLog
 from penstock.testing import ScriptedOrigin
+from support.edges import Edges
+from support.origins import Model
+from support.subscribers import Event, Subscriber
 
 from .kafka_nodes import Kafka, KafkaNodes
-from .subscribers import Event, Subscriber
-from .test_feeding import Model
 
 
 async def gap(subscriber: Subscriber) -> Event:

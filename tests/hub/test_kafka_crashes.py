@@ -13,14 +13,14 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from brokers.kafka import running_broker
-from edge.serving import Edges
+from support.brokers.kafka import running_broker
 from support.client import RawClient
+from support.edges import Edges
+from support.subscribers import Event, Subscriber
 from support.waiting import in_time
 
 from .kafka_nodes import Kafka, KafkaNodes, need_kafka
-from .subscribers import Event, Subscriber
-from .test_redis_crashes import Watcher
+from .watcher import Watcher
 
 WORKER = Path(__file__).with_name("kafka_worker.py")
 SUBSCRIBERS = 20

@@ -8,10 +8,10 @@ from aiohttp import web
 from penstock.config import Inspection
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
+from support.origins import EVENTS, Model
 from support.waiting import in_time, until
 
 from .applications import Served
-from .test_feeding import EVENTS, Model
 
 USAGE = 'data: {"choices": [], "usage": {"total_tokens": 7}}\n\n'
 TOKEN = 'data: {"choices": [{"delta": {"content": "a"}}]}\n\n'

@@ -6,12 +6,12 @@ import sys
 import pytest
 
 import penstock
-from brokers.redis_server import RedisServer
 from penstock import Hub, RedisLog
+from support.brokers.redis_server import RedisServer
+from support.subscribers import Event, Subscriber
 from support.waiting import until
 
 from .nodes import Nodes
-from .subscribers import Event, Subscriber
 
 
 async def gap(subscriber: Subscriber) -> Event:

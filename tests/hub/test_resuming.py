@@ -5,9 +5,8 @@ import json
 import random
 import threading
 
+from support.subscribers import PATH, Event, Topics
 from support.waiting import until
-
-from .subscribers import PATH, Event, Topics
 
 EVENTS = 1500
 

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 import penstock
+from support.subscribers import Event
 from support.waiting import until
 
 from .nodes import Nodes
-from .subscribers import Event
 
 
 async def test_what_one_publishes_comes_to_the_subscribers_of_all(nodes: Nodes) -> None:

@@ -4,19 +4,13 @@ import json
 
 import pytest
 
-from edge.serving import Served
 from penstock import Hub
 from penstock.config import Edge, Subscriptions
+from support.edges import Served
+from support.subscribers import Event, Subscriber, Topics
 from support.waiting import until
 
-from .subscribers import Event, Subscriber, Topics
-
-SMALL = 4096
-"""A receive buffer, so that little is needed to fill it."""
-
-DATA = "x" * 30_000
-ENOUGH = 300
-"""Events of that size: more than the kernel takes for one connection, and than the history has."""
+from .amounts import DATA, ENOUGH, SMALL
 
 
 async def stalled(topics: Topics, served: Served) -> Subscriber:

@@ -8,11 +8,11 @@ from aiohttp import web
 
 from penstock.config import Subscriptions
 from support.client import RawClient
+from support.subscribers import parse
 from support.waiting import in_time, until
 
+from .amounts import DATA, ENOUGH, SMALL
 from .applications import Served
-from .subscribers import parse
-from .test_slow_subscribers import DATA, ENOUGH, SMALL
 
 on_the_engine = pytest.mark.parametrize("served", ["one thread", "three threads", "workers"], indirect=True)
 # With workers, what is served is not the application's to stop.

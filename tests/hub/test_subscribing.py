@@ -8,9 +8,8 @@ import pytest
 import penstock
 from penstock.config import RouteLimits
 from support.client import RawClient, drained
+from support.subscribers import PATH, Event, Subscriber, Topics
 from support.waiting import in_time, until
-
-from .subscribers import PATH, Event, Subscriber, Topics
 
 
 async def test_an_event_reaches_a_subscriber_as_it_was_published(topics: Topics) -> None:

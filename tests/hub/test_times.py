@@ -4,9 +4,8 @@ import pytest
 
 import penstock
 from penstock.config import Subscriptions
+from support.subscribers import PATH, Event, Topics, parse
 from support.waiting import in_time, until
-
-from .subscribers import PATH, Event, Topics, parse
 
 COMMENT = b":\n\n"
 

@@ -8,21 +8,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from events.ways import Relay, Way
 from penstock.config import Edge, Inspection
 from penstock.stats import InspectionStats
-from penstock.testing import Peer
 from penstock.web import Gateway, Inspected, RelayEnd
-from support.client import RawClient, answer
+from support.client import RawClient
+from support.origins import JSON
+from support.ways import Relay, Way
 
 DATA: Final = Path(__file__).parent.parent / "data" / "token_streams"
 KNOWN: Final[dict[str, dict[str, Any]]] = json.loads((DATA / "expected.json").read_text())
 INSPECTION: Final = Inspection()
 GEMINI: Final = Inspection(usage=(), usage_start=("usageMetadata",))
 USAGE: Final = Inspection(amend={"stream_options": {"include_usage": True}})
-JSON: Final = "Content-Type: application/json"
-EVENT_STREAM: Final = "Content-Type: text/event-stream; charset=utf-8"
-CHUNKED: Final = "Transfer-Encoding: chunked"
 
 
 def stream_of(name: str) -> bytes:
@@ -91,25 +88,3 @@ async def inspecting(
 
         app.router.add_route("*", "/{path:.*}", handler)
     return Inspecting(await way.serve(app, ends, edge=edge), gateway)
-
-
-@dataclass
-class Origin:
-    """An origin that keeps each request's body and answers it: with the same bytes, or as `pieces` of chunks say."""
-
-    response: bytes = answer("Content-Length: 2", body=b"ok")
-
-    def __post_init__(self) -> None:
-        self.bodies: list[bytes] = []
-
-    async def __call__(self, peer: Peer) -> None:
-        while True:
-            await peer.request()
-            self.bodies.append(await peer.read_body())
-            await peer.send(self.response)
-
-
-def events(stream: bytes, *fields: str) -> bytes:
-    """A response that is `stream`, as one chunk."""
-    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(stream), stream)
-    return answer(EVENT_STREAM, CHUNKED, *fields, body=chunks)

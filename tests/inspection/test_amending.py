@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from events.ways import Way, chunk
 from penstock.config import Inspection
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
+from support.origins import JSON, Recorder, chunk
+from support.ways import Way
 
-from .gateways import JSON, USAGE, Origin, inspecting
+from .gateways import USAGE, inspecting
 
 ASKS = b'{"model":"m", "stream":true,"temperature":1.50,"messages":[{"role":"user","content":"h\\u00e9"}]}'
 AMENDED = b'{"stream_options":{"include_usage":true},' + ASKS[1:]
@@ -25,7 +26,7 @@ async def reply(client: RawClient) -> int:
 
 async def sent_on(way: Way, body: bytes, inspect: Inspection = USAGE, *fields: str) -> tuple[bytes, bool]:
     """What the origin gets of `body`, and whether it is said to be amended."""
-    script = Origin()
+    script = Recorder()
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url, inspect)
         client = await chat.post(body, *fields)
@@ -66,7 +67,7 @@ async def test_what_the_client_has_said_gives_way_where_it_is_insisted(way: Way)
 
 
 async def test_digests_of_the_request_are_not_passed_on(way: Way) -> None:
-    script = Origin()
+    script = Recorder()
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url, USAGE)
         assert (
@@ -79,7 +80,7 @@ async def test_digests_of_the_request_are_not_passed_on(way: Way) -> None:
 
 
 async def test_a_body_in_chunks_that_is_awaited_by_100_continue(way: Way) -> None:
-    script = Origin()
+    script = Recorder()
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url, USAGE)
         client = await way.connect(chat.relay.port)
@@ -100,7 +101,7 @@ async def test_a_body_in_chunks_that_is_awaited_by_100_continue(way: Way) -> Non
 @pytest.mark.parametrize("announced", [True, False], ids=["with a length", "in chunks"])
 async def test_a_request_above_the_limit_is_refused(way: Way, announced: bool) -> None:
     limited = Inspection(amend={"a": 1}, max_request=50_000)
-    async with ScriptedOrigin(Origin()) as origin:
+    async with ScriptedOrigin(Recorder()) as origin:
         chat = await inspecting(way, origin.url, limited)
         client = await way.connect(chat.relay.port)
         body = ASKS + b" " * 50_000
@@ -126,7 +127,7 @@ async def test_a_request_as_large_as_the_limit_is_amended(way: Way) -> None:
 
 
 async def test_what_is_no_json_is_passed_on_as_it_comes(way: Way) -> None:
-    script = Origin()
+    script = Recorder()
     limited = Inspection(amend={"a": 1}, max_request=10)
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url, limited)
@@ -141,7 +142,7 @@ async def test_what_is_no_json_is_passed_on_as_it_comes(way: Way) -> None:
 
 
 async def test_a_request_without_a_body(way: Way) -> None:
-    script = Origin()
+    script = Recorder()
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url, USAGE)
         client = await way.connect(chat.relay.port)
@@ -159,7 +160,7 @@ async def test_a_coded_request_stays_as_it_is_or_is_decoded_before(way: Way) -> 
 
 
 async def test_a_client_that_leaves_within_its_request(way: Way) -> None:
-    async with ScriptedOrigin(Origin()) as origin:
+    async with ScriptedOrigin(Recorder()) as origin:
         chat = await inspecting(way, origin.url, USAGE)
         client = await way.connect(chat.relay.port)
         # The handler has the request: one that is broken off before that has no end to tell of.
@@ -201,7 +202,7 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("settings", BAD, ids=str)
+@pytest.mark.parametrize("settings", BAD, ids=lambda settings: str(settings).partition(" object at")[0])
 def test_bad_settings(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Inspection"):
         Inspection(**settings)

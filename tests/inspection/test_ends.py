@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from events.ways import NEVER, Steps, Way
-from gateway.origins import says
 from penstock.config import Caching, Drain, Edge, EventRelay, Inspection, RouteLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import answer
+from support.origins import ChunkSteps, Recorder, says, whole_stream
 from support.waiting import until
+from support.ways import NEVER, Way
 
-from .gateways import Origin, events, inspecting
+from .gateways import inspecting
 
 
 async def test_without_inspection(way: Way) -> None:
-    async with ScriptedOrigin(Origin()) as origin:
+    async with ScriptedOrigin(Recorder()) as origin:
         chat = await inspecting(way, origin.url, None)
         client = await chat.post(path="/a/b?c=%20")
         assert (await client.body(await client.head())) == b"ok"
@@ -33,7 +33,7 @@ async def test_without_inspection(way: Way) -> None:
 
 
 async def test_each_request_of_a_connection_is_told_once(way: Way) -> None:
-    async with ScriptedOrigin(Origin()) as origin:
+    async with ScriptedOrigin(Recorder()) as origin:
         chat = await inspecting(way, origin.url, None)
         client = await way.connect(chat.relay.port)
         for number in range(5):
@@ -90,7 +90,7 @@ async def test_a_client_that_leaves_before_the_head_of_what_is_read_on(way: Way)
     async def slow(peer: Peer) -> None:
         await peer.request()
         await go.wait()
-        await peer.send(events(b"data: x\n\n"))
+        await peer.send(whole_stream(b"data: x\n\n"))
 
     async with ScriptedOrigin(slow) as origin:
         options: dict[str, Any] = {"events": EventRelay(drain=Drain()), "timeouts": NEVER}
@@ -137,7 +137,7 @@ async def test_a_callback_that_fails_keeps_no_other_from_being_told(
         message = "the ledger is full"
         raise ValueError(message)
 
-    async with ScriptedOrigin(Origin()) as origin:
+    async with ScriptedOrigin(Recorder()) as origin:
         chat = await inspecting(way, origin.url, None, on_complete=fail)
         for path in ("/a", "/b"):
             client = await way.connect(chat.relay.port)
@@ -150,7 +150,7 @@ async def test_a_callback_that_fails_keeps_no_other_from_being_told(
 
 
 async def test_what_is_under_way_is_told_when_the_server_stops(way: Way) -> None:
-    script = Steps(b"data: x\n\n")
+    script = ChunkSteps(b"data: x\n\n")
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
@@ -170,7 +170,7 @@ async def test_ends_that_python_is_too_slow_for_are_dropped_and_the_log_says_how
 ) -> None:
     if way.name != "native":
         pytest.skip("elsewhere Python answers")
-    async with ScriptedOrigin(Origin()) as origin:
+    async with ScriptedOrigin(Recorder()) as origin:
         url = origin.url
     # Nobody listens there any more, so that the engine answers while the loop is held.
     chat = await inspecting(way, url, None, edge=Edge(app_ends=4096))
@@ -207,7 +207,7 @@ def test_the_coding_is_not_the_route_s_to_choose(name: str) -> None:
 async def test_relays_are_counted_by_route(way: Way) -> None:
     if way.is_route:
         pytest.skip("a route has one name")
-    async with ScriptedOrigin(Origin(answer("Content-Length: 2", body=b"ok"))) as origin:
+    async with ScriptedOrigin(Recorder(response=answer("Content-Length: 2", body=b"ok"))) as origin:
         chat = await inspecting(way, origin.url)
         client = await way.connect(chat.relay.port)
         for path in ("/a", "/b"):

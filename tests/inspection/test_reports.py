@@ -6,23 +6,14 @@ import json
 
 import pytest
 
-from events.ways import Steps, Way, left
 from penstock.config import Drain, EventRelay, Inspection
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
+from support.origins import CHUNKED, EVENT_STREAM, JSON, ChunkSteps, Recorder, whole_stream
 from support.waiting import until
+from support.ways import Way, left
 
-from .gateways import (
-    CHUNKED,
-    EVENT_STREAM,
-    JSON,
-    KNOWN,
-    Origin,
-    events,
-    inspecting,
-    inspection_of,
-    stream_of,
-)
+from .gateways import KNOWN, inspecting, inspection_of, stream_of
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 5}
 LAST = b'data: {"choices":[],"usage":%s}\n\n' % json.dumps(USAGE).encode()
@@ -32,7 +23,7 @@ TOKEN = b'data: {"choices":[{"delta":{"content":"\\"usage\\": {}"}}],"usage":nul
 @pytest.mark.parametrize("name", KNOWN)
 async def test_streams_of_known_shapes(way: Way, name: str) -> None:
     stream, known = stream_of(name), KNOWN[name]
-    async with ScriptedOrigin(Origin(events(stream))) as origin:
+    async with ScriptedOrigin(Recorder(response=whole_stream(stream))) as origin:
         chat = await inspecting(way, origin.url, inspection_of(name))
         client = await chat.post(b"{}", "Accept-Encoding: gzip, br")
         assert await client.body(await client.head()) == stream
@@ -67,7 +58,7 @@ async def test_streams_of_known_shapes(way: Way, name: str) -> None:
 async def test_a_stream_with_a_length_is_seen_event_by_event_as_well(way: Way) -> None:
     stream = TOKEN + LAST
     whole = answer(EVENT_STREAM, f"Content-Length: {len(stream)}", body=stream)
-    async with ScriptedOrigin(Origin(whole)) as origin:
+    async with ScriptedOrigin(Recorder(response=whole)) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
         head = await client.head()
@@ -78,7 +69,7 @@ async def test_a_stream_with_a_length_is_seen_event_by_event_as_well(way: Way) -
 
 
 async def test_events_in_pieces_are_timed_as_they_come(way: Way) -> None:
-    script = Steps()
+    script = ChunkSteps()
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
@@ -103,7 +94,9 @@ async def test_json_that_is_no_stream(way: Way) -> None:
     body = json.dumps(
         {"choices": [{"message": {"content": '"usage": {}'}}], "usage": USAGE}, indent=2
     ).encode()
-    async with ScriptedOrigin(Origin(answer(JSON, f"Content-Length: {len(body)}", body=body))) as origin:
+    async with ScriptedOrigin(
+        Recorder(response=answer(JSON, f"Content-Length: {len(body)}", body=body))
+    ) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
         assert await client.body(await client.head()) == body
@@ -115,7 +108,9 @@ async def test_json_that_is_no_stream(way: Way) -> None:
 
 async def test_json_above_the_limit_passes_and_is_said_to_be_unseen(way: Way) -> None:
     body = json.dumps({"x": "x" * 300_000, "usage": USAGE}).encode()
-    async with ScriptedOrigin(Origin(answer(JSON, f"Content-Length: {len(body)}", body=body))) as origin:
+    async with ScriptedOrigin(
+        Recorder(response=answer(JSON, f"Content-Length: {len(body)}", body=body))
+    ) as origin:
         chat = await inspecting(way, origin.url, Inspection(max_response=200_000))
         client = await chat.post()
         assert await client.body(await client.head()) == body
@@ -128,7 +123,7 @@ async def test_json_above_the_limit_passes_and_is_said_to_be_unseen(way: Way) ->
 async def test_what_is_coded_all_the_same_passes_unchanged(way: Way, kind: str) -> None:
     body = gzip.compress(LAST)
     coded = answer(kind, "Content-Encoding: gzip", f"Content-Length: {len(body)}", body=body)
-    async with ScriptedOrigin(Origin(coded)) as origin:
+    async with ScriptedOrigin(Recorder(response=coded)) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
         head = await client.head()
@@ -141,7 +136,7 @@ async def test_what_is_coded_all_the_same_passes_unchanged(way: Way, kind: str) 
 
 async def test_what_is_neither_is_counted_alone(way: Way) -> None:
     async with ScriptedOrigin(
-        Origin(answer("Content-Type: audio/mpeg", "Content-Length: 5", body=b"bytes"))
+        Recorder(response=answer("Content-Type: audio/mpeg", "Content-Length: 5", body=b"bytes"))
     ) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
@@ -153,7 +148,7 @@ async def test_what_is_neither_is_counted_alone(way: Way) -> None:
 async def test_errors_of_the_origin_pass_and_are_reported(way: Way) -> None:
     body = b'{"error":{"message":"slow down"}}'
     refusal = answer(JSON, "Retry-After: 7", f"Content-Length: {len(body)}", status="429 Too Many", body=body)
-    async with ScriptedOrigin(Origin(refusal)) as origin:
+    async with ScriptedOrigin(Recorder(response=refusal)) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
         head = await client.head()
@@ -167,7 +162,7 @@ async def test_errors_of_the_origin_pass_and_are_reported(way: Way) -> None:
 
 async def test_the_usage_that_was_seen_of_a_stream_that_breaks_off(way: Way) -> None:
     start = b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":9}}}\n\n'
-    script = Steps(start)
+    script = ChunkSteps(start)
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
@@ -185,7 +180,7 @@ async def test_the_usage_that_was_seen_of_a_stream_that_breaks_off(way: Way) -> 
 
 
 async def test_a_client_that_leaves_is_reported_with_what_was_seen(way: Way) -> None:
-    script = Steps(TOKEN)
+    script = ChunkSteps(TOKEN)
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url)
         client = await chat.post()
@@ -202,7 +197,7 @@ async def test_a_client_that_leaves_is_reported_with_what_was_seen(way: Way) -> 
 
 
 async def test_a_drain_ends_with_the_usage(way: Way) -> None:
-    script = Steps(TOKEN)
+    script = ChunkSteps(TOKEN)
     async with ScriptedOrigin(script) as origin:
         chat = await inspecting(way, origin.url, events=EventRelay(heartbeat=None, drain=Drain()))
         client = await chat.post()
@@ -247,7 +242,7 @@ async def test_a_drain_from_before_the_head_is_seen_too(way: Way) -> None:
 
 
 async def test_where_too_many_are_read_on_the_end_is_told_at_once(way: Way) -> None:
-    drained, cancelled = Steps(TOKEN), Steps(TOKEN)
+    drained, cancelled = ChunkSteps(TOKEN), ChunkSteps(TOKEN)
     events = EventRelay(heartbeat=None, drain=Drain(concurrency=1))
     async with ScriptedOrigin(drained, cancelled) as origin:
         chat = await inspecting(way, origin.url, events=events)

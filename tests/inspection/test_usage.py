@@ -14,11 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock
-from events.ways import Way, chunk
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
+from support.origins import CHUNKED, EVENT_STREAM, chunk
+from support.ways import Way
 
-from .gateways import CHUNKED, EVENT_STREAM, KNOWN, Inspecting, inspecting, inspection_of, stream_of
+from .gateways import KNOWN, Inspecting, inspecting, inspection_of, stream_of
 
 PATHS: Final = (("message", "usage"), ("usage",), ("response", "usage"))
 

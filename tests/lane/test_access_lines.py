@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web, web_log
 
 import penstock
-from gateway.origins import says
 from penstock.config import Edge, History, Subscriptions
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, Site
 from support.client import answer
+from support.origins import says
 from support.waiting import until
 
 from .conftest import Connect, Serve, Served

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from support.client import RawClient
-from test_cli import Running
+from support.command import Running
 
 PROGRAM = """
 import logging, os, resource, sys

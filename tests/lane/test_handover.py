@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 
 import penstock
-from gateway.origins import says
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import answer
+from support.origins import says
 from support.waiting import until
 
 from .conftest import Connect, Serve

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 import penstock
-from gateway.origins import says
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import RawClient, answer
+from support.origins import says
 from support.waiting import until
 
 from .conftest import Connect, Serve

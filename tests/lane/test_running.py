@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.origins import says
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.command import Running, refused
+from support.origins import says
 from support.waiting import until
-from test_cli import Running, refused
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 

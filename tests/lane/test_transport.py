@@ -11,9 +11,9 @@ from aiohttp.abc import AbstractStreamWriter
 
 import penstock
 import penstock.web
-from edge.origins import Recorder
 from penstock import _native
 from penstock.testing import ScriptedOrigin
+from support.origins import Recorder
 from support.waiting import until
 
 from .conftest import Connect, Serve

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 import penstock
-from demo.devtools import Page, open_browser
-from events.ways import NEVER, SOON, Steps, Way
 from penstock.testing import Peer, ScriptedOrigin
+from support.browser import Page, open_browser
 from support.client import answer
+from support.origins import ChunkSteps
+from support.programs import require
+from support.servers import running_gateway
 from support.waiting import until
-
-from .programs import require
-from .servers import running_gateway
+from support.ways import NEVER, SOON, Way
 
 _PAGE = b"""<!doctype html><meta charset=utf-8><link rel=icon href=data:,><title>events</title><script>
 const heard = [], states = []
@@ -144,7 +144,7 @@ async def test_a_browser_hears_nothing_of_heartbeats(
     # The page has no origin that a server could know: any may read.
     anyone = "Access-Control-Allow-Origin: *"
     head = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream", anyone)
-    origin = Steps(b"id: 1\ndata: one\n\n", head=head)
+    origin = ChunkSteps(b"id: 1\ndata: one\n\n", head=head)
     way = Way(engine, lane)
     async with ScriptedOrigin(origin) as served, open_browser(chromium, tmp_path / "profile") as page:
         relay = await way.relay(served.url, events=SOON, timeouts=NEVER)

@@ -12,8 +12,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from .programs import output_of
-from .servers import running_gateway
+from support.programs import output_of
+from support.servers import running_gateway
 
 _HERE = Path(__file__).parent
 _STREAMS = 500

@@ -9,9 +9,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from support.programs import output_of, require
+from support.servers import running_gateway, running_nginx
+
 from .packaging import CONTAINERS, PICTURES_PER_SECOND, counting, live, on_demand, playing
-from .programs import output_of, require
-from .servers import running_gateway, running_nginx
 
 _SECONDS = 60
 _LIVE_SECONDS = 10

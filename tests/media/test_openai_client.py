@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.testing import Peer, Script, ScriptedOrigin
-
-from .programs import require_package
-from .servers import running_gateway
+from support.programs import require_package
+from support.servers import running_gateway
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _WORDS = ["A", " penstock", " is", " the", " gated", " pipe", "."]

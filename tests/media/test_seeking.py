@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cache.ranges import Kind, Origin
-from demo.devtools import open_browser
 from penstock.testing import RecordedRequest, ScriptedOrigin
+from support.browser import open_browser
 from support.client import answer
-
-from .programs import output_of, require
-from .servers import running_gateway
+from support.programs import output_of, require
+from support.ranges import Kind, Origin
+from support.servers import running_gateway
 
 _SIZE = 30_000_000
 _SECONDS = 60

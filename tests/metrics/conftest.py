@@ -11,8 +11,7 @@ from penstock.config import Edge, Status
 from penstock.web import Site
 from support.client import RawClient
 from support.leaks import engine_under_test
-
-from .scraping import Pages
+from support.scraping import Pages
 
 
 @dataclass

@@ -5,15 +5,15 @@ import asyncio
 from aiohttp import web
 
 import penstock
-from access.hooks import OK, TOKEN, Hook
-from edge.origins import Recorder
 from penstock.config import Access, TenantLimits
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
+from support.hooks import OK, TOKEN, Hook
+from support.origins import Recorder
+from support.scraping import Metrics
 from support.waiting import in_time, until
 
 from .conftest import Serve, Served
-from .scraping import Metrics
 
 
 async def ask(served: Served, path: str, token: str) -> int:

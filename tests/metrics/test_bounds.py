@@ -4,12 +4,12 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.origins import Recorder
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
+from support.origins import Recorder
+from support.scraping import Metrics
 
 from .conftest import Serve, Served
-from .scraping import Metrics
 
 # By the name of a code, of which there is a table: when a client closes decides which of them there are.
 FAILURES = "penstock_request_failures_total"

@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from edge.origins import Recorder
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
-
-from .scraping import Pages
+from support.origins import Recorder
+from support.scraping import Pages
 
 PLACES = re.compile(rb"(?:listening|status) on http://127\.0\.0\.1:(\d+)")
 

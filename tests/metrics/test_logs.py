@@ -6,12 +6,12 @@ import pytest
 from aiohttp import web
 
 import penstock
-from brokers.redis_server import RedisServer, a_redis
 from penstock import Hub, RedisLog
 from penstock.config import History
+from support.brokers.redis_server import RedisServer, a_redis
+from support.scraping import Metrics
 
 from .conftest import Serve
-from .scraping import Metrics
 
 
 @pytest.fixture

@@ -7,15 +7,15 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.origins import Recorder
 from penstock.config import Pool, Status
 from penstock.metrics import Pages as NativePages
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
 from support.client import answer
+from support.origins import Recorder
+from support.scraping import OPEN, Metrics, Pages
 
 from .conftest import Serve
-from .scraping import OPEN, Metrics, Pages
 
 
 @pytest.fixture

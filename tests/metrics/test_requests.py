@@ -6,14 +6,14 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.origins import Recorder
 from penstock.config import Cache, Caching, Inspection, Overrides
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway
 from support.client import answer
+from support.origins import Recorder
+from support.scraping import Metrics
 
 from .conftest import Serve, Served
-from .scraping import Metrics
 
 
 def app_of(*routes: web.AbstractRouteDef) -> web.Application:

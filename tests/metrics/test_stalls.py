@@ -5,11 +5,10 @@ import signal
 import sys
 from pathlib import Path
 
-from edge.origins import Recorder
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
-
-from .scraping import Pages
+from support.origins import Recorder
+from support.scraping import Pages
 
 
 async def connect(path: Path) -> RawClient:

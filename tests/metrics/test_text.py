@@ -9,15 +9,15 @@ import pytest
 from aiohttp import web
 
 import penstock
-from access.hooks import TOKEN, Hook
-from edge.origins import Recorder
-from media.programs import require
 from penstock.config import Cache, Caching, Inspection
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
+from support.hooks import TOKEN, Hook
+from support.origins import Recorder
+from support.programs import require
+from support.scraping import Metrics
 
 from .conftest import Serve
-from .scraping import Metrics
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operations" / "metrics.md"
 ROW = re.compile(r"\| `(penstock_\w+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|")

@@ -7,14 +7,14 @@ import pytest
 from aiohttp import web
 
 import penstock
-from origins.backends import Backend, Backends, film
 from penstock import Origin, Origins
 from penstock.config import Check, Health, Retries
 from penstock.web import Gateway
+from support.backends import Backend, Backends, film
+from support.scraping import Metrics
 from support.waiting import in_time
 
 from .conftest import Serve, Served
-from .scraping import Metrics
 
 TOGETHER = "http://media.example"
 

@@ -8,10 +8,10 @@ import pytest
 import penstock
 from penstock import Origin, Origins
 from penstock.config import Cache, Caching, Health
+from support.backends import Backend, Backends, film
 from support.client import RawClient
 from support.waiting import until
 
-from .backends import Backend, Backends, film
 from .conftest import Front
 
 AT_ONCE = Health(slow_start=0)

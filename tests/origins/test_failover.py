@@ -6,9 +6,9 @@ import penstock
 from penstock import Origin, Origins
 from penstock.config import Health, OriginLimits, Retries, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.backends import Backend, Backends, film
 from support.waiting import until
 
-from .backends import Backend, Backends, film
 from .conftest import Front
 
 NO_EJECTION = Health(failures=None, failure_percent=None)

@@ -3,9 +3,9 @@
 import penstock
 from penstock import Origin, Origins
 from penstock.config import Check, Health, Retries
+from support.backends import Backends, film
 from support.waiting import until
 
-from .backends import Backends, film
 from .conftest import Front
 
 LONG = 3600.0

@@ -5,8 +5,7 @@ import time
 import penstock
 from penstock import Origins
 from penstock.config import OriginLimits
-
-from .backends import Backend, film
+from support.backends import Backend, film
 
 
 async def test_a_name_that_stays_what_it_is_keeps_its_connections() -> None:

@@ -9,10 +9,10 @@ import penstock
 from penstock import Origins
 from penstock.config import Health, Retries, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
+from support.backends import SIZE, Backend, Backends, film
 from support.client import RawClient, answer
 from support.waiting import until
 
-from .backends import SIZE, Backend, Backends, film
 from .conftest import Front
 
 HOWS = ["cut close", "cut reset", "cut stall"]

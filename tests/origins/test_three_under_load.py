@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 from penstock import Origins
 from penstock.config import Health, Retries, Timeouts
+from support.backends import Backend, Backends, film
 from support.waiting import until
 
-from .backends import Backend, Backends, film
 from .conftest import Front
 
 CLIENTS = 9

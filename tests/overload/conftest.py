@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 import penstock
-from edge.serving import Edges
 from penstock.config import OriginLimits
 from penstock.metrics import text
+from support.edges import Edges
 from support.leaks import engine_under_test
 
 CONNECTIONS = 4

@@ -3,10 +3,10 @@
 import asyncio
 import json
 
-from edge.origins import Recorder, Steps
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient, answer
+from support.origins import Recorder, Steps
 from support.waiting import until
 
 from .conftest import Overloaded

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from edge.origins import Recorder
-from edge.serving import Served
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient
+from support.edges import Served
+from support.origins import Recorder
 from support.waiting import until
 
 from .conftest import CONNECTIONS, Overloaded

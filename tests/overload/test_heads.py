@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from edge.origins import Recorder, Steps
 from penstock.config import Edge
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient, answer
+from support.origins import Recorder, Steps
 from support.waiting import until
 
 from .conftest import Overloaded

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from edge.origins import Recorder
-from edge.serving import Served
 from penstock.config import Edge
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.edges import Served
+from support.origins import Recorder
 from support.waiting import until
 
 from .conftest import CONNECTIONS, Overloaded

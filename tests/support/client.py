@@ -4,6 +4,8 @@ came."""
 import asyncio
 import socket
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 
@@ -117,3 +119,12 @@ async def drained(client: RawClient) -> bytes:
     """What still comes, up to a clean end. The client ends its side first."""
     client.writer.write_eof()
     return await client.rest()
+
+
+@asynccontextmanager
+async def client_of(port: int) -> AsyncIterator[RawClient]:
+    client = await RawClient.connect(port)
+    try:
+        yield client
+    finally:
+        client.abort()

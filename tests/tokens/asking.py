@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from edge.serving import Edges, Served
 from support.client import Head, RawClient
+from support.edges import Edges, Served
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from penstock.testing import Peer
+from penstock.tokens import Jwt, Key
 from support.client import answer
 
 SECRET = b"a secret of two and thirty bytes"
@@ -85,3 +86,24 @@ class Publisher:
                 continue
             body = json.dumps({"keys": self.keys}).encode()
             await peer.send(answer(f"Content-Length: {len(body)}", *self.fields, body=body))
+
+
+ALGORITHMS = (
+    "HS256",
+    "HS384",
+    "HS512",
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "EdDSA",
+)
+
+
+def rules(signer: Signer, **options: Any) -> Jwt:
+    key = signer.private if isinstance(signer.private, bytes) else signer.pem
+    return Jwt(keys=(Key(signer.algorithm, key, id=signer.id),), **options)  # type: ignore[arg-type]

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt
 from support.client import answer
+from support.edges import Edges
+from support.origins import Recorder
 from support.waiting import DEADLINE, until
 
 from .asking import Way, bearer, protect

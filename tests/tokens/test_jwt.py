@@ -1,39 +1,18 @@
 """Routes that want a JSON Web Token."""
 
 import time
-from typing import Any
 
 import pytest
 
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock import config
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwt, Key
 from support.client import answer
+from support.edges import Edges
+from support.origins import Recorder
 
 from .asking import bearer, protect
-from .issuer import SECRET, Signer
-
-ALGORITHMS = (
-    "HS256",
-    "HS384",
-    "HS512",
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "EdDSA",
-)
-
-
-def rules(signer: Signer, **options: Any) -> Jwt:
-    key = signer.private if isinstance(signer.private, bytes) else signer.pem
-    return Jwt(keys=(Key(signer.algorithm, key, id=signer.id),), **options)  # type: ignore[arg-type]
+from .issuer import SECRET, Signer, rules
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "RS256", "ES256", "EdDSA"])

@@ -13,8 +13,7 @@ import penstock
 from penstock import _native
 from penstock.tokens import Jwt
 
-from .issuer import Signer
-from .test_jwt import ALGORITHMS, rules
+from .issuer import ALGORITHMS, Signer, rules
 
 NOW = 1_764_000_000
 END = 253_402_300_799

@@ -5,12 +5,12 @@ from urllib.parse import urljoin
 
 import pytest
 
-from edge.origins import Recorder
-from edge.serving import Edges
 from penstock import config
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
 from support.client import answer
+from support.edges import Edges
+from support.origins import Recorder
 
 from .asking import protect
 from .issuer import SECRET

@@ -17,8 +17,7 @@ from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
 from support.waiting import until
 
-from .serving import Serving, workers
-from .test_serving import APP
+from .serving import APP, Serving, workers
 
 # The pace of each stream.
 GAP_SECONDS = 0.02

@@ -6,9 +6,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from edge.origins import Recorder, Steps
 from penstock.testing import ScriptedOrigin
 from support.client import RawClient, answer
+from support.origins import Recorder, Steps
 from support.waiting import until
 
 from .serving import Serving, workers

@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from edge.origins import Recorder
 from penstock import config
 from penstock.exceptions import make_error
 from penstock.stats import Timings
@@ -14,9 +13,9 @@ from penstock.web.handover import Asked
 from penstock.workers import messages
 from penstock.workers.ends import Account, Ended, account_of
 from support.client import answer
+from support.family import Family
+from support.origins import Recorder
 from support.waiting import until
-
-from .family import Family
 
 _told: list[RelayEnd] = []
 

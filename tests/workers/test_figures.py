@@ -4,10 +4,9 @@ import os
 import signal
 from pathlib import Path
 
-from metrics.scraping import Pages
+from support.scraping import Pages
 
-from .serving import workers
-from .test_serving import APP
+from .serving import APP, workers
 
 
 async def test_what_becomes_of_workers_and_of_what_they_had_is_counted(directory: Path) -> None:

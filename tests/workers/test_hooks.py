@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from access.hooks import TOKEN, Hook, problem
-from edge.origins import Recorder
 from penstock import config
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import SignedUrl
 from penstock.web import Allow, Deny, Gateway, NativeRequest
+from support.family import Family, Worker
+from support.hooks import TOKEN, Hook, problem
+from support.origins import Recorder
 from support.waiting import in_time, until
-
-from .family import Family, Worker
 
 
 async def guarded(family: Family, worker: Worker, url: str, hook: Any, *prefixes: str, **options: Any) -> Any:

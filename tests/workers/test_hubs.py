@@ -5,11 +5,10 @@ import asyncio
 import pytest
 
 import penstock
-from brokers.redis_server import RedisServer
 from penstock import Hub, config
+from support.brokers.redis_server import RedisServer
+from support.family import Family
 from support.waiting import until
-
-from .family import Family
 
 
 def the_parents(family: Family) -> Hub:

@@ -9,18 +9,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from edge.origins import Recorder
-from events.ways import Steps
-from inspection.gateways import CHUNKED, EVENT_STREAM, JSON, Origin
-from inspection.gateways import events as as_events
 from penstock import config
 from penstock.stats import InspectionStats
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import RawClient, answer
+from support.origins import CHUNKED, EVENT_STREAM, JSON, ChunkSteps, Recorder, whole_stream
+from support.relaying import Relaying
 from support.waiting import until
-
-from .relaying import Relaying
 
 TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 USAGE = {"prompt_tokens": 3, "completion_tokens": 5}
@@ -55,7 +51,7 @@ async def end_of(ends: list[RelayEnd]) -> RelayEnd:
 async def test_what_is_inspected_never_comes_to_the_worker(relaying: Relaying) -> None:
     ends: list[RelayEnd] = []
     stream = TOKEN * 1000 + LAST
-    async with ScriptedOrigin(Origin(as_events(stream))) as upstream:
+    async with ScriptedOrigin(Recorder(response=whole_stream(stream))) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=config.Inspection())
         await relaying.serve(functools.partial(gateway.relay, on_complete=ends.append))
         client = await relaying.connect()
@@ -88,7 +84,7 @@ async def test_json_is_looked_into_as_well(relaying: Relaying, hidden: str | Non
         fields.append("Content-Encoding: gzip")
     response = answer(*fields, f"Content-Length: {len(body)}", body=body)
     inspect = config.Inspection(max_response=1000 if hidden == "too_large" else "1MiB")
-    async with ScriptedOrigin(Origin(response)) as upstream:
+    async with ScriptedOrigin(Recorder(response=response)) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=inspect)
         await relaying.serve(functools.partial(gateway.relay, on_complete=ends.append))
         assert (await (await relaying.connect()).ask("/model")).body == body
@@ -104,7 +100,7 @@ async def test_json_is_looked_into_as_well(relaying: Relaying, hidden: str | Non
 @pytest.mark.parametrize("amended", [True, False])
 async def test_what_is_amended_is_said_to_be(relaying: Relaying, amended: bool) -> None:
     ends: list[RelayEnd] = []
-    origin = Origin(as_events(LAST))
+    origin = Recorder(response=whole_stream(LAST))
     inspect = config.Inspection(amend={"stream_options": {"include_usage": True}})
     async with ScriptedOrigin(origin) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=inspect)
@@ -122,7 +118,7 @@ async def test_what_is_amended_is_said_to_be(relaying: Relaying, amended: bool) 
 
 async def test_another_worker_is_told_what_was_seen_where_the_first_is_gone(relaying: Relaying) -> None:
     _told.clear()
-    steps = Steps(TOKEN)
+    steps = ChunkSteps(TOKEN)
     async with ScriptedOrigin(steps) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=config.Inspection())
         site = await relaying.serve(functools.partial(gateway.relay, on_complete=told))
@@ -147,7 +143,7 @@ async def test_another_worker_is_told_what_was_seen_where_the_first_is_gone(rela
     assert (await counted(gateway)).streams == 1
 
 
-async def leaves(relaying: Relaying, client: RawClient, steps: Steps, ends: list[RelayEnd]) -> RelayEnd:
+async def leaves(relaying: Relaying, client: RawClient, steps: ChunkSteps, ends: list[RelayEnd]) -> RelayEnd:
     """What is told where a client leaves, and the rest comes then."""
     client.abort()
     steps.put(LAST)
@@ -161,7 +157,7 @@ async def leaves(relaying: Relaying, client: RawClient, steps: Steps, ends: list
 @pytest.mark.parametrize("events", [None, DRAIN], ids=["cancelled", "read on"])
 async def test_a_client_that_leaves(relaying: Relaying, events: config.EventRelay | None) -> None:
     ends: list[RelayEnd] = []
-    steps = Steps(TOKEN)
+    steps = ChunkSteps(TOKEN)
     async with ScriptedOrigin(steps) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=config.Inspection(), events=events)
         await relaying.serve(functools.partial(gateway.relay, on_complete=ends.append))
@@ -240,7 +236,7 @@ async def compressing(relaying: Relaying, gateway: Gateway, ends: list[RelayEnd]
 async def test_what_the_worker_sends_itself_is_seen_by_the_parent_as_well(relaying: Relaying) -> None:
     ends: list[RelayEnd] = []
     stream = TOKEN * 3000 + LAST
-    async with ScriptedOrigin(Origin(as_events(stream))) as upstream:
+    async with ScriptedOrigin(Recorder(response=whole_stream(stream))) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=config.Inspection())
         await compressing(relaying, gateway, ends)
         reply = await (await relaying.connect()).ask("/model", "Accept-Encoding: gzip")
@@ -258,7 +254,7 @@ async def test_a_client_that_leaves_what_the_worker_sends(
     relaying: Relaying, events: config.EventRelay | None
 ) -> None:
     ends: list[RelayEnd] = []
-    steps = Steps(TOKEN)
+    steps = ChunkSteps(TOKEN)
     async with ScriptedOrigin(steps) as upstream:
         gateway = await relaying.inspecting(upstream.url, inspect=config.Inspection(), events=events)
         await compressing(relaying, gateway, ends)
@@ -326,7 +322,7 @@ async def test_what_a_worker_had_asked_for_when_it_died_is_counted(relaying: Rel
 async def test_gateways_that_inspect_are_kept_while_their_code_is_served(relaying: Relaying) -> None:
     """A worker that has not relayed yet, and one that comes later, find what others have had counted."""
     family = relaying.family
-    async with ScriptedOrigin(Origin(as_events(LAST))) as upstream:
+    async with ScriptedOrigin(Recorder(response=whole_stream(LAST))) as upstream:
         gateway = relaying.gateway(upstream.url, inspect=config.Inspection())
         await family.serve(relaying.worker)
         await relaying.serve(gateway.relay)

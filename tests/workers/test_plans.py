@@ -11,8 +11,7 @@ from penstock.framing import Events
 from penstock.origins import Place
 from penstock.web import Gateway
 from penstock.workers import messages, plans
-
-from .family import Family
+from support.family import Family
 
 WHERE = Place("http", "127.0.0.1", 9, "")
 

@@ -9,8 +9,7 @@ from aiohttp import web
 import penstock
 from support.client import RawClient
 from support.waiting import until
-
-from .ends import EdgeEnd, Worker
+from support.worker_ends import EdgeEnd, Worker
 
 
 async def hello(_request: web.Request) -> web.Response:

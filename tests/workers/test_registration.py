@@ -8,7 +8,6 @@ import pytest
 from aiohttp import web
 
 import penstock
-from edge.origins import Recorder
 from penstock import Hub, Origins, config
 from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt, Key, SignedUrl
@@ -17,9 +16,9 @@ from penstock.web.native import NativeRoute
 from penstock.web.topics import TopicsRoute
 from penstock.workers import messages
 from penstock.workers.registration import ROUTES, Code, Reference, RouteDescription
+from support.family import Family, Worker
+from support.origins import Recorder
 from support.waiting import until
-
-from .family import Family, Worker
 
 SECRET = "a secret of sixteen bytes, and some more"
 

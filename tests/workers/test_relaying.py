@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from events.ways import Steps
-from metrics.scraping import Pages
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
+from support.origins import ChunkSteps
+from support.scraping import Pages
 from support.waiting import until
 
 from .serving import Serving, workers
@@ -120,7 +120,7 @@ async def test_what_flows_outlives_all_workers(directory: Path, target: str) -> 
 async def test_what_is_inspected_outlives_all_workers_and_is_counted_once(directory: Path) -> None:
     token = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
     last = b'data: {"choices":[],"usage":{"total_tokens":7}}\n\n'
-    origin = Steps(token)
+    origin = ChunkSteps(token)
     where = f"unix:{directory / 'pages'}"
     async with (
         ScriptedOrigin(origin) as scripted,

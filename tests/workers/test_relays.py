@@ -6,16 +6,14 @@ import functools
 import pytest
 from aiohttp import web
 
-from cache.origins import Origin
-from cache.test_poisoning import EVIL, NAMES, ask, echoed, get
-from edge.origins import Recorder, Steps
 from penstock import Origins, config
 from penstock.testing import ScriptedOrigin
 from penstock.web import RelayEnd
 from support.client import answer
+from support.echo import EVIL, NAMES, ask, echoed, get
+from support.origins import NumberedOrigin, Recorder, Steps
+from support.relaying import Relaying
 from support.waiting import in_time, until
-
-from .relaying import Relaying
 
 _told: list[RelayEnd] = []
 
@@ -38,7 +36,7 @@ async def test_the_parent_fetches_what_a_worker_relays(relaying: Relaying) -> No
 
 
 async def test_no_client_shapes_what_the_parent_stores_for_another(relaying: Relaying) -> None:
-    async with ScriptedOrigin(Origin(echoed())) as upstream:
+    async with ScriptedOrigin(NumberedOrigin(echoed())) as upstream:
         gateway = relaying.gateway(upstream.url, caching=config.Caching())
         await relaying.serve(gateway.relay)
         port = relaying.edge.port

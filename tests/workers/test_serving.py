@@ -12,82 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from support.command import LISTENING, Running, run
 from support.waiting import until
-from test_cli import LISTENING, Running, run
 
-from .serving import workers
-
-APP = """
-import asyncio, os, signal, sys, time
-from pathlib import Path
-from aiohttp import web
-import penstock.workers
-
-VERSION = "one"
-Path(f"imported-{os.getpid()}").touch()
-go_on = asyncio.Event()
-
-async def starts(app):
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
-
-async def who(request):
-    return web.Response(text=f"{os.getpid()} {VERSION}")
-
-async def about(request):
-    body = await request.read()
-    names = request.transport.get_extra_info("peername") or ("", 0)
-    return web.json_response([request.remote, names[1], request.method, request.path_qs, len(body)])
-
-async def held(request):
-    await request.read()
-    Path(f"held-{id(request)}-{os.getpid()}").touch()
-    await go_on.wait()
-    return web.Response(text=f"{os.getpid()} {VERSION}")
-
-async def half(request):
-    response = web.StreamResponse()
-    await response.prepare(request)
-    await response.write(b"half")
-    try:
-        await go_on.wait()
-    except asyncio.CancelledError:
-        print("cancelled", file=sys.stderr)
-        raise
-    await response.write(b"rest")
-    return response
-
-async def blocks(request):
-    try:
-        os.mkdir("blocked")
-    except FileExistsError:
-        return web.Response(text="not again")
-    time.sleep(1000)
-
-async def crafted(request):
-    # As a worker would that was taken over: past what writes messages.
-    worker = penstock.workers.current()
-    data = Path("crafted").read_bytes()
-    if request.query["on"] == "link":
-        worker.link._writer.write(data)
-    else:
-        worker.calls._sock.sendall(data)
-    await asyncio.sleep(1000)
-
-async def said(app):
-    print("shut down", file=sys.stderr)
-
-async def cleaned(app):
-    print("cleaned up", file=sys.stderr)
-
-def app():
-    app = web.Application()
-    app.on_startup.append(starts)
-    app.on_shutdown.append(said)
-    app.on_cleanup.append(cleaned)
-    for handler in (who, about, held, half, blocks, crafted):
-        app.router.add_route("*", f"/{handler.__name__}", handler)
-    return app
-"""
+from .serving import APP, workers
 
 
 async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path) -> None:

@@ -6,14 +6,13 @@ import pytest
 from yarl import URL
 
 import penstock
-from edge.origins import Recorder
 from penstock import Origins, config
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway
 from support.client import answer
+from support.family import Family
+from support.origins import Recorder
 from support.waiting import until
-
-from .family import Family
 
 
 async def test_origins_that_a_worker_sets_are_the_parents(family: Family) -> None:

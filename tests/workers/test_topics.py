@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from brokers.redis_server import RedisServer
-from hub.applications import Reader
-from hub.subscribers import Event, parse
-from hub.test_feeding import Model
 from penstock.testing import ScriptedOrigin
+from support.brokers.redis_server import RedisServer
 from support.client import RawClient
+from support.origins import Model
+from support.subscribers import Event, Reader, parse
 from support.waiting import until
 
 from .serving import Serving, workers

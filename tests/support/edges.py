@@ -1,18 +1,24 @@
-"""The one place where the tests of the edge make a site, and where they meet it."""
+"""Sites that an engine serves natively, and the fixtures `edge`, `anywhere` and `caching` of them."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 import penstock
 from penstock import _native, config
-from penstock.web import Gateway
+from penstock.cache import Cache
+from penstock.config import OriginLimits
+from penstock.web import Gateway, Site
 from penstock.web.native import NativeRoute, native_routes
-from support.client import RawClient
-from support.waiting import until
+
+from .client import RawClient
+from .leaks import engine_under_test
+from .waiting import until
 
 DEFAULT = config.Edge()
 
@@ -107,3 +113,72 @@ def application(routes: Routes) -> web.Application:
     app = web.Application()
     app.add_routes(list(routes))
     return app
+
+
+@asynccontextmanager
+async def serving(edges: Edges, server: str, app: web.Application) -> AsyncIterator[int]:
+    """The port of `app`, on the engine's sockets or on aiohttp's own."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+    await runner.setup()
+    sites: dict[str, Callable[[], web.BaseSite]] = {
+        "site": lambda: Site(runner, "127.0.0.1", 0, engine=edges.engine),
+        "stock": lambda: web.TCPSite(runner, "127.0.0.1", 0),
+    }
+    await sites[server]().start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+THREADS = [pytest.param(1, id="one thread"), pytest.param(3, id="three threads")]
+
+
+async def edges_under_test(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
+    stock = request.param == "stock"
+    threads = 1 if stock else request.param
+    # No origin's connection outlives its use by more than that, so that what is left is seen. It is taken with the head
+    # of a request, so that tests can step through its body; tests/overload have the default.
+    limits = OriginLimits(idle_timeout=30, upload_part=0)
+    async with engine_under_test(request, threads=threads, limits=limits) as engine:
+        edges = Edges(engine, stock=stock)
+        yield edges
+        await edges.close()
+        del edges
+
+
+async def caching_under_test(request: pytest.FixtureRequest) -> AsyncIterator[Edges]:
+    async with engine_under_test(
+        request,
+        threads=request.param,
+        limits=OriginLimits(idle_timeout=30),
+        cache=config.Cache(memory="8MiB"),
+    ) as engine:
+        edges = Edges(engine)
+        yield edges
+        await edges.close()
+        del edges
+
+
+edge = pytest.fixture(edges_under_test, params=THREADS, name="edge")
+"""Sites whose sockets the engine owns."""
+
+anywhere = pytest.fixture(
+    edges_under_test, params=[*THREADS, pytest.param("stock", id="stock")], name="anywhere"
+)
+"""The same, and a stock runner that serves the same routes."""
+
+caching = pytest.fixture(caching_under_test, params=THREADS, name="caching")
+"""Sites whose engine has a cache."""
+
+
+def app_of(*routes: tuple[str, Any]) -> web.Application:
+    app = web.Application()
+    for path, handler in routes:
+        app.router.add_route("*", path, handler)
+    return app
+
+
+def cache_of(edges: Edges) -> Cache:
+    assert edges.engine.cache is not None
+    return edges.engine.cache

@@ -18,8 +18,9 @@ from penstock.workers.declarations import Declarations
 from penstock.workers.declared import Declared
 from penstock.workers.link import Calls, Link
 from penstock.workers.registration import Registration
-from support.client import RawClient
-from support.waiting import until
+
+from .client import RawClient
+from .waiting import until
 
 
 def no_application(*_: object) -> None:

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from edge.serving import Edges, Served
 from penstock import Hub
 from penstock.config import History, Subscriptions
-from support.client import Head, RawClient
-from support.waiting import in_time
+
+from .client import Head, RawClient
+from .edges import Edges, Served
+from .waiting import in_time
 
 PATH = "/events/news"
 
@@ -104,3 +105,30 @@ class Topics:
     def close(self) -> None:
         for hub in self._hubs:
             hub.close()
+
+
+class Reader:
+    """Reads events, however they are cut into chunks."""
+
+    def __init__(self, client: RawClient, head: Head) -> None:
+        self.client = client
+        self.head = head
+        self._text = b""
+
+    async def event(self) -> Event | None:
+        while True:
+            block, end, rest = self._text.partition(b"\n\n")
+            if end:
+                self._text = rest
+                if block == b":":
+                    continue
+                return parse(block + end)
+            chunk = await in_time(self.client.chunk())
+            if not chunk:
+                assert not self._text, "it ended within an event"
+                return None
+            self._text += chunk
+
+    async def data(self, count: int) -> list[str]:
+        events = [await self.event() for _ in range(count)]
+        return [event.data for event in events if event is not None]

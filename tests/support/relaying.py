@@ -1,18 +1,22 @@
 """A parent before one worker, whose engines are two: what the worker's own has nothing of has not come to the worker."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 import penstock
-from penstock import Origins
+from penstock import Origins, config
 from penstock.web import Gateway
-from support.client import RawClient
 
-from . import ends
+from .client import RawClient
 from .family import Family, Worker
+from .leaks import engine_under_test, forget
+from .waiting import until
+from .worker_ends import EdgeEnd
+from .worker_ends import Worker as WorkerEnd
 
 
 class Relaying:
@@ -22,8 +26,8 @@ class Relaying:
         self.family = family
         self.worker = worker
         self.own = own
-        self.edge = ends.EdgeEnd(family.engine, family.declarations.plan, family.declarations.feed)
-        self._sites: list[ends.Worker] = []
+        self.edge = EdgeEnd(family.engine, family.declarations.plan, family.declarations.feed)
+        self._sites: list[WorkerEnd] = []
         self._runners: list[web.AppRunner] = []
         self._clients: list[RawClient] = []
 
@@ -37,7 +41,7 @@ class Relaying:
         await asyncio.to_thread(self.worker.declared.number, gateway)
         return gateway
 
-    async def serve(self, handler: Callable[[web.Request], Any], *prepare: Callable[..., Any]) -> ends.Worker:
+    async def serve(self, handler: Callable[[web.Request], Any], *prepare: Callable[..., Any]) -> WorkerEnd:
         """Serve `handler` for every path, with what is called before each response."""
         app = web.Application()
         app.on_response_prepare.extend(prepare)
@@ -45,7 +49,7 @@ class Relaying:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
         await runner.setup()
         self._runners.append(runner)
-        site = ends.Worker(runner, self.own)
+        site = WorkerEnd(runner, self.own)
         self._sites.append(site)
         await self.edge.workers.add(len(self._sites), 0, site.path)
         return site
@@ -61,3 +65,29 @@ class Relaying:
         await self.edge.close()
         for runner in self._runners:
             await runner.cleanup()
+
+
+@pytest.fixture
+async def family(request: pytest.FixtureRequest) -> AsyncIterator[Family]:
+    async with engine_under_test(
+        request, cache=config.Cache(memory="4MiB"), limits=config.OriginLimits(idle_timeout=30)
+    ) as engine:
+        family = Family(engine)
+        yield family
+        await family.close()
+        del family
+
+
+@pytest.fixture
+async def relaying(request: pytest.FixtureRequest, family: Family) -> AsyncIterator[Relaying]:
+    worker = await family.worker()
+    family.ready(worker)
+    with worker.inside():
+        own = await asyncio.to_thread(penstock.Engine, memory="16MiB", threads=1)
+    async with own:
+        relaying = Relaying(family, worker, own)
+        yield relaying
+        await relaying.close()
+        del relaying
+        forget(request)
+        await until(lambda: own.stats().pool.live_bytes == 0, "every slab of the worker is back")

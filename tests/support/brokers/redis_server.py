@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from media.programs import require
+from support.programs import require
 from support.waiting import until
 
 

@@ -1,9 +1,11 @@
 """The ways to relay an event stream, each behind one call, and what tests of them send and receive."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web, web_app
 
 import penstock
@@ -11,45 +13,19 @@ from penstock.config import Edge, EventRelay, Timeouts
 from penstock.stats import InspectionStats, RelayStats
 from penstock.testing import Peer
 from penstock.web import Gateway, RelayEnd, Site
-from support.client import RawClient, answer
-from support.waiting import until
-from workers.ends import EdgeEnd, Worker
-from workers.family import Family
 
-EVENTS = answer("Transfer-Encoding: chunked", "Content-Type: text/event-stream")
+from .client import RawClient
+from .family import Family
+from .leaks import engine_under_test
+from .loops import leave_out
+from .waiting import until
+from .worker_ends import EdgeEnd, Worker
+
 BEAT = b":\n\n"
 # Waited for often, and far above what a busy machine needs to send an event.
 SOON = EventRelay(heartbeat=0.05)
 # What no test waits for.
 NEVER = Timeouts(between_bytes=None, first_byte=None)
-
-
-def chunk(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
-
-
-class Steps:
-    """An origin that sends a head, and then the next piece whenever the test says so; None ends the connection."""
-
-    def __init__(self, *pieces: bytes, head: bytes = EVENTS) -> None:
-        self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.head = head
-        for piece in pieces:
-            self.put(piece)
-
-    def put(self, data: bytes) -> None:
-        """Send `data` as a chunk."""
-        self.pieces.put_nowait(chunk(data))
-
-    def end(self) -> None:
-        self.pieces.put_nowait(b"0\r\n\r\n")
-
-    async def __call__(self, peer: Peer) -> None:
-        await peer.request()
-        await peer.read_body()
-        await peer.send(self.head)
-        while (piece := await self.pieces.get()) is not None:
-            await peer.send(piece)
 
 
 @dataclass
@@ -199,3 +175,39 @@ async def beats(client: RawClient, count: int) -> None:
 async def left(way: Way, peer: Peer) -> None:
     await peer.wait_left()
     await until(lambda: way.engine.stats().streams == 0, "the stream has ended")
+
+
+WAYS = [(name, threads) for name in ("native", "app") for threads in (1, 3)]
+# The clients there are on the loop's own sockets.
+WAYS += [("stock route", 1), ("stock relay", 1)]
+# An edge, and a worker behind it.
+WAYS += [("workers", 1)]
+
+
+# On the engine's sockets the loop serves the test's clients alone, or is woken alike by one thread and by three; and to
+# a route on stock transports it is what it is to a relay.
+NEEDLESS = {
+    *((("native", threads), "uvloop") for threads in (1, 3)),
+    (("app", 1), "uvloop"),
+    (("app", 3), "asyncio"),
+    (("stock route", 1), "uvloop"),
+    (("workers", 1), "uvloop"),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_out(items, "way", NEEDLESS)
+
+
+@pytest.fixture(
+    params=WAYS,
+    ids=lambda way: f"{way[0]}, {way[1]} threads",
+)
+async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
+    """One way to relay; afterwards every slab must be back, and no task of the test running."""
+    name, threads = request.param
+    async with engine_under_test(request, threads=threads) as engine:
+        way = Way(engine, name)
+        yield way
+        await way.close()
+        del way

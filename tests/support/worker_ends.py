@@ -16,7 +16,8 @@ from penstock.config import Edge, parse_size
 from penstock.web.client_socket import ClientSocket
 from penstock.web.handler import handler_factory
 from penstock.web.sending import restore_sendfile, take_over_sendfile
-from support.waiting import until
+
+from .waiting import until
 
 
 def make_lane(

@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import parser
 from prometheus_client.openmetrics import parser as strict_parser
 
-from support.client import RawClient, Reply
-from support.waiting import DEADLINE
+from .client import RawClient, Reply
+from .waiting import DEADLINE
 
 __all__ = ["OPEN", "Metrics", "Pages"]
 

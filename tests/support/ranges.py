@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 
 from penstock.testing import Peer, RecordedRequest
-from support.client import RawClient, Reply, answer
 
+from .client import RawClient, Reply, answer
 from .films import film
 
 SLICE = 16 * 1024

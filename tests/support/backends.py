@@ -8,7 +8,8 @@ from types import TracebackType
 from typing import Self
 
 from penstock.testing import Peer, RecordedRequest, ScriptedOrigin
-from support.client import answer
+
+from .client import answer
 
 SIZE = 200_000
 """Bytes of a film: more than one read, less than what sockets hold."""

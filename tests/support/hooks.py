@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.web import Allow, Deny, NativeRequest
-from support.client import Reply, answer
+
+from .client import Reply, answer
 
 OK = answer("Content-Length: 2", body=b"ok")
 TOKEN = "header:Token"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from penstock.config import Caching
 from penstock.testing import Peer, RecordedRequest
-from support.client import Head, RawClient, answer
 
+from .client import Head, RawClient, answer
 from .origins import FRESH
 
 SLICE = 16 * 1024

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from penstock.testing import Peer
-from support.client import answer
+
+from .client import RawClient, Reply, answer
 
 FORGED = answer("Content-Length: 6", "Cache-Control: max-age=60", body=b"forged")
 STRAYS = {"a line end": b"\r\n", "junk": b"more", "a forged response": FORGED}
@@ -94,3 +95,20 @@ def strays(kind: Kind) -> Iterator[tuple[str, Stray]]:
             for waits in (False, True) if whole <= first < end else (False,):
                 what = f"{name}, {first - whole} bytes beyond, {'after the response' if waits else 'at once'}"
                 yield what, Stray(kind, stray, first, waits)
+
+
+async def ask(client: RawClient, kind: Kind) -> Reply:
+    """Its final response."""
+    await client.get("/", *kind.fields, method=kind.method)
+    head = await client.head()
+    while head.status < 200:
+        head = await client.head()
+    return Reply(head, await client.body(head, kind.method))
+
+
+async def meet_nothing(what: str, *clients: RawClient) -> None:
+    """No request meets what was left over, be it one that is never sent twice."""
+    for client in clients:
+        for method in ("POST", "GET"):
+            reply = await client.ask("/", "Content-Length: 0", method=method)
+            assert (reply.head.status, reply.body) == (200, b"next"), what

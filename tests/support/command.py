@@ -1,0 +1,89 @@
+"""The `penstock` command as a process of its own."""
+
+import asyncio
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from .client import RawClient
+
+COMMAND = (sys.executable, "-m", "penstock")
+LISTENING = re.compile(r"listening on (\S+)")
+
+
+class Running:
+    """`penstock serve`, until the block ends."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.url = ""
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    async def wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
+        """The next line of the log that has `pattern`."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            async for raw in self.process.stderr:
+                self.lines.append(raw.decode().rstrip())
+                if found := pattern.search(self.lines[-1]):
+                    return found
+        raise AssertionError(f"no line has {pattern.pattern!r}: {self.lines}")
+
+    async def ended(self) -> int:
+        """The exit status, once the process has ended; its log is in `lines` then."""
+        assert self.process.stderr is not None
+        async with asyncio.timeout(20):
+            self.lines += (await self.process.stderr.read()).decode().splitlines()
+            return await self.process.wait()
+
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+
+@asynccontextmanager
+async def serve(*arguments: str, directory: Path | None = None) -> AsyncIterator[Running]:
+    process = await asyncio.create_subprocess_exec(
+        *(*COMMAND, "serve", "--listen", "127.0.0.1:0", *arguments),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=directory,
+    )
+    running = Running(process)
+    try:
+        running.url = (await running.wait_for(LISTENING))[1]
+        yield running
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await running.ended()
+
+
+def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=30, check=False, cwd=directory
+    )
+
+
+async def refused(running: Running) -> None:
+    """Nobody listens any more: what was in the listener's queue until then is no request."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                (await RawClient.connect(running.port)).abort()
+            except ConnectionRefusedError:
+                return
+            except ConnectionResetError:
+                # The listener was closed while this one stood in its queue.
+                continue
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
