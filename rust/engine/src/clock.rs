@@ -1,8 +1,25 @@
-//! The time of day.
+//! The time of day: as a span since 1970, for the Date field (RFC 9110, section 6.6.1), and for lines of a log.
 
+#[cfg(not(loom))]
+use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Since the beginning of 1970. A clock before that is taken for one that stands there.
+#[cfg(not(loom))]
+use crate::wire::http_date;
+
+/// Since the beginning of 1970. A clock that is set to an earlier time is taken for one that is set to 1970.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Now, displayed as the Date field has it.
+#[cfg(not(loom))]
+pub(crate) fn date() -> impl Display {
+    http_date(since_1970().as_secs())
+}
+
+/// Now, displayed as RFC 3339 with milliseconds.
+#[cfg(not(loom))]
+pub(crate) fn stamp() -> impl Display {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since_1970())
 }

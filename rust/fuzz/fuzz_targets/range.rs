@@ -37,10 +37,10 @@ fuzz_target!(|input: &[u8]| {
     if let Some(tag) = EntityTag::parse(value) {
         assert_eq!(tag.to_bytes(), value);
         assert_eq!(Tags::parse([value].into_iter()), Some(Tags::These(vec![tag.clone()])));
-        assert_eq!(IfRange::parse(value, Time::from_secs(0)), IfRange::Tag(tag));
+        assert_eq!(IfRange::parse(value), IfRange::Tag(tag));
     }
     Tags::parse([value].into_iter());
-    if let Some(time) = Time::parse(value, Time::from_secs(1_800_000_000)) {
-        assert_eq!(Time::parse(time.to_string().as_bytes(), Time::from_secs(0)), Some(time));
+    if let Some(time) = Time::parse(value) {
+        assert_eq!(Time::parse(time.to_string().as_bytes()), Some(time));
     }
 });

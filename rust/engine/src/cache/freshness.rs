@@ -64,9 +64,9 @@ impl Freshness {
         policy: &Policy,
     ) -> Self {
         let received = timing.received;
-        let date = values(lines, "date").next().and_then(|value| Time::parse(value, received));
+        let date = values(lines, "date").next().and_then(Time::parse);
         let (basis, lifetime) = policy.lifetime.map_or_else(
-            || lifetime(status, lines, control, *targeted, date.unwrap_or(received), received, policy),
+            || lifetime(status, lines, control, *targeted, date.unwrap_or(received), policy),
             |lifetime| (Basis::Policy, lifetime),
         );
         let stale = |said: Option<Duration>, default: Duration| match said {
@@ -140,7 +140,6 @@ fn lifetime(
     control: &ResponseControl,
     targeted: bool,
     date: Time,
-    received: Time,
     policy: &Policy,
 ) -> (Basis, Duration) {
     if let Some(span) = control.s_maxage.or(control.max_age) {
@@ -148,12 +147,12 @@ fn lifetime(
     }
     // A date that cannot be read is past (section 5.3), and of two the earlier one holds.
     let expires = values(lines, "expires")
-        .map(|value| Time::parse(value, received).map_or(Duration::ZERO, |time| time.since(date)))
+        .map(|value| Time::parse(value).map_or(Duration::ZERO, |time| time.since(date)))
         .min();
     if let Some(span) = expires.filter(|_| !targeted) {
         return (Basis::Explicit, span.min(LONGEST));
     }
-    let modified = values(lines, "last-modified").next().and_then(|value| Time::parse(value, received));
+    let modified = values(lines, "last-modified").next().and_then(Time::parse);
     match modified {
         Some(modified) if control.public || allows_heuristic(status) => {
             let unchanged = date.since(modified).min(LONGEST);

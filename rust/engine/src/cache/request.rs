@@ -2,7 +2,6 @@
 
 use super::control::RequestControl;
 use super::key::Target;
-use super::time::Time;
 use super::validate::{Conditions, IfRange};
 use crate::wire::Ranges;
 use crate::wire::is_one_of;
@@ -50,8 +49,8 @@ pub fn is_read(name: &[u8]) -> bool {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a request that came at `now`.
-    pub fn read(method: &'a str, target: Target<'a>, lines: &'a Lines<'a>, now: Time) -> Self {
+    /// Reads a request.
+    pub fn read(method: &'a str, target: Target<'a>, lines: &'a Lines<'a>) -> Self {
         let mut range = values(lines, "range");
         let first = range.next().filter(|_| method == "GET");
         // Of two fields none is followed: another reader could follow the other.
@@ -62,10 +61,10 @@ impl<'a> Request<'a> {
             lines,
             control: RequestControl::parse(values(lines, "cache-control"), values(lines, "pragma")),
             authorized: values(lines, "authorization").next().is_some(),
-            conditions: Conditions::of(lines, now),
+            conditions: Conditions::of(lines),
             ranges: only.and_then(Ranges::parse),
             is_ranged: first.is_some(),
-            if_range: values(lines, "if-range").next().map(|value| IfRange::parse(value, now)),
+            if_range: values(lines, "if-range").next().map(IfRange::parse),
         }
     }
 }

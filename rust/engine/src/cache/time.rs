@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::wire::list::number;
-use crate::wire::{HttpDate, parse_date};
+use crate::wire::{http_date, parse_date};
 
 /// The longest span in a field: what exceeds it is taken for it (RFC 9111, section 1.2.2). 68 years.
 pub const LONGEST: Duration = Duration::from_secs(1 << 31);
@@ -48,16 +48,16 @@ impl Time {
         Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// An HTTP-date in any of its three forms (RFC 9110, section 5.6.7), or none.
-    pub fn parse(value: &[u8], now: Self) -> Option<Self> {
-        parse_date(value, now.as_secs()).map(Self::from_secs)
+    /// An HTTP-date in any of its three forms (RFC 9110, section 5.6.7). `None` if it is no date, or is before 1970.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        parse_date(value).map(Self::from_secs)
     }
 }
 
 impl fmt::Display for Time {
     /// As the Date field has it, to the second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HttpDate(self.as_secs()).fmt(f)
+        http_date(self.as_secs()).fmt(f)
     }
 }
 

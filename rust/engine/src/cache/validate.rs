@@ -26,10 +26,10 @@ impl Validators {
         Self {
             etag: only("etag").and_then(EntityTag::parse),
             last_modified: only("last-modified")
-                .and_then(|value| Time::parse(value, received).map(|time| (time, value.into()))),
+                .and_then(|value| Time::parse(value).map(|time| (time, value.into()))),
             date: values(lines, "date")
                 .next()
-                .and_then(|value| Time::parse(value, received))
+                .and_then(Time::parse)
                 .map_or(received, |date| date.min(received)),
         }
     }
@@ -110,12 +110,12 @@ pub struct Conditions {
 
 impl Conditions {
     /// Those of a request.
-    pub fn of(lines: &Lines<'_>, now: Time) -> Self {
+    pub fn of(lines: &Lines<'_>) -> Self {
         let mut since = values(lines, "if-modified-since");
         let first = since.next().filter(|_| since.next().is_none());
         Self {
             none_match: Tags::parse(values(lines, "if-none-match")),
-            modified_since: first.and_then(|value| Time::parse(value, now)),
+            modified_since: first.and_then(Time::parse),
             for_origin: lines.iter().any(|line| is_one_of(line.0, &["if-match", "if-unmodified-since"])),
         }
     }
@@ -150,10 +150,10 @@ pub enum IfRange {
 
 impl IfRange {
     /// A field value.
-    pub fn parse(value: &[u8], now: Time) -> Self {
+    pub fn parse(value: &[u8]) -> Self {
         EntityTag::parse(value)
             .map(Self::Tag)
-            .or_else(|| Time::parse(value, now).map(Self::Date))
+            .or_else(|| Time::parse(value).map(Self::Date))
             .unwrap_or(Self::Malformed)
     }
 

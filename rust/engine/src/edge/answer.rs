@@ -4,8 +4,8 @@
 
 use std::io::Write;
 
-use super::date::Date;
 use crate::access::Denial;
+use crate::clock;
 use crate::error::Error;
 use crate::hub::quoted;
 
@@ -14,17 +14,11 @@ const RETRY_AFTER: &str = "Retry-After: 1\r\n";
 
 /// As the edge answers for `error` in the place of an application.
 pub(crate) fn refused(error: &Error, head_only: bool) -> Vec<u8> {
-    refusal(error, None, Date::now(), true, head_only)
+    refusal(error, None, true, head_only)
 }
 
 /// The whole answer for `error`, or its head alone for a HEAD request. `denial` says how, if that was decided.
-pub(super) fn refusal(
-    error: &Error,
-    denial: Option<&Denial>,
-    date: Date,
-    close: bool,
-    head_only: bool,
-) -> Vec<u8> {
+pub(super) fn refusal(error: &Error, denial: Option<&Denial>, close: bool, head_only: bool) -> Vec<u8> {
     let code = error.code();
     let status = denial.map_or(code.status(), |denial| denial.status);
     let detail = denial.and_then(|denial| denial.detail.as_deref()).unwrap_or(code.meaning());
@@ -45,9 +39,10 @@ pub(super) fn refusal(
         challenge.map_or_else(String::new, |challenge| format!("WWW-Authenticate: {challenge}\r\n"));
     write!(
         answer,
-        "HTTP/1.1 {status} {}\r\nDate: {date}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n\
+        "HTTP/1.1 {status} {}\r\nDate: {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\n\
          {retry}{challenge}{connection}Content-Length: {}\r\n\r\n",
         reason(status),
+        clock::date(),
         body.len()
     )
     .expect("a Vec takes all that is written");

@@ -13,7 +13,6 @@ use super::access::{admit, lapsed, look, revoked, until};
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
-use super::date::Date;
 use super::inbound::{Inbound, check_size};
 use super::lane::{self, Asked};
 use super::log::Entry;
@@ -485,7 +484,7 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
-    let bytes = refusal(error, denial, Date::now(), true, head_only);
+    let bytes = refusal(error, denial, true, head_only);
     progress.set_head(bytes.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |end| end + 4));
     outgoing.push(Piece::Bytes(bytes));
     let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));

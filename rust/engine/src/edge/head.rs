@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use super::date::Date;
 use super::route::Edit;
+use crate::clock;
 use crate::error::Result;
 use crate::events::{Field, Policy};
 use crate::relay::{Redirects, is_event_stream, redirected, response_fields};
@@ -144,7 +144,7 @@ pub(super) fn encode<'a>(
     }
     // RFC 9110, section 6.6.1.
     if !dated {
-        write_to(out, format_args!("Date: {}\r\n", Date::now()));
+        write_to(out, format_args!("Date: {}\r\n", clock::date()));
     }
     if let Some(via) = via {
         if behind.is_empty() {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::date::Stamp;
+use crate::clock::stamp;
 use crate::error::{Code, Result};
 use crate::wire::{Incoming, shown};
 
@@ -164,7 +164,7 @@ impl Target {
 
     fn write(&mut self, lines: &[u8], dropped: u64) {
         let note = if dropped > 0 {
-            format!("{} penstock: {dropped} lines were dropped, the log is slow\n", Stamp::now())
+            format!("{} penstock: {dropped} lines were dropped, the log is slow\n", stamp())
         } else {
             String::new()
         };
@@ -204,7 +204,7 @@ impl Entry<'_> {
 
     fn put(&self, lines: &mut Vec<u8>) -> io::Result<()> {
         let Self { client, incoming, status, bytes, elapsed, route, tenant, failure } = self;
-        write!(lines, "{} {} ", Stamp::now(), client.unwrap_or("-"))?;
+        write!(lines, "{} {} ", stamp(), client.unwrap_or("-"))?;
         match incoming {
             // Graphic ASCII; a quote must not end the string.
             Some(incoming) => write!(

@@ -24,7 +24,6 @@ mod client;
 mod clients;
 mod config;
 mod connection;
-mod date;
 mod head;
 mod heads;
 mod inbound;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::cache::{Key, Query, Request, SOCKET, Target, Time};
+use crate::cache::{Key, Query, Request, SOCKET, Target};
 
 use crate::origin::{self, Endpoint, RequestBody, Timeouts, Upstream};
 use crate::sync::Arc;
@@ -82,8 +82,8 @@ impl Asking {
     }
 
     /// As the cache reads it.
-    pub(super) fn read<'a>(&'a self, lines: &'a Lines<'a>, now: Time) -> Request<'a> {
-        Request::read(&self.method, self.target(), lines, now)
+    pub(super) fn read<'a>(&'a self, lines: &'a Lines<'a>) -> Request<'a> {
+        Request::read(&self.method, self.target(), lines)
     }
 
     /// Whether a range is asked for, of whatever state there is.

@@ -138,7 +138,7 @@ impl Access {
             return self.pass(&asking, request, forwarded(Why::Bypass), feed).await;
         }
         let lines = asking.lines();
-        let request = asking.read(&lines, Cache::now());
+        let request = asking.read(&lines);
         // Who has waited for a fill holds it until the delivery does.
         let mut waited = None;
         let mut refused = 0;

@@ -166,7 +166,7 @@ impl Filling {
         let received = Cache::now();
         let asking = Arc::clone(&self.asking);
         let own_lines = asking.lines();
-        let request = asking.read(&own_lines, received);
+        let request = asking.read(&own_lines);
         let old = self.order.stored.clone();
         let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
             let error = arrived.err().unwrap_or_else(|| Code::Internal.error("a head that had come is gone"));

@@ -47,7 +47,7 @@ impl Caching {
         let now = Cache::now();
         let key = Key::new(asked.target, &policy.query);
         let serve = |entry: &Entry, lines: &Lines<'_>| {
-            let request = Request::read(asked.method, asked.target, lines, now);
+            let request = Request::read(asked.method, asked.target, lines);
             let decision = decide(&request, &entry.candidates(), &policy.rules, now);
             match &decision {
                 // Whoever is the first to get it has it fetched anew.

@@ -38,7 +38,7 @@ impl<'a> Posted<'a> {
             return None;
         }
         let (now, own_lines) = (Cache::now(), asking.lines());
-        let request = asking.read(&own_lines, now);
+        let request = asking.read(&own_lines);
         let timing = Timing { requested: since.requested, received: now };
         let stored = Stored::of(&request, head.status, lines, timing, &access.policy.rules).ok()?;
         let is_whole = matches!(stored.content, Content::Whole(_));

@@ -31,7 +31,7 @@ pub(crate) use body::has_no_body;
 pub use body::{Body, BodyLimits, body_of, keeps_alive};
 pub(crate) use chunked::Chunked;
 #[cfg(not(loom))]
-pub(crate) use date::{Civil, HttpDate, parse_date};
+pub(crate) use date::{http_date, parse_date};
 pub use decoder::Decoder;
 pub use etag::{EntityTag, Tags};
 pub use fields::Fields;

@@ -126,7 +126,7 @@ impl Cache {
     pub(super) fn decide(&self, method: &str, request: &str) -> Decision {
         let text = Text::new(request);
         let lines = text.lines();
-        let request = Request::read(method, TARGET, &lines, self.now);
+        let request = Request::read(method, TARGET, &lines);
         let held: Vec<_> = self.held.iter().collect();
         let each = decide(&request, &Candidates { all: &held, variants: None }, &self.policy, self.now);
         let found = Variants::of(self.held.iter());
@@ -148,7 +148,7 @@ impl Cache {
         let decision = self.decide(method, request);
         let (request, response) = (Text::new(request), Text::new(response));
         let (request, lines) = (request.lines(), response.lines());
-        let request = Request::read(method, TARGET, &request, self.now);
+        let request = Request::read(method, TARGET, &request);
         let held: Vec<_> = self.held.iter().collect();
         let candidates = Candidates { all: &held, variants: None };
         let (asked, place) = match &decision {

@@ -8,6 +8,8 @@ use super::plain::plain;
 use super::reference;
 use super::*;
 
+const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
 /// Pieces that Cache-Control is made of, and that its parsers trip over.
 fn directives() -> impl Strategy<Value = Vec<u8>> {
     let words = [
@@ -107,25 +109,27 @@ proptest! {
     }
 
     #[test]
-    fn dates_are_read_back(second in 0u64..253_402_300_800, now in 0u64..8_000_000_000) {
+    fn dates_are_read_back(second in 0u64..253_402_300_800) {
         let time = Time::from_secs(second);
-        prop_assert_eq!(Time::parse(time.to_string().as_bytes(), Time::from_secs(now)), Some(time));
+        prop_assert_eq!(Time::parse(time.to_string().as_bytes()), Some(time));
     }
 
     #[test]
-    fn an_old_form_of_a_date_is_the_same_date(second in 0u64..4_000_000_000) {
+    fn an_old_form_of_a_date_is_the_same_date(second in 0u64..3_155_760_000) {
         let time = Time::from_secs(second);
         let text = time.to_string();
         let (day, month, year, clock) = (&text[5..7], &text[8..11], &text[12..16], &text[17..25]);
         let asctime = format!("{} {month} {:>2} {clock} {year}", &text[..3], day.trim_start_matches('0'));
-        prop_assert_eq!(Time::parse(asctime.as_bytes(), Time::from_secs(0)), Some(time));
-        let rfc850 = format!("Monday, {day}-{month}-{} {clock} GMT", &year[2..]);
-        prop_assert_eq!(Time::parse(rfc850.as_bytes(), time), Some(time));
+        prop_assert_eq!(Time::parse(asctime.as_bytes()), Some(time));
+        let weekday = WEEKDAYS.into_iter().find(|name| name.starts_with(&text[..3])).expect("a day of the week");
+        let rfc850 = format!("{weekday}, {day}-{month}-{} {clock} GMT", &year[2..]);
+        prop_assert_eq!(Time::parse(rfc850.as_bytes()), Some(time));
+        prop_assert_eq!(Time::parse(rfc850.to_lowercase().as_bytes()), Some(time));
     }
 
     #[test]
     fn no_text_is_a_date_by_accident(text in prop::collection::vec(any::<u8>(), 0..40)) {
-        prop_assert_eq!(Time::parse(&text, at(0)), None);
+        prop_assert_eq!(Time::parse(&text), None);
     }
 
     #[test]

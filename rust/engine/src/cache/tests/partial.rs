@@ -246,7 +246,7 @@ fn what_is_fetched_anew_is_no_less_than_there_was() {
     let again = |cache: &Cache, request: &str| {
         let text = Text::new(request);
         let lines = text.lines();
-        refill(&Request::read("GET", TARGET, &lines, cache.now), &cache.held[0], &cache.policy)
+        refill(&Request::read("GET", TARGET, &lines), &cache.held[0], &cache.policy)
     };
     assert_eq!(again(&Cache::holding(WHOLE), "Range: bytes=0-1"), Fill::Whole);
     let mut cache = holding_part("ETag: \"a\"");

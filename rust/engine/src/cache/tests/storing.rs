@@ -200,7 +200,7 @@ fn only_what_will_not_change_is_remembered_as_a_pass() {
     let outcome = |method: &str, request: &str, status: u16| {
         let (request, response) = (Text::new(request), Text::new("Cache-Control: no-store"));
         let (request, lines) = (request.lines(), response.lines());
-        let request = Request::read(method, TARGET, &request, at(0));
+        let request = Request::read(method, TARGET, &request);
         let reply = Reply { status, lines: &lines, timing: Timing { requested: at(0), received: at(0) } };
         match answered(&request, Asked::Nothing, None, reply, &policy(), at(0)) {
             Outcome::Pass { hit_for_miss, .. } => hit_for_miss,

@@ -19,7 +19,7 @@ fn at(second: u64) -> Time {
 /// What came at the second `received` for a request with `Origin: value`, with these fields besides.
 fn object(value: &str, received: u64, more: &[(&str, &str)]) -> Arc<Object> {
     let asked = [(b"origin".as_slice(), value.as_bytes())];
-    let request = Request::read("GET", TARGET, &asked, at(received));
+    let request = Request::read("GET", TARGET, &asked);
     let fields = [("Cache-Control", "max-age=3600"), ("Vary", "Origin")].iter().chain(more);
     let lines: Vec<_> = fields.map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
     let timing = Timing { requested: at(received), received: at(received) };
@@ -32,7 +32,7 @@ fn object(value: &str, received: u64, more: &[(&str, &str)]) -> Arc<Object> {
 /// What a request with `Origin: value` gets of it at the second 10, and how often selecting values were compared for that.
 fn ask(entry: &Entry, value: &str) -> (Decision, usize) {
     let asked: &Lines<'_> = &[(b"origin".as_slice(), value.as_bytes())];
-    let request = Request::read("GET", TARGET, asked, at(10));
+    let request = Request::read("GET", TARGET, asked);
     comparisons::take();
     (decide(&request, &entry.candidates(), &policy(), at(10)), comparisons::take())
 }
@@ -141,7 +141,7 @@ fn a_late_older_confirmation_does_not_make_a_newer_one_older() {
         let (date, now) = (at(dated).to_string(), at(received));
         let lines = [(b"date".as_slice(), date.as_bytes())];
         let asked = [(b"origin".as_slice(), b"http://a".as_slice())];
-        let request = Request::read("GET", TARGET, &asked, now);
+        let request = Request::read("GET", TARGET, &asked);
         let timing = Timing { requested: now, received: now };
         let (stored, may) = first.stored.updated(&request, &lines, timing, &policy());
         may.expect("it may be stored");

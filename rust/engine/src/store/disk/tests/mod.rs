@@ -61,7 +61,7 @@ fn stored_of(status: u16, fields: &[(&str, &str)]) -> Stored {
         (b"accept-language".as_slice(), b"de, en;q=0.5".as_slice()),
         (b"x-absent-value".as_slice(), b"".as_slice()),
     ];
-    let request = Request::read("GET", target(), &asked, received);
+    let request = Request::read("GET", target(), &asked);
     let lines: Vec<_> = fields.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
     let timing = Timing { requested: Time::from_millis(RECEIVED * 1000), received };
     Stored::of(&request, status, &lines, timing, &policy()).expect("it may be stored")
