@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA256};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::asked::Asked;
-use super::reading::{Decoded, cookies, parameters};
+use super::reading::{cookies, decoded, parameters};
 use super::table::Key;
 use crate::error::{Code, Result};
 
@@ -37,7 +37,7 @@ pub enum Part {
 /// A value of a part.
 enum Value<'a> {
     Plain(&'a [u8]),
-    Decoded(Decoded<'a>),
+    Parameter(&'a str),
     Lower(&'a str),
 }
 
@@ -49,7 +49,7 @@ impl Value<'_> {
     fn read(self, mut see: impl FnMut(&[u8])) {
         match self {
             Self::Plain(bytes) => see(bytes),
-            Self::Decoded(bytes) => in_pieces(bytes, see),
+            Self::Parameter(text) => in_pieces(decoded(text), see),
             Self::Lower(text) => in_pieces(text.bytes().map(|byte| byte.to_ascii_lowercase()), see),
         }
     }
@@ -91,7 +91,7 @@ impl Part {
                 cookies(line, name.as_bytes(), &mut |value| see(Value::Plain(value)));
             }),
             Self::Query(name) => {
-                parameters(asked.query(), name.as_bytes(), &mut |value| see(Value::Decoded(value)));
+                parameters(asked.query(), name.as_bytes(), &mut |value| see(Value::Parameter(value)));
             }
             Self::Path(count) => see(Value::Plain(segments(asked.below(), *count).as_bytes())),
             Self::Address => {

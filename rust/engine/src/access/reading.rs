@@ -4,7 +4,7 @@
 //! readers are generous: every occurrence counts, names are compared as they are after decoding, and what is malformed is taken as
 //! it is and not passed over.
 
-use crate::wire::byte_of;
+use percent_encoding::percent_decode_str;
 
 /// Calls `see` with each value of a cookie called `name` in a Cookie field (RFC 6265, section 5.4), as it is written.
 pub fn cookies<'a>(line: &'a [u8], name: &[u8], see: &mut dyn FnMut(&'a [u8])) {
@@ -21,32 +21,20 @@ pub fn cookies<'a>(line: &'a [u8], name: &[u8], see: &mut dyn FnMut(&'a [u8])) {
 }
 
 /// Calls `see` with each value of a parameter called `name` of a query (URL Living Standard 5.1), as it is written.
-pub fn parameters<'a>(query: &'a str, name: &[u8], see: &mut dyn FnMut(Decoded<'a>)) {
+pub fn parameters<'a>(query: &'a str, name: &[u8], see: &mut dyn FnMut(&'a str)) {
     for pair in query.split('&') {
         let (known, value) = pair.split_once('=').unwrap_or((pair, ""));
-        if Decoded(known.as_bytes()).eq(name.iter().copied()) {
-            see(Decoded(value.as_bytes()));
+        if decoded(known).eq(name.iter().copied()) {
+            see(value);
         }
     }
 }
 
-/// The bytes that a part of a query stands for: percent-decoded, with `+` as a space. A `%` that begins no byte is one itself.
-/// Allocates nothing: each request is read so.
-#[derive(Debug, Clone)]
-pub struct Decoded<'a>(&'a [u8]);
-
-impl Iterator for Decoded<'_> {
-    type Item = u8;
-
-    fn next(&mut self) -> Option<u8> {
-        if let [b'%', high, low, rest @ ..] = self.0 {
-            if let Some(byte) = byte_of(*high, *low) {
-                self.0 = rest;
-                return Some(byte);
-            }
-        }
-        let (byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(if *byte == b'+' { b' ' } else { *byte })
-    }
+/// The bytes that a part of a query stands for: percent-decoded, with `+` as a space. A `%` that begins no byte stands for
+/// itself. `form_urlencoded` would allocate, and would make one character of all bytes that are not UTF-8: two values would
+/// have one key.
+pub fn decoded(part: &str) -> impl Iterator<Item = u8> {
+    part.split('+')
+        .enumerate()
+        .flat_map(|(index, text)| (index > 0).then_some(b' ').into_iter().chain(percent_decode_str(text)))
 }

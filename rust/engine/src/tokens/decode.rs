@@ -1,12 +1,11 @@
-//! Bytes written as text: Base64 and hexadecimal digits, in one way each.
+//! Bytes written as text: Base64, hexadecimal digits, percent-encoding.
 //!
-//! Every text that is decoded is the only one of its bytes. Two spellings of one token would be two tokens to whoever
-//! remembers or counts them.
+//! Base64 and hexadecimal digits are strict: every text that is decoded is the only one of its bytes. Two spellings of one
+//! token would be two tokens to what remembers or counts them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-
-use crate::wire::byte_of;
+use percent_encoding::percent_decode;
 
 /// Base64url without padding (RFC 7515, section 2) into `room`. None for what is none, has bits set behind its last
 /// byte, or does not fit.
@@ -45,20 +44,15 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// Percent-decoded into `room` (RFC 3986, section 2.1); `text` itself where nothing is encoded. None where a `%` begins
-/// no byte, or where it does not fit.
+/// Percent-decoded into `room` (RFC 3986, section 2.1); `text` itself if nothing is encoded. A `%` that begins no byte stands
+/// for itself. `None` if it does not fit.
 pub(super) fn percent<'a>(text: &'a [u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     if memchr::memchr(b'%', text).is_none() {
         return Some(text);
     }
-    let mut bytes = text.iter();
     let mut length = 0;
-    while let Some(&byte) = bytes.next() {
-        let decoded = match byte {
-            b'%' => byte_of(*bytes.next()?, *bytes.next()?)?,
-            byte => byte,
-        };
-        *room.get_mut(length)? = decoded;
+    for byte in percent_decode(text) {
+        *room.get_mut(length)? = byte;
         length += 1;
     }
     room.get(..length)

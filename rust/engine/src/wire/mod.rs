@@ -45,8 +45,6 @@ pub(crate) use request::HOP_BY_HOP;
 pub use request::{CHUNK_END, ChunkHead, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
 pub use spans::{Span, Spans};
 pub use target::{has_dot_segments, is_target};
-#[cfg(not(loom))]
-pub(crate) use text::byte_of;
 pub(crate) use text::{folded, is_one_of, is_token, members, reads_as, reads_as_one_of, trim, write_field};
 #[cfg(not(loom))]
 pub(crate) use websocket::Handshake;

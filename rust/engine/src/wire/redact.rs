@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
 
+use percent_encoding::percent_decode_str;
+
 static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
 /// What stands in the place of a value.
@@ -61,7 +63,7 @@ fn without<'a>(target: &'a str, names: &[String]) -> Cow<'a, str> {
 }
 
 fn is_secret(name: &str, names: &[String]) -> bool {
-    let name = decoded(name).unwrap_or(Cow::Borrowed(name));
+    let name = percent_decode_str(name).decode_utf8_lossy();
     names.iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
@@ -84,28 +86,12 @@ fn is_jwt(text: &str) -> bool {
     header.len() > 8 && is_part(header) && is_part(claims)
 }
 
-/// None if nothing is encoded in it.
-fn decoded(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
-        return None;
+/// Percent-decoded. `None` if nothing in it is encoded.
+fn decoded(text: &str) -> Option<String> {
+    match Cow::from(percent_decode_str(text)) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
     }
-    let bytes = text.as_bytes();
-    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let mut made = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        match (bytes[at], digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                made.push(u8::try_from(high * 16 + low).expect("two digits"));
-                at += 3;
-            }
-            (byte, ..) => {
-                made.push(byte);
-                at += 1;
-            }
-        }
-    }
-    (made.len() < bytes.len()).then(|| Cow::Owned(String::from_utf8_lossy(&made).into_owned()))
 }
 
 #[cfg(all(test, not(loom)))]

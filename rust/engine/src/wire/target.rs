@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::text::{Characters, byte_of};
+use percent_encoding::percent_decode;
+
+use super::text::Characters;
 
 /// `pchar` and `/` (RFC 3986, section 3.3), and what browsers send as it was typed (the WHATWG's URL, "path percent-encode
 /// set"). A backslash is among them: it is one of [`has_dot_segments`]'s separators.
@@ -59,14 +61,8 @@ fn decoded(path: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(path);
     }
     let mut plain = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let [first, after @ ..] = rest {
-        let byte = match after {
-            [high, low, ..] if *first == b'%' => byte_of(*high, *low),
-            _ => None,
-        };
-        rest = if byte.is_some() { &after[2..] } else { after };
-        plain.push(byte.unwrap_or(*first));
+    for byte in percent_decode(path) {
+        plain.push(byte);
         // Two, three and four bytes for a character that is one.
         for length in 2..=4 {
             let Some(start) = plain.len().checked_sub(length) else { break };

@@ -69,12 +69,6 @@ pub(super) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// The byte that two hexadecimal digits are, in whatever case: what stands behind a `%` (RFC 3986, section 2.1).
-pub(crate) fn byte_of(high: u8, low: u8) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(high)? << 4 | digit(low)?)
-}
-
 /// Without the optional whitespace (RFC 9110, section 5.6.3) at either end. `trim_ascii` would take CR and LF too.
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::reading::{cookies, parameters};
+use super::super::reading::{cookies, decoded, parameters};
 use super::*;
 
 fn asked<'a>(target: &'a str, headers: &'a Fields) -> Asked<'a> {
@@ -35,7 +35,7 @@ fn cookie(line: &str, name: &str) -> Vec<String> {
 fn parameter(query: &str, name: &str) -> Vec<String> {
     let mut found = Vec::new();
     parameters(query, name.as_bytes(), &mut |value| {
-        found.push(String::from_utf8_lossy(&value.collect::<Vec<_>>()).into_owned());
+        found.push(String::from_utf8_lossy(&decoded(value).collect::<Vec<_>>()).into_owned());
     });
     found
 }
