@@ -318,8 +318,9 @@ def web_page() -> str:
         + sections(
             "penstock.web",
             parse("web/decisions.py"),
-            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked", "DecisionStats", "TenantStats"],
+            ["Allow", "Deny", "NativeRequest", "Decisions", "Revoked"],
         )
+        + sections("penstock.web", parse("stats.py"), ["DecisionStats", "TenantStats"])
         + sections("penstock.web", parse("web/handover.py"), ["RelayEnd"])
         + sections("penstock.web", parse("web/inspected.py"), ["Inspected"])
         + f"\n{constants}\n"

@@ -9,7 +9,11 @@ from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, Type
 from typing_extensions import Buffer, disjoint_base
 
 from . import config, tokens
-from .exceptions import PenstockError
+from .cache import CacheStats, StoredResponse
+from .exceptions import ErrorCode, PenstockError
+from .hub import HubStats, TopicStats
+from .origins import OriginsStats
+from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats
 
 __all__ = [
     "BUILD_PROFILE",
@@ -75,10 +79,6 @@ BUILD_PROFILE: Final[str]
 
 _T_co = TypeVar("_T_co", covariant=True)
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
-_OriginRow: TypeAlias = tuple[str, tuple[int, int, int], tuple[int, int, int, int, int, int]]
-_PoolRow: TypeAlias = tuple[
-    int, str, list[tuple[int, int, int, int]], int, int, int, int, list[tuple[str, int]]
-]
 
 _TimingRow: TypeAlias = tuple[float, float, float, float, float, float | None, bool]
 _ReportRow: TypeAlias = tuple[
@@ -92,9 +92,10 @@ _ReportRow: TypeAlias = tuple[
     bytes | None,
     Literal["encoded", "too_large"] | None,
 ]
-_HistogramRow: TypeAlias = tuple[list[int], float]
 
-def error_table() -> list[tuple[int, str, str, str, bool, str, int]]: ...
+def error_table() -> list[ErrorCode]:
+    """Every error code, ascending."""
+
 def hide(name: str) -> None:
     """Have logs show no values of the parameter `name` from now on, in this process."""
 
@@ -291,10 +292,10 @@ class Decisions:
         """Have `pose` called with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
         """Forget what was decided about a tenant, or everybody. How many decisions, and responses that were cut."""
-    def tenants(self) -> list[tuple[str, int, int, int, int]]:
-        """Of each tenant that is known: requests that are being answered, let in, refused for a limit, and bytes."""
+    def tenants(self) -> dict[str, TenantStats]:
+        """What each tenant that is known has had, by name."""
     def renew(self, tenant: str) -> bool: ...
-    def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int]]: ...
+    def stats(self) -> DecisionStats: ...
 
 @final
 class Verifier:
@@ -425,21 +426,17 @@ class Cache:
     def close(self, within: float) -> bool:
         """Write what is in memory alone, for so many seconds at most, and let go of the directory unless it hangs."""
 
-    def disk_stats(
-        self,
-    ) -> tuple[int, int, int, bool, int, int, int, int, int, int, int, bool] | None:
-        """As `penstock.stats.DiskStats`, field by field."""
+    def disk_stats(self) -> DiskStats | None:
+        """What the disk has done, if there is one."""
 
-    def stats(self) -> tuple[tuple[int, int, int, int, int], tuple[int, int, int, int, int, int, int]]:
-        """As `penstock.cache.CacheStats`, field by field: how full it is, and how requests went."""
+    def stats(self) -> CacheStats:
+        """How full it is, and how requests went."""
 
     def purge(self, what: str, value: str, soft: bool) -> int:
         """Purge by "url", "prefix", "tag" or "all", and give the number of responses."""
 
-    def list(
-        self, prefix: str | None, after: str | None, limit: int
-    ) -> list[tuple[str, int, int, int, int, int, list[str]]]:
-        """URL, status, bytes, age, seconds to live, hits, tags."""
+    def list(self, prefix: str | None, after: str | None, limit: int) -> tuple[StoredResponse, ...]:
+        """What is stored under the first `limit` URLs that begin with `prefix` and come after `after`."""
 
 @final
 class Caching:
@@ -514,8 +511,8 @@ class Hub:
     def finish(self, topic: str) -> bool:
         """No more is to come. False: that had been said."""
 
-    def stats(self) -> tuple[int, int, int, int, tuple[int, int, int, int, int, int, int, int, int]]:
-        """Topics, subscribers, bytes used, bytes at most; as `penstock.hub.Counts`, field by field."""
+    def stats(self) -> HubStats:
+        """How full it is, and what it has counted; without `log`."""
 
     def set_log(
         self,
@@ -531,10 +528,8 @@ class Hub:
     ) -> None:
         """Note how it fares with its log."""
 
-    def topic_stats(
-        self, topic: str
-    ) -> tuple[int, int, int, str, str, bool, tuple[int, int, int, int, int, int, int, int, int]] | None:
-        """Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts."""
+    def topic_stats(self, topic: str) -> TopicStats | None:
+        """The same of one topic, if there is one of that name."""
 
     def subscribe(
         self,
@@ -740,13 +735,13 @@ class Counts:
     def __new__(cls, name: str) -> Self:
         """Of the route of that name."""
 
-    def sums(
-        self,
-    ) -> tuple[int, int, int, int, int, int, list[float], _HistogramRow, _HistogramRow, _HistogramRow]:
-        """Streams, others, hidden, with usage, events, bytes; bounds; first tokens, gaps, totals."""
+    def stats(self) -> InspectionStats: ...
+    def add(self, stats: InspectionStats) -> None:
+        """Add what another process has counted.
 
-    def add(self, sums: tuple[Any, ...]) -> None:
-        """Add the sums of another process, as `sums` gives them."""
+        Raises:
+            ConfigurationError: its histograms have other buckets.
+        """
 
 @final
 class Inspector:
@@ -958,13 +953,8 @@ class Upstream:
     def endpoint(self) -> Endpoint:
         """What requests are sent to in place of an origin."""
     def set(self, members: Sequence[tuple[Endpoint, int, bool, int | None]]) -> None: ...
-    def stats(
-        self,
-    ) -> tuple[
-        tuple[int, int, int, int, int, int, int],
-        list[tuple[bool, float | None, float, int, int, int]],
-    ]:
-        """The counts, and what is known of each origin, in their order."""
+    def stats(self, urls: Sequence[str]) -> OriginsStats:
+        """What is known of the origins. `urls` are theirs, in their order."""
 
 @final
 class Engine:
@@ -1034,9 +1024,7 @@ class Engine:
         policy: EventPolicy | None,
         inspected: tuple[Inspector, Framing] | None,
     ) -> None: ...
-    def stats(
-        self,
-    ) -> tuple[int, int, int, int, list[_OriginRow], _PoolRow, tuple[int, int, int, int, int, int]]: ...
+    def stats(self) -> EngineStats: ...
     def add_decisions(self, decisions: Decisions) -> None:
         """Have what they come to among the metrics."""
 

@@ -1,6 +1,5 @@
 """What an engine has stored, to look at and to purge: `Engine.cache`."""
 
-import builtins
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -99,14 +98,12 @@ class Cache(Shared):
     @shared
     def stats(self) -> CacheStats:
         """How full it is, and how requests went."""
-        full, went = self._here.stats()
-        return CacheStats(*full, *went)
+        return self._here.stats()
 
     @shared
     def disk_stats(self) -> DiskStats | None:
         """What the disk has done, and how full it is; None if there is none."""
-        row = self._here.disk_stats()
-        return None if row is None else DiskStats(*row)
+        return self._here.disk_stats()
 
     def purge(
         self,
@@ -182,16 +179,10 @@ class Cache(Shared):
         _arguments.instance("prefix", prefix, (str, URL), "a URL or None")
         _arguments.text("after", after)
         _arguments.whole("limit", limit, 1, optional=False)
-        rows = self._rows(None if prefix is None else _text(prefix), after, limit)
-        return tuple(
-            StoredResponse(url, status, size, age, ttl, hits, tuple(tags))
-            for url, status, size, age, ttl, hits, tags in rows
-        )
+        return self._list(None if prefix is None else _text(prefix), after, limit)
 
     @shared
-    def _rows(
-        self, prefix: str | None, after: str | None, limit: int
-    ) -> "builtins.list[tuple[str, int, int, int, int, int, builtins.list[str]]]":
+    def _list(self, prefix: str | None, after: str | None, limit: int) -> tuple[StoredResponse, ...]:
         return self._here.list(prefix, after, limit)
 
 

@@ -19,7 +19,7 @@ from .cache import Cache
 from .exceptions import PenstockError, make_error
 from .framing import Framing, native_framing
 from .origins import Origins
-from .stats import EngineStats, OriginStats, PoolStats, RelayStats, SlabClass
+from .stats import EngineStats
 from .stream import Response
 
 __all__ = ["Engine", "default_engine"]
@@ -335,26 +335,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """A snapshot of the counters; see `penstock.stats`."""
-        requests, streams, received, wakeups, origins, pool, relays = self.native.stats()
-        budget, state, classes, runs, live, peak, refusals, copied = pool
-        return EngineStats(
-            requests=requests,
-            streams=streams,
-            bytes_received=received,
-            wakeups=wakeups,
-            origins={name: OriginStats(*now, *so_far) for name, now, so_far in origins},
-            pool=PoolStats(
-                budget=budget,
-                state=state,
-                classes=tuple(SlabClass(*row) for row in classes),
-                live_runs=runs,
-                live_bytes=live,
-                peak_bytes=peak,
-                refusals=refusals,
-                bytes_copied=dict(copied),
-            ),
-            relays=RelayStats(*relays),
-        )
+        return self.native.stats()
 
     def pool_addresses(self) -> tuple[int, int]:
         """First address and length of the pool's mapping, for those who trace system calls."""

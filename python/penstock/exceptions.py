@@ -243,7 +243,7 @@ def _rows() -> dict[str, ErrorCode]:
     # Imported on first use: the native module looks `from_native` up here; neither needs the other to load.
     from . import _native  # noqa: PLC0415
 
-    return {row[1]: ErrorCode(*row) for row in _native.error_table()}
+    return {row.name: row for row in _native.error_table()}
 
 
 def _unpickle(cls: type[PenstockError], state: dict[str, Any]) -> PenstockError:

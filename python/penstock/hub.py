@@ -517,17 +517,13 @@ class Hub(Shared):
     @shared
     def stats(self) -> HubStats:
         """How full it is, and what it has counted."""
-        topics, subscribers, used, limit, counts = self.native_hub.stats()
-        log = None if self._reader is None else self._reader.stats()
-        return HubStats(topics, subscribers, used, limit, HubCounts(*counts), log)
+        stats = self.native_hub.stats()
+        return stats if self._reader is None else replace(stats, log=self._reader.stats())
 
     @shared
     def topic_stats(self, topic: str) -> TopicStats | None:
         """The same of one topic; None if there is none of that name."""
-        row = self.native_hub.topic_stats(topic)
-        if row is None:
-            return None
-        return TopicStats(*row[:6], HubCounts(*row[6]))
+        return self.native_hub.topic_stats(topic)
 
     @shared
     def topics(self) -> list[str]:

@@ -209,12 +209,7 @@ class Origins(Shared):
     def stats(self) -> OriginsStats:
         """What is known of the origins, and what has been done. Call it from any thread."""
         with self._lock:
-            (counts, rows), origins = self.native.stats(), self._origins
-        states = (
-            OriginState(origin.url, up and ejected is None, up, ejected, weight, active, requests, failures)
-            for origin, (up, ejected, weight, active, requests, failures) in zip(origins, rows, strict=True)
-        )
-        return OriginsStats(*counts, tuple(states))
+            return self.native.stats([origin.url for origin in self._origins])
 
 
 def place_of(origin: str | Origins) -> Place | Origins:

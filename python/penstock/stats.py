@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 __all__ = [
+    "DecisionStats",
     "DiskStats",
     "EngineStats",
     "Histogram",
@@ -11,6 +12,7 @@ __all__ = [
     "PoolStats",
     "RelayStats",
     "SlabClass",
+    "TenantStats",
     "Timings",
 ]
 
@@ -125,6 +127,48 @@ class RelayStats:
     """Responses that were read on, so far."""
     undrained: int
     """Responses that were to be read on, and were cancelled because `config.Drain.concurrency` others were."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionStats:
+    """What is remembered of who may, and what was counted so far."""
+
+    allowed: int
+    """Decisions to let in that are remembered."""
+    denied: int
+    """Decisions to refuse that are remembered."""
+    open: int
+    """Questions that the hook has not answered."""
+    running: int
+    """Responses that run, and take longer than a moment."""
+    hits: int
+    """Requests that were let in by what was remembered."""
+    denied_hits: int
+    """Requests that were refused by what was remembered."""
+    asked: int
+    """Questions."""
+    joined: int
+    """Requests that waited for the answer to a question which another had asked."""
+    failed: int
+    """Questions that were not answered, because the hook failed or took too long."""
+    evicted: int
+    """Decisions that were forgotten before their time, for want of room."""
+    revoked: int
+    """Decisions that were revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TenantStats:
+    """What a tenant has had."""
+
+    active: int
+    """Requests that are being answered."""
+    requests: int
+    """Requests that were let in."""
+    refused: int
+    """Requests that were refused for one of its limits."""
+    bytes: int
+    """Bytes of bodies, since it is known or since `Decisions.renew`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ to know, and `settle_failures` is the middleware for it.
 """
 
 from penstock._documented import document
+from penstock.stats import DecisionStats, TenantStats
 
-from .decisions import Allow, Decisions, DecisionStats, Deny, NativeRequest, Revoked, TenantStats
+from .decisions import Allow, Decisions, Deny, NativeRequest, Revoked
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import TENANT, Gateway
 from .handover import RelayEnd

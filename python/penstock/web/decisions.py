@@ -25,16 +25,15 @@ from penstock._shared import Shared, shared
 from penstock.config import Access, TenantLimits
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.stats import DecisionStats, TenantStats
 
 __all__ = [
     "Allow",
     "Authoriser",
-    "DecisionStats",
     "Decisions",
     "Deny",
     "NativeRequest",
     "Revoked",
-    "TenantStats",
     "Verifying",
     "decisions_of",
 ]
@@ -151,48 +150,6 @@ class Revoked(NamedTuple):
     cut: int
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionStats:
-    """What is remembered, and what was counted so far."""
-
-    allowed: int
-    """Decisions to let in that are remembered."""
-    denied: int
-    """Decisions to refuse that are remembered."""
-    open: int
-    """Questions that the hook has not answered."""
-    running: int
-    """Responses that run, and take longer than a moment."""
-    hits: int
-    """Requests that were let in by what was remembered."""
-    denied_hits: int
-    """Requests that were refused by what was remembered."""
-    asked: int
-    """Questions."""
-    joined: int
-    """Requests that waited for the answer to a question which another had asked."""
-    failed: int
-    """Questions that were not answered, because the hook failed or took too long."""
-    evicted: int
-    """Decisions that were forgotten before their time, for want of room."""
-    revoked: int
-    """Decisions that were revoked."""
-
-
-@dataclass(frozen=True, slots=True)
-class TenantStats:
-    """What a tenant has had."""
-
-    active: int
-    """Requests that are being answered."""
-    requests: int
-    """Requests that were let in."""
-    refused: int
-    """Requests that were refused for one of its limits."""
-    bytes: int
-    """Bytes of bodies, since it is known or since `Decisions.renew`."""
-
-
 class Decisions(Shared):
     """What is remembered of who may, on one native route or on several. Made by `Gateway.native` and `Hub.native`.
 
@@ -295,13 +252,12 @@ class Decisions(Shared):
     @shared
     def stats(self) -> DecisionStats:
         """What is remembered, and what was counted so far."""
-        allowed, denied, asking, running, counted = self._native.stats()
-        return DecisionStats(allowed, denied, asking, running, *counted)
+        return self._native.stats()
 
     @shared
     def tenants(self) -> dict[str, TenantStats]:
         """What each tenant has had that is known, by name."""
-        return {name: TenantStats(*counts) for name, *counts in self._native.tenants()}
+        return self._native.tenants()
 
     @shared
     def renew(self, tenant: str) -> bool:

@@ -89,7 +89,7 @@ class Meter:
             size, error = outcome
             self._asked.tell(self._on_complete, (web.HTTPOk.status_code, size, self._upstream, error))
         if self._seen is not None and self._seen.report is not None:
-            self._seen.report(self._seen.counts.sums())
+            self._seen.report(self._seen.counts.stats())
 
 
 class Feeding:

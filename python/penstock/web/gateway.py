@@ -40,7 +40,7 @@ from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .feeding import Feeding
 from .handler import engine_for
 from .handover import OnComplete, engines
-from .inspected import Seen, check_one, handle_of, plain_headers, route_path, stats_of
+from .inspected import Seen, check_one, handle_of, plain_headers, route_path
 from .native import NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
 from .relaying import Order, relay
 from .target import raw_target, replaced_target
@@ -407,16 +407,16 @@ class Gateway(Shared):
         in, such as `/v1/{path}`, or `""` where there is none. Among worker processes it is what the parent has fetched
         for all of them.
         """
-        return {name: stats_of(counts) for name, counts in self._counts.items()}
+        return {name: counts.stats() for name, counts in self._counts.items()}
 
     @shared
-    async def _count(self, name: str, sums: tuple[Any, ...]) -> None:
+    async def _count(self, name: str, stats: InspectionStats) -> None:
         """Add what a response came to that a worker has fetched itself."""
-        self._counts_of(name).add(sums)
+        self._counts_of(name).add(stats)
 
-    def _counted(self, name: str, sums: tuple[Any, ...]) -> None:
+    def _counted(self, name: str, stats: InspectionStats) -> None:
         """Have the parent add it; nobody waits for that."""
-        task = asyncio.get_running_loop().create_task(self._count(name, sums))
+        task = asyncio.get_running_loop().create_task(self._count(name, stats))
         self._counting.add(task)
         task.add_done_callback(self._counting.discard)
 

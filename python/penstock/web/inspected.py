@@ -16,7 +16,7 @@ from penstock import _native
 from penstock.config import Caching, Inspection
 from penstock.engine import Engine
 from penstock.exceptions import make_error
-from penstock.stats import Histogram, InspectionStats
+from penstock.stats import InspectionStats
 
 from .target import Headers
 
@@ -29,7 +29,6 @@ __all__ = [
     "inspected",
     "plain_headers",
     "route_path",
-    "stats_of",
 ]
 
 _ACCEPT_ENCODING: Final = "Accept-Encoding"
@@ -86,8 +85,8 @@ class Seen(NamedTuple):
     inspection: _native.Inspection
     counts: _native.Counts
     max_request: int
-    report: Callable[[tuple[Any, ...]], None] | None = None
-    """Told the sums of `counts` when the response has ended, where another process has the route's."""
+    report: Callable[[InspectionStats], None] | None = None
+    """Told the stats of `counts` when the response has ended, where another process has the route's."""
 
     def inspector(self, engine: Engine, amended: bool, near: _native.Transport | None) -> _native.Inspector:
         """What will see the response to a request that is sent now."""
@@ -129,13 +128,6 @@ def plain_headers(headers: Headers | None, inspection: Inspection | None) -> Hea
         )
     digests = _DIGESTS if inspection.amend is not None else ()
     return {**(headers or {}), _ACCEPT_ENCODING: "identity", **dict.fromkeys(digests)}
-
-
-def stats_of(counts: _native.Counts) -> InspectionStats:
-    """The sums of `counts` as they are now."""
-    streams, responses, hidden, with_usage, events, size, bounds, *histograms = counts.sums()
-    first, gaps, totals = (Histogram(tuple(bounds), tuple(counts), total) for counts, total in histograms)
-    return InspectionStats(streams, responses, hidden, with_usage, events, size, first, gaps, totals)
 
 
 def check_one(caching: Caching | None, inspect: Inspection | None, who: str) -> None:

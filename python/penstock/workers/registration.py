@@ -120,7 +120,7 @@ def described(value: object, home: _shared.Parent) -> Any:
 messages.allow(
     *(Code, Reference, Registration, RouteDescription),
     *(Changes, origins.Place, tokens.SignedUrl, tokens.Jwt, tokens.Jwks, tokens.Key),
-    *(decisions.Allow, decisions.Deny, decisions.DecisionStats, decisions.TenantStats, decisions.Revoked),
+    *(decisions.Allow, decisions.Deny, stats.DecisionStats, stats.TenantStats, decisions.Revoked),
     *(origins.OriginsStats, origins.OriginState, cache.CacheStats, cache.StoredResponse, stats.DiskStats),
     *(stats.InspectionStats, stats.Histogram, stats.Timings, RelayEnd, Inspected),
     *(hub.HubStats, hub.HubCounts, hub.TopicStats, LogStats),

@@ -17,12 +17,13 @@ use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lock;
 use crate::port::{Receive, Slot};
+use crate::record::record;
 use crate::settings::{AccessSettings, TenantLimitSettings};
 
 /// What was decided, and who is asked.
@@ -56,10 +57,6 @@ impl Receive for Listener {
     }
 }
 
-/// Allowed, denied, open, running; requests that were let in and refused by what is remembered, questions, those who waited with
-/// others, failures, evictions, revocations.
-type StatsRow = (usize, usize, usize, usize, (u64, u64, u64, u64, u64, u64, u64));
-
 impl Decisions {
     pub(crate) fn shared(&self) -> &Arc<access::Decisions> {
         &self.shared
@@ -90,13 +87,14 @@ impl Decisions {
         self.shared.revoke(tenant.map_or(Whose::Everybody, Whose::Tenant), cut)
     }
 
-    /// Of each tenant that is known: requests that are being answered, that were let in, that were refused for a limit, and bytes.
-    fn tenants(&self) -> Vec<(String, usize, u64, u64, u64)> {
-        let row = |(name, counts): (Box<str>, TenantCounts)| {
-            let TenantCounts { active, requests, refused, bytes } = counts;
-            (name.into_string(), active, requests, refused, bytes)
-        };
-        self.shared.tenants().into_iter().map(row).collect()
+    /// `penstock.stats.TenantStats` of each tenant that is known, by name.
+    fn tenants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tenants = PyDict::new(py);
+        for (name, TenantCounts { active, requests, refused, bytes }) in self.shared.tenants() {
+            let stats = record!(py, "penstock.stats", TenantStats { active, requests, refused, bytes })?;
+            tenants.set_item(name.as_ref(), stats)?;
+        }
+        Ok(tenants)
     }
 
     /// Has a tenant begin its total anew; whether it is known.
@@ -104,18 +102,26 @@ impl Decisions {
         self.shared.renew(tenant)
     }
 
-    fn stats(&self) -> StatsRow {
+    /// `penstock.stats.DecisionStats`.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let DecisionStats { allowed, denied, open, running, counted } = self.shared.stats();
-        let counted = (
-            counted.allowed,
-            counted.denied,
-            counted.asked,
-            counted.joined,
-            counted.failed,
-            counted.evicted,
-            counted.revoked,
-        );
-        (allowed, denied, open, running, counted)
+        record!(
+            py,
+            "penstock.stats",
+            DecisionStats {
+                allowed,
+                denied,
+                open,
+                running,
+                hits: counted.allowed,
+                denied_hits: counted.denied,
+                asked: counted.asked,
+                joined: counted.joined,
+                failed: counted.failed,
+                evicted: counted.evicted,
+                revoked: counted.revoked,
+            }
+        )
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -5,25 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_engine::Code;
-use penstock_engine::store::{self, CacheStats, DiskConfig, DiskStats, Overrides, Purge, RequestStats};
+use penstock_engine::store::{self, CacheStats, DiskConfig, Listed, Overrides, Purge, RequestStats};
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
+use crate::record::record;
 use crate::settings::CachingSettings;
 
 /// What is stored.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Cache(Arc<store::Cache>);
-
-/// As `penstock.cache.CacheStats`, field by field: how full it is, and how requests went.
-type StatsRow = ((usize, usize, usize, usize, usize), (u64, u64, u64, u64, u64, u64, u64));
-
-/// As `penstock.stats.DiskStats`, field by field.
-type DiskRow = (usize, u64, u64, bool, u64, u64, u64, u64, u64, u64, u64, bool);
-
-/// URL, status, bytes, age, seconds to live, hits, tags.
-type Row = (String, u16, u64, u64, i64, u32, Vec<String>);
 
 #[pymethods]
 impl Cache {
@@ -52,24 +45,52 @@ impl Cache {
         py.detach(|| self.0.close(Duration::from_secs_f64(within)))
     }
 
-    /// What is on disk, if anything can be.
-    fn disk_stats(&self) -> Option<DiskRow> {
-        self.0.disk_stats().map(|stats| {
-            let DiskStats { objects, used, limit, ready, .. } = stats;
-            let DiskStats { hits, promoted, written, skipped, failed, damaged, .. } = stats;
-            let DiskStats { timeouts, hanging, .. } = stats;
-            (
-                objects, used, limit, ready, hits, promoted, written, skipped, failed, damaged, timeouts,
-                hanging,
-            )
-        })
+    /// `penstock.stats.DiskStats`, if there is a disk.
+    fn disk_stats<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(stats) = self.0.disk_stats() else { return Ok(None) };
+        record!(
+            py,
+            "penstock.stats",
+            DiskStats {
+                objects: stats.objects,
+                used: stats.used,
+                limit: stats.limit,
+                ready: stats.ready,
+                hits: stats.hits,
+                promoted: stats.promoted,
+                written: stats.written,
+                skipped: stats.skipped,
+                failed: stats.failed,
+                damaged: stats.damaged,
+                timeouts: stats.timeouts,
+                hanging: stats.hanging,
+            }
+        )
+        .map(Some)
     }
 
-    fn stats(&self) -> StatsRow {
+    /// `penstock.cache.CacheStats`.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let CacheStats { keys, objects, disk_objects, used, limit, requests, .. } = self.0.stats();
         let RequestStats { hits, stale, revalidated, collapsed, misses, passed, errors } = requests;
-        let counts = (hits, stale, revalidated, collapsed, misses, passed, errors);
-        ((keys, objects, disk_objects, used, limit), counts)
+        record!(
+            py,
+            "penstock.cache",
+            CacheStats {
+                keys,
+                objects,
+                disk_objects,
+                used,
+                limit,
+                hits,
+                stale,
+                revalidated,
+                collapsed,
+                misses,
+                passed,
+                errors,
+            }
+        )
     }
 
     /// `what` is "url", "prefix", "tag" or "all".
@@ -88,16 +109,21 @@ impl Cache {
         py.detach(|| self.0.purge(purge, soft)).into_python(py)
     }
 
-    fn list(
+    /// `penstock.cache.StoredResponse`s.
+    fn list<'py>(
         &self,
-        py: Python<'_>,
+        py: Python<'py>,
         prefix: Option<&str>,
         after: Option<&str>,
         limit: usize,
-    ) -> PyResult<Vec<Row>> {
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let listed = py.detach(|| self.0.list(prefix, after, limit)).into_python(py)?;
-        let row = |row: store::Listed| (row.url, row.status, row.size, row.age, row.ttl, row.hits, row.tags);
-        Ok(listed.into_iter().map(row).collect())
+        let stored = |row: Listed| {
+            let Listed { url, status, size, age, ttl, hits, tags } = row;
+            let tags = PyTuple::new(py, tags)?;
+            record!(py, "penstock.cache", StoredResponse { url, status, size, age, ttl, hits, tags })
+        };
+        PyTuple::new(py, listed.into_iter().map(stored).collect::<PyResult<Vec<_>>>()?)
     }
 }
 

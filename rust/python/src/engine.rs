@@ -28,9 +28,10 @@ use crate::framing::Framing;
 use crate::inspect::{Counts, Expected, Inspector, Watched};
 use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
+use crate::record::record;
 use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
-use crate::stats::{OriginRow, PoolRow, RelayRow, origin_rows, pool_row, relay_row};
+use crate::stats::{origin_stats, pool_stats, relay_stats};
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 use crate::upload::Upload;
@@ -543,17 +544,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Requests, live streams, bytes, wake-ups, origins, pool, relays.
-    fn stats(&self) -> (u64, usize, u64, u64, Vec<OriginRow>, PoolRow, RelayRow) {
-        let wakeups = lock(&self.ports).iter().map(|port| port.get().wakeups()).sum();
-        (
-            self.requests.load(Ordering::Relaxed),
-            self.meter.live(),
-            self.meter.bytes(),
-            wakeups,
-            origin_rows(&self.origins),
-            pool_row(&self.pool),
-            relay_row(&self.meter),
+    /// `penstock.stats.EngineStats`.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let wakeups: u64 = lock(&self.ports).iter().map(|port| port.get().wakeups()).sum();
+        record!(
+            py,
+            "penstock.stats",
+            EngineStats {
+                requests: self.requests.load(Ordering::Relaxed),
+                streams: self.meter.live(),
+                bytes_received: self.meter.bytes(),
+                wakeups,
+                origins: origin_stats(py, &self.origins)?,
+                pool: pool_stats(py, &self.pool)?,
+                relays: relay_stats(py, &self.meter)?,
+            }
         )
     }
 

@@ -5,16 +5,25 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
-/// Number, name, kind, source, retryable, meaning, status.
-type Row = (u16, &'static str, &'static str, &'static str, bool, &'static str, u16);
+use crate::record::record;
 
-/// Every error code, ascending.
+/// Every error code as `penstock.exceptions.ErrorCode`, ascending.
 #[pyfunction]
-pub(crate) fn error_table() -> Vec<Row> {
+pub(crate) fn error_table(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
     let row = |entry: &penstock_engine::error::Entry| {
-        let number = entry.code.number();
-        let (kind, source) = (entry.kind.name(), entry.source.name());
-        (number, entry.name, kind, source, entry.retryable, entry.meaning, entry.code.status())
+        record!(
+            py,
+            "penstock.exceptions",
+            ErrorCode {
+                number: entry.code.number(),
+                name: entry.name,
+                kind: entry.kind.name(),
+                source: entry.source.name(),
+                retryable: entry.retryable,
+                meaning: entry.meaning,
+                status: entry.code.status(),
+            }
+        )
     };
     Code::all().iter().map(row).collect()
 }

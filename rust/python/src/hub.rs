@@ -26,6 +26,7 @@ use crate::errors::{IntoPython, exception};
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::Slot;
+use crate::record::record;
 use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
@@ -40,18 +41,14 @@ pub(crate) struct Hub {
     loader: Mutex<Option<Slot>>,
 }
 
-/// As `penstock.hub.Counts`, field by field.
-type CountRow = (u64, u64, u64, u64, u64, u64, u64, u64, u64);
-
-/// Topics, subscribers, bytes used, bytes at most; the counts.
-type StatsRow = (usize, usize, usize, usize, CountRow);
-
-/// Subscribers, events, bytes, the newest id, the floor, whether it is finished; the counts.
-type TopicRow = (usize, usize, usize, String, String, bool, CountRow);
-
-fn count_row(counted: Counted) -> CountRow {
+/// `penstock.hub.HubCounts`.
+fn hub_counts(py: Python<'_>, counted: Counted) -> PyResult<Bound<'_, PyAny>> {
     let Counted { events, bytes, delivered, subscribed, resumed, gaps, slow, dropped, conflated } = counted;
-    (events, bytes, delivered, subscribed, resumed, gaps, slow, dropped, conflated)
+    record!(
+        py,
+        "penstock.hub",
+        HubCounts { events, bytes, delivered, subscribed, resumed, gaps, slow, dropped, conflated }
+    )
 }
 
 /// What `str` and `bytes` have as UTF-8.
@@ -214,9 +211,11 @@ impl Hub {
         self.shared.finish(topic).into_python(py)
     }
 
-    fn stats(&self) -> StatsRow {
+    /// `penstock.hub.HubStats`, without those of its log.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let HubStats { topics, subscribers, used, limit, counted } = self.shared.stats();
-        (topics, subscribers, used, limit, count_row(counted))
+        let counts = hub_counts(py, counted)?;
+        record!(py, "penstock.hub", HubStats { topics, subscribers, used, limit, counts })
     }
 
     /// Notes how it fares with its log: whether that is ready, the topics that are followed and those of them that are behind; events
@@ -238,18 +237,24 @@ impl Hub {
         self.shared.set_log(LogStats { is_ready, topics, behind, counted });
     }
 
-    fn topic_stats(&self, topic: &str) -> Option<TopicRow> {
-        let stats = self.shared.topic_stats(topic)?;
+    /// `penstock.hub.TopicStats`, if there is a topic of that name.
+    fn topic_stats<'py>(&self, py: Python<'py>, topic: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(stats) = self.shared.topic_stats(topic) else { return Ok(None) };
         let TopicStats { subscribers, events, bytes, newest, floor, is_finished, counted, .. } = stats;
-        Some((
-            subscribers,
-            events,
-            bytes,
-            newest.to_string(),
-            floor.to_string(),
-            is_finished,
-            count_row(counted),
-        ))
+        record!(
+            py,
+            "penstock.hub",
+            TopicStats {
+                subscribers,
+                events,
+                bytes,
+                newest: newest.to_string(),
+                floor: floor.to_string(),
+                finished: is_finished,
+                counts: hub_counts(py, counted)?,
+            }
+        )
+        .map(Some)
     }
 
     /// Subscribes as if an origin were asked: a head, then events, cut by `framing`.

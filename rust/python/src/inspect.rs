@@ -11,12 +11,13 @@ use penstock_engine::metrics::Board;
 use penstock_engine::workers;
 use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyTuple};
 
 use crate::engine::Engine;
 use crate::errors::exception;
 use crate::lock;
 use crate::port::{LoopPort, Slot};
+use crate::record::record;
 use crate::stream::FrameStream;
 use crate::transport::Transport;
 
@@ -79,11 +80,46 @@ impl Inspection {
     }
 }
 
-/// A row of counts, and their sum in seconds.
-type HistogramRow = (Vec<u64>, f64);
+/// `penstock.stats.Histogram`, whose bounds are the same in all processes.
+#[derive(FromPyObject)]
+struct HistogramSums {
+    counts: Vec<u64>,
+    sum: f64,
+}
 
-/// Streams, other responses, hidden, with usage, events, bytes; bounds in seconds; first tokens, gaps, totals.
-type SumRow = (u64, u64, u64, u64, u64, u64, Vec<f64>, HistogramRow, HistogramRow, HistogramRow);
+impl HistogramSums {
+    fn read(self, py: Python<'_>) -> PyResult<Histogram> {
+        let (counts, sum) = (self.counts.try_into(), Duration::try_from_secs_f64(self.sum));
+        let (Ok(counts), Ok(sum)) = (counts, sum) else {
+            let error = Code::BadConfiguration.error("counts of another process have other buckets");
+            return Err(exception(py, &error));
+        };
+        Ok(Histogram { counts, sum })
+    }
+}
+
+/// `penstock.stats.InspectionStats`.
+#[derive(FromPyObject)]
+struct InspectionSums {
+    streams: u64,
+    responses: u64,
+    hidden: u64,
+    with_usage: u64,
+    events: u64,
+    bytes: u64,
+    first_token: HistogramSums,
+    token_gaps: HistogramSums,
+    totals: HistogramSums,
+}
+
+fn histogram<'py>(
+    py: Python<'py>,
+    bounds: &Bound<'py, PyTuple>,
+    histogram: &Histogram,
+) -> PyResult<Bound<'py, PyAny>> {
+    let counts = PyTuple::new(py, histogram.counts)?;
+    record!(py, "penstock.stats", Histogram { bounds, counts, sum: histogram.sum.as_secs_f64() })
+}
 
 /// What the responses of a route come to.
 #[pyclass(frozen, module = "penstock._native")]
@@ -102,36 +138,35 @@ impl Counts {
         Self { name, sums: Arc::default(), known: OnceLock::new() }
     }
 
-    /// Adds the sums of another process, as `sums` gives them.
-    fn add(&self, py: Python<'_>, sums: SumRow) -> PyResult<()> {
-        let (streams, responses, hidden, with_usage, events, bytes, _, first, gaps, totals) = sums;
-        let histogram = |(counts, sum): HistogramRow| {
-            let counts = counts.try_into().ok()?;
-            Some(Histogram { counts, sum: Duration::try_from_secs_f64(sum).ok()? })
-        };
-        let (Some(first), Some(gaps), Some(totals)) = (histogram(first), histogram(gaps), histogram(totals))
-        else {
-            let error = Code::BadConfiguration.error("counts of another process have other buckets");
-            return Err(exception(py, &error));
-        };
+    /// Adds what another process has counted.
+    fn add(&self, py: Python<'_>, stats: InspectionSums) -> PyResult<()> {
+        let InspectionSums { streams, responses, hidden, with_usage, events, bytes, .. } = stats;
+        let first = stats.first_token.read(py)?;
+        let gaps = stats.token_gaps.read(py)?;
+        let totals = stats.totals.read(py)?;
         self.sums.add(&Sums { streams, responses, hidden, with_usage, events, bytes, first, gaps, totals });
         Ok(())
     }
 
-    fn sums(&self) -> SumRow {
-        let sums = self.sums.sums();
-        let row = |histogram: &Histogram| (histogram.counts.to_vec(), histogram.sum.as_secs_f64());
-        (
-            sums.streams,
-            sums.responses,
-            sums.hidden,
-            sums.with_usage,
-            sums.events,
-            sums.bytes,
-            BOUNDS.iter().map(Duration::as_secs_f64).collect(),
-            row(&sums.first),
-            row(&sums.gaps),
-            row(&sums.totals),
+    /// `penstock.stats.InspectionStats`.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Sums { streams, responses, hidden, with_usage, events, bytes, first, gaps, totals } =
+            self.sums.sums();
+        let bounds = PyTuple::new(py, BOUNDS.iter().map(Duration::as_secs_f64))?;
+        record!(
+            py,
+            "penstock.stats",
+            InspectionStats {
+                streams,
+                responses,
+                hidden,
+                with_usage,
+                events,
+                bytes,
+                first_token: histogram(py, &bounds, &first)?,
+                token_gaps: histogram(py, &bounds, &gaps)?,
+                totals: histogram(py, &bounds, &totals)?,
+            }
         )
     }
 }

@@ -19,6 +19,7 @@ mod hub;
 mod inspect;
 mod lane;
 mod port;
+mod record;
 mod relay;
 mod request;
 mod settings;

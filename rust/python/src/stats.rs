@@ -1,66 +1,85 @@
-//! The engine's counters as plain tuples; `penstock.stats` names their fields.
+//! The engine's counters, as `penstock.stats` declares them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use penstock_engine::origin::Origins;
-use penstock_engine::pool::{CopyReason, Pool};
+use penstock_engine::origin::{EndpointStats, Origins};
+use penstock_engine::pool::{ClassStats, CopyReason, Pool};
 use penstock_engine::stream::Meter;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
-/// Size, total, live, peak.
-type Class = (usize, usize, usize, usize);
+use crate::record::record;
 
-/// Budget, state, classes, live runs, live bytes, peak bytes, refusals, copied bytes by reason.
-pub(crate) type PoolRow =
-    (usize, &'static str, Vec<Class>, usize, usize, usize, usize, Vec<(&'static str, usize)>);
-
-/// A snapshot of `pool`.
-pub(crate) fn pool_row(pool: &Pool) -> PoolRow {
+/// `penstock.stats.PoolStats`.
+pub(crate) fn pool_stats<'py>(py: Python<'py>, pool: &Pool) -> PyResult<Bound<'py, PyAny>> {
     let stats = pool.stats();
-    let copied = CopyReason::ALL.iter().zip(stats.bytes_copied).map(|(reason, bytes)| (reason.name(), bytes));
-    (
-        stats.budget,
-        stats.state.name(),
-        stats.classes.iter().map(|class| (class.size, class.total, class.live, class.peak)).collect(),
-        stats.live_runs,
-        stats.live_bytes,
-        stats.peak_bytes,
-        stats.refusals,
-        copied.collect(),
+    let class = |class: &ClassStats| {
+        let ClassStats { size, total, live, peak } = *class;
+        record!(py, "penstock.stats", SlabClass { size, total, live, peak })
+    };
+    let classes = stats.classes.iter().map(class).collect::<PyResult<Vec<_>>>()?;
+    let copied = PyDict::new(py);
+    for (reason, bytes) in CopyReason::ALL.iter().zip(stats.bytes_copied) {
+        copied.set_item(reason.name(), bytes)?;
+    }
+    record!(
+        py,
+        "penstock.stats",
+        PoolStats {
+            budget: stats.budget,
+            state: stats.state.name(),
+            classes: PyTuple::new(py, classes)?,
+            live_runs: stats.live_runs,
+            live_bytes: stats.live_bytes,
+            peak_bytes: stats.peak_bytes,
+            refusals: stats.refusals,
+            bytes_copied: copied,
+        }
     )
 }
 
-/// Active, idle, waiting.
-type Now = (usize, usize, usize);
-
-/// Opened, reused, expired, closed, unsolicited, retried.
-type SoFar = (u64, u64, u64, u64, u64, u64);
-
-/// Name, and its counts over all engine threads.
-pub(crate) type OriginRow = (String, Now, SoFar);
-
-/// The origins that are in use or were lately, by name.
-pub(crate) fn origin_rows(threads: &[Arc<Origins>]) -> Vec<OriginRow> {
-    let mut rows = BTreeMap::<String, (Now, SoFar)>::new();
+/// By name, `penstock.stats.OriginStats` of the origins that are in use or were lately, summed over all engine threads.
+pub(crate) fn origin_stats<'py>(py: Python<'py>, threads: &[Arc<Origins>]) -> PyResult<Bound<'py, PyDict>> {
+    let mut sums = BTreeMap::<String, EndpointStats>::new();
     for endpoint in threads.iter().flat_map(|origins| origins.stats().endpoints) {
-        let (now, so_far) = rows.entry(endpoint.origin.to_string()).or_default();
-        now.0 += endpoint.active;
-        now.1 += endpoint.idle;
-        now.2 += endpoint.waiting;
-        so_far.0 += endpoint.counts.opened;
-        so_far.1 += endpoint.counts.reused;
-        so_far.2 += endpoint.counts.expired;
-        so_far.3 += endpoint.counts.closed;
-        so_far.4 += endpoint.counts.unsolicited;
-        so_far.5 += endpoint.counts.retried;
+        sums.entry(endpoint.origin.to_string()).and_modify(|sum| sum.add(&endpoint)).or_insert(endpoint);
     }
-    rows.into_iter().map(|(name, (now, so_far))| (name, now, so_far)).collect()
+    let stats = PyDict::new(py);
+    for (name, EndpointStats { active, idle, waiting, counts, .. }) in sums {
+        let origin = record!(
+            py,
+            "penstock.stats",
+            OriginStats {
+                active,
+                idle,
+                waiting,
+                opened: counts.opened,
+                reused: counts.reused,
+                expired: counts.expired,
+                closed: counts.closed,
+                unsolicited: counts.unsolicited,
+                retried: counts.retried,
+            }
+        )?;
+        stats.set_item(name, origin)?;
+    }
+    Ok(stats)
 }
 
-/// Heartbeats, idle, told, draining, drained, undrained.
-pub(crate) type RelayRow = (u64, u64, u64, usize, u64, u64);
-
-pub(crate) fn relay_row(meter: &Meter) -> RelayRow {
+/// `penstock.stats.RelayStats`.
+pub(crate) fn relay_stats<'py>(py: Python<'py>, meter: &Meter) -> PyResult<Bound<'py, PyAny>> {
     let counts = meter.relays();
-    (counts.heartbeats, counts.idle, counts.told, counts.draining, counts.drained, counts.undrained)
+    record!(
+        py,
+        "penstock.stats",
+        RelayStats {
+            heartbeats: counts.heartbeats,
+            idle: counts.idle,
+            told: counts.told,
+            draining: counts.draining,
+            drained: counts.drained,
+            undrained: counts.undrained,
+        }
+    )
 }

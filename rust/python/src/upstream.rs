@@ -3,11 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_engine::Code;
 use penstock_engine::origin::{
-    self, Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, RetryPolicy, UpstreamPolicy,
+    self, Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, MemberStats, RetryPolicy,
+    UpstreamPolicy, UpstreamStats,
 };
 use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
 
+use crate::errors::exception;
+use crate::record::record;
 use crate::request::Endpoint;
 
 /// Several origins, and by what they are known together.
@@ -19,12 +24,6 @@ pub(crate) struct Upstream {
 
 /// Endpoint, weight, whether it is a backup, requests at most.
 type MemberRow<'py> = (Bound<'py, Endpoint>, u32, bool, Option<usize>);
-
-/// Requests, retries, hedges, resumed, over the budget, ejections, budget left.
-type CountRow = (u64, u64, u64, u64, u64, u64, u64);
-
-/// Whether it is up, seconds that it stays ejected, weight now, active, requests, failures.
-type SeatRow = (bool, Option<f64>, f64, usize, u64, u64);
 
 impl Upstream {
     pub(crate) fn shared(&self) -> &Arc<origin::Upstream> {
@@ -86,24 +85,45 @@ impl Upstream {
         self.upstream.set(members.iter().map(member).collect());
     }
 
-    /// The counts, and what is known of each origin, in their order.
-    fn stats(&self) -> (CountRow, Vec<SeatRow>) {
-        let stats = self.upstream.stats();
-        let counts = stats.counts;
-        let row = (
-            counts.requests,
-            counts.retries,
-            counts.hedges,
-            counts.resumed,
-            counts.over_budget,
-            counts.ejections,
-            stats.budget_left,
-        );
-        let rows = stats.members.iter().map(|seat| {
-            let ejected = seat.ejected.as_ref().map(Duration::as_secs_f64);
-            (seat.is_up, ejected, seat.weight, seat.active, seat.requests, seat.failures)
-        });
-        (row, rows.collect())
+    /// `penstock.origins.OriginsStats`. `urls` are those of the origins, in their order.
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
+    fn stats<'py>(&self, py: Python<'py>, urls: Vec<Bound<'py, PyString>>) -> PyResult<Bound<'py, PyAny>> {
+        let UpstreamStats { counts, budget_left, members } = self.upstream.stats();
+        if urls.len() != members.len() {
+            let detail = format!("{} URLs were given for {} origins", urls.len(), members.len());
+            return Err(exception(py, &Code::Internal.error(detail)));
+        }
+        let state = |(url, member): (&Bound<'py, PyString>, &MemberStats)| {
+            record!(
+                py,
+                "penstock.origins",
+                OriginState {
+                    url,
+                    available: member.is_up && member.ejected.is_none(),
+                    up: member.is_up,
+                    ejected: member.ejected.as_ref().map(Duration::as_secs_f64),
+                    weight: member.weight,
+                    active: member.active,
+                    requests: member.requests,
+                    failures: member.failures,
+                }
+            )
+        };
+        let origins = urls.iter().zip(&members).map(state).collect::<PyResult<Vec<_>>>()?;
+        record!(
+            py,
+            "penstock.origins",
+            OriginsStats {
+                requests: counts.requests,
+                retries: counts.retries,
+                hedges: counts.hedges,
+                resumed: counts.resumed,
+                over_budget: counts.over_budget,
+                ejections: counts.ejections,
+                budget_left,
+                origins: PyTuple::new(py, origins)?,
+            }
+        )
     }
 }
 

@@ -54,6 +54,16 @@ pub struct EndpointStats {
     pub counts: Counts,
 }
 
+impl EndpointStats {
+    /// Adds what another engine thread has of the same endpoint.
+    pub fn add(&mut self, other: &Self) {
+        self.active += other.active;
+        self.idle += other.idle;
+        self.waiting += other.waiting;
+        self.counts.add(other.counts);
+    }
+}
+
 /// The connections of one engine thread.
 #[derive(Debug, Clone)]
 pub struct OriginStats {
