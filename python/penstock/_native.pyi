@@ -1,6 +1,7 @@
 """The boundary between the engine and Python. Private: use the names that `penstock` exports."""
 
 import asyncio
+import builtins
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
@@ -13,13 +14,14 @@ from .cache import CacheStats, StoredResponse
 from .exceptions import ErrorCode, PenstockError
 from .hub import HubStats, TopicStats
 from .origins import OriginsStats
-from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats
+from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 
 __all__ = [
     "BUILD_PROFILE",
     "AccessLog",
     "Admission",
     "Answer",
+    "AskedRequest",
     "Awaitable",
     "Cache",
     "Caching",
@@ -31,6 +33,7 @@ __all__ = [
     "Entered",
     "EventPolicy",
     "Expected",
+    "FeedRequest",
     "Fields",
     "Forwarding",
     "Frame",
@@ -46,12 +49,17 @@ __all__ = [
     "Limiter",
     "Lines",
     "LoopPort",
+    "OriginNotice",
+    "OrphanEnd",
     "Permit",
     "Plan",
     "Question",
     "Refused",
+    "Report",
+    "RequestEnd",
     "Route",
     "Site",
+    "SiteCounts",
     "Source",
     "Status",
     "Timeouts",
@@ -79,19 +87,6 @@ BUILD_PROFILE: Final[str]
 
 _T_co = TypeVar("_T_co", covariant=True)
 _Fields: TypeAlias = list[tuple[bytes, bytes]]
-
-_TimingRow: TypeAlias = tuple[float, float, float, float, float, float | None, bool]
-_ReportRow: TypeAlias = tuple[
-    Literal["events", "json", "other"],
-    bool,
-    int,
-    int,
-    float | None,
-    float | None,
-    float,
-    bytes | None,
-    Literal["encoded", "too_large"] | None,
-]
 
 def error_table() -> list[ErrorCode]:
     """Every error code, ascending."""
@@ -264,21 +259,7 @@ class Route:
         caching: Caching | None,
         events: EventPolicy | None,
         inspected: tuple[Inspection, Counts] | None,
-        on_end: Callable[
-            [
-                str,
-                str,
-                str | None,
-                int | None,
-                int,
-                _TimingRow | None,
-                PenstockError | None,
-                _ReportRow | None,
-                str | None,
-            ],
-            object,
-        ]
-        | None,
+        on_end: Callable[[RequestEnd], object] | None,
         gate: Gate | None,
     ) -> Self:
         """A change is "set", "add" or "drop", a name and a value."""
@@ -372,13 +353,35 @@ class Refused:
     def challenge(self) -> str | None: ...
 
 @final
+class AskedRequest:
+    """A request that a question is about."""
+
+    @property
+    def route(self) -> str:
+        """The name of the route."""
+    @property
+    def method(self) -> str: ...
+    @property
+    def target(self) -> str:
+        """Path and query as they came."""
+    @property
+    def authority(self) -> str:
+        """The host that is asked for, and its port if one is."""
+    @property
+    def remote(self) -> str | None:
+        """The client's address; None on a Unix socket."""
+    @property
+    def headers(self) -> _Fields: ...
+    @property
+    def key(self) -> list[bytes | None]:
+        """The first value of each part of the key."""
+
+@final
 class Question:
     """A question. One that is dropped has failed."""
 
-    def request(
-        self,
-    ) -> tuple[str, str, str, str, str | None, list[tuple[bytes, bytes]], list[bytes | None]] | None:
-        """Route, method, target, authority, remote, fields, the first value of each part of the key."""
+    def request(self) -> AskedRequest | None:
+        """What it is about; None once it has been answered."""
     def allow(self, lifetime: float, tenant: str | None, limits: config.TenantLimits | None) -> None: ...
     def deny(self, lifetime: float, status: int, detail: str | None, challenge: str | None) -> None: ...
     def fail(self, late: bool) -> None: ...
@@ -698,8 +701,24 @@ class Site:
     def waited_for(self) -> list[tuple[str, str, int]]:
         """Lane, route and number of requests that are being answered, on all sites of the engine."""
 
-    def counts(self) -> tuple[int, int, int, int]:
-        """Connections, accepted, requests, refused."""
+    def counts(self) -> SiteCounts: ...
+
+@final
+class SiteCounts:
+    """What a site has counted."""
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+    @property
+    def accepted(self) -> int:
+        """Connections so far."""
+    @property
+    def requests(self) -> int:
+        """Requests so far."""
+    @property
+    def refused(self) -> int:
+        """Requests that were refused so far."""
 
 @final
 class Status:
@@ -744,6 +763,61 @@ class Counts:
         """
 
 @final
+class Report:
+    """What was seen of one response; see `penstock.web.Inspected`."""
+
+    @property
+    def content(self) -> Literal["events", "json", "other"]: ...
+    @property
+    def amended(self) -> bool: ...
+    @property
+    def events(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def first_token(self) -> float | None: ...
+    @property
+    def longest_gap(self) -> float | None: ...
+    @property
+    def total(self) -> float: ...
+    @property
+    def usage(self) -> builtins.bytes | None:
+        """The usage as the origin has written it: an object of JSON."""
+    @property
+    def hidden(self) -> Literal["encoded", "too_large"] | None: ...
+
+@final
+class RequestEnd:
+    """What became of a request on a native route."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def target(self) -> str:
+        """Path and query as they came."""
+    @property
+    def client(self) -> str | None:
+        """The client's address; None on a Unix socket."""
+    @property
+    def status(self) -> int | None:
+        """What the client was sent; None if it was sent no response."""
+    @property
+    def bytes(self) -> int:
+        """Bytes of the body that the client was sent."""
+    @property
+    def timings(self) -> Timings | None:
+        """None if no origin was asked."""
+    @property
+    def error(self) -> PenstockError | None:
+        """Why it ended before its end."""
+    @property
+    def report(self) -> Report | None:
+        """What was seen of the response, if it was inspected."""
+    @property
+    def tenant(self) -> str | None:
+        """On whose account it was, if that was decided."""
+
+@final
 class Inspector:
     """What is known of one response."""
 
@@ -761,7 +835,7 @@ class Inspector:
     def over(self) -> asyncio.Future[None]:
         """Done when the response is over."""
 
-    def report(self) -> _ReportRow:
+    def report(self) -> Report:
         """End it, and say what was seen."""
 
 @final
@@ -773,7 +847,7 @@ class Expected:
     def over(self) -> asyncio.Future[None]:
         """Done when the response is over."""
 
-    def report(self) -> _ReportRow | None:
+    def report(self) -> Report | None:
         """Say what was seen, once it is over; None before, and where nobody could say."""
 
 _Places: TypeAlias = tuple[str, Sequence[str], bool]
@@ -921,7 +995,7 @@ class FrameStream:
     def _status(self) -> tuple[int, str, int] | None: ...
     def _headers(self) -> _Fields: ...
     def _relay_headers(self, forwarding: Forwarding) -> list[tuple[str, str]]: ...
-    def _timings(self) -> _TimingRow | None: ...
+    def _timings(self) -> Timings | None: ...
     def _trailers(self) -> _Fields: ...
     def _held(self) -> tuple[int, int]: ...
     def _close(self) -> None: ...
@@ -955,6 +1029,29 @@ class Upstream:
     def set(self, members: Sequence[tuple[Endpoint, int, bool, int | None]]) -> None: ...
     def stats(self, urls: Sequence[str]) -> OriginsStats:
         """What is known of the origins. `urls` are theirs, in their order."""
+
+@final
+class OriginNotice:
+    """What there is to say of an origin."""
+
+    @property
+    def origin(self) -> str:
+        """`scheme://authority`."""
+    @property
+    def address(self) -> str | None:
+        """The address that was connected to, if one was."""
+    @property
+    def event(self) -> str:
+        """What has happened, such as the name of an error code."""
+    @property
+    def reason(self) -> str:
+        """Why, in a sentence."""
+    @property
+    def is_good(self) -> bool:
+        """Whether the origin can be used again."""
+    @property
+    def left_out(self) -> int:
+        """How many more of the kind there were since the notice before."""
 
 @final
 class Engine:
@@ -1007,7 +1104,8 @@ class Engine:
         framing: Framing,
     ) -> Source: ...
     def notices(self) -> list[str]: ...
-    def tell_of_origins(self, tell: Callable[[str, str | None, str, str, bool, int], object]) -> None: ...
+    def tell_of_origins(self, tell: Callable[[OriginNotice], object]) -> None:
+        """Have `tell` called with each notice, on the loops that the engine is used on."""
     def address_range(self) -> tuple[int, int]: ...
     def relay_seen(
         self,
@@ -1064,6 +1162,47 @@ class Answer:
         """Say the error, by the name of its code."""
 
 @final
+class FeedRequest:
+    """A worker process wants a topic to be fed."""
+
+    @property
+    def hub(self) -> int:
+        """What the hub is called."""
+    @property
+    def topic(self) -> str: ...
+    @property
+    def error_event(self) -> str:
+        """The type of the event that tells of a failure."""
+    @property
+    def source(self) -> Source:
+        """What the topic is fed by."""
+    @property
+    def answer(self) -> Answer:
+        """Told whether the topic is fed."""
+
+@final
+class OrphanEnd:
+    """The end of a relay whose worker is gone."""
+
+    @property
+    def account(self) -> builtins.bytes:
+        """What the worker has left for that."""
+    @property
+    def bytes(self) -> int:
+        """Bytes of the body that the client was sent."""
+    @property
+    def error(self) -> PenstockError | None: ...
+    @property
+    def begun(self) -> bool:
+        """Whether any of the head was sent."""
+    @property
+    def timings(self) -> Timings | None:
+        """None if there was no head."""
+    @property
+    def report(self) -> Report | None:
+        """What was seen of the response, if it was inspected."""
+
+@final
 class Workers:
     """The worker processes of a site, which answer what `lane` has no application for. Of the running loop."""
 
@@ -1072,19 +1211,13 @@ class Workers:
         engine: Engine,
         lane: Lane,
         make_plan: Callable[[bytes], Plan],
-        feed: Callable[[int, str, str, Source, Answer], object],
-        orphan: Callable[
-            [bytes, int, PenstockError | None, bool, _TimingRow | None, _ReportRow | None], object
-        ],
+        feed: Callable[[FeedRequest], object],
+        orphan: Callable[[OrphanEnd], object],
         silent: Callable[[int, float], object],
     ) -> Self:
         """`make_plan` makes what a description says, `silent` is told for how long a worker's loop has given no sign.
 
-        `feed` has a topic fed by a source: what the hub is called, the topic, and the type of the event that tells of
-        a failure.
-
-        `orphan` is told the end of a relay whose worker is gone: what the worker has left for that, bytes sent, the
-        error, whether any of the head was sent, the timings, and what was seen.
+        `feed` has a topic fed, `orphan` is told the end of a relay whose worker is gone.
         """
 
     def add(self, number: int, generation: int, path: str) -> asyncio.Future[None]:

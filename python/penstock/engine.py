@@ -376,14 +376,15 @@ class Engine:
         await self.aclose()
 
 
-def _tell(origin: str, address: str | None, event: str, reason: str, is_good: bool, left_out: int) -> None:
+def _tell(notice: _native.OriginNotice) -> None:
     """Log what the engine has to say of an origin: it is called on the loop, no more often than `log_interval` says."""
+    origin, address, left_out = notice.origin, notice.address, notice.left_out
     where = origin if address is None else f"{origin} ({address})"
     more = f"; {left_out} more since the line before" if left_out else ""
     _origins_log.log(
-        logging.INFO if is_good else logging.WARNING,
-        *("%s: %s: %s%s", where, event, reason, more),
-        extra={"code": event, "origin": origin, "address": address, "left_out": left_out},
+        logging.INFO if notice.is_good else logging.WARNING,
+        *("%s: %s: %s%s", where, notice.event, notice.reason, more),
+        extra={"code": notice.event, "origin": origin, "address": address, "left_out": left_out},
     )
 
 

@@ -288,9 +288,9 @@ class Response(FrameStream):
     def timings(self) -> Timings:
         """How long each stage took."""
         self._status_line()
-        row = self._timings()
-        assert row is not None  # noqa: S101 (a head has timings)
-        return Timings(*row)
+        timings = self._timings()
+        assert timings is not None  # noqa: S101 (a head has timings)
+        return timings
 
     def __repr__(self) -> str:
         line = self._status()

@@ -97,9 +97,9 @@ async def _each_gets_its_own(requests: list[tuple[str, list[tuple[bytes, str]], 
         keys: list[tuple[object, ...]] = []
 
         def pose(question: _native.Question) -> None:
-            row = question.request()
-            assert row is not None
-            keys.append(tuple(row[6]))
+            asked = question.request()
+            assert asked is not None
+            keys.append(tuple(asked.key))
             question.allow(60.0, str(len(keys) - 1), None)
 
         decisions.listen(engine.native, pose)

@@ -77,7 +77,7 @@ async def test_a_refusal_says_what_is_wrong_and_ends_the_connection(edge: Edges,
         assert await client.rest() == b""
         client.abort()
         await until(lambda: served.connections == 0, "the connection is closed")
-        assert served.native.counts()[3] == 1
+        assert served.native.counts().refused == 1
         # Others are served as before.
         assert (await (await edge.connect(served)).ask()).body == b"ok"
     assert len(recorder.arrivals) == 1

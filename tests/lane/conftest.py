@@ -39,7 +39,7 @@ class Served:
         return self.site._server.lane.counts()
 
     def connections(self) -> int:
-        return self.site._server.site.counts()[0]
+        return self.site._server.site.counts().connections
 
 
 Serve = Callable[..., Awaitable[Served]]

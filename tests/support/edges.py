@@ -41,11 +41,11 @@ class Served:
 
     @property
     def connections(self) -> int:
-        return self.native.counts()[0]
+        return self.native.counts().connections
 
     @property
     def requests(self) -> int:
-        return self.native.counts()[2]
+        return self.native.counts().requests
 
 
 class Edges:
@@ -104,7 +104,9 @@ class Edges:
             site.close()
         for runner in self._runners:
             await runner.cleanup()
-        await until(lambda: all(site.counts()[0] == 0 for site in self._sites), "every connection has ended")
+        await until(
+            lambda: all(site.counts().connections == 0 for site in self._sites), "every connection has ended"
+        )
 
 
 def application(routes: Routes) -> web.Application:

@@ -136,4 +136,4 @@ class Family:
         await self.declarations.aclose()
         self.site.close()
         self.lane.close()
-        await until(lambda: self.site.counts()[0] == 0, "every connection has ended")
+        await until(lambda: self.site.counts().connections == 0, "every connection has ended")

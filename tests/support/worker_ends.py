@@ -85,9 +85,9 @@ class EdgeEnd:
         self,
         engine: penstock.Engine,
         make_plan: Callable[[bytes], _native.Plan] | None = None,
-        feed: Callable[..., object] | None = None,
+        feed: Callable[[_native.FeedRequest], object] | None = None,
     ) -> None:
-        self.orphans: list[tuple[Any, ...]] = []
+        self.orphans: list[_native.OrphanEnd] = []
         self.silences: list[tuple[int, float]] = []
         self.faults: list[tuple[Any, ...]] = []
         self.lane = make_lane(engine, lambda: None, self.faults)
@@ -96,8 +96,8 @@ class EdgeEnd:
             engine.native,
             self.lane,
             make_plan or no_plan,
-            feed or (lambda *_: None),
-            lambda *orphan: self.orphans.append(orphan),
+            feed or (lambda _: None),
+            self.orphans.append,
             lambda *silence: self.silences.append(silence),
         )
         self.port = self.site.listen_tcp("127.0.0.1", 0)[1]

@@ -11,7 +11,7 @@ from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, Inspected, RelayEnd
 from penstock.web.handover import Asked
 from penstock.workers import messages
-from penstock.workers.ends import Account, Ended, account_of
+from penstock.workers.ends import Account, Ended, Orphan, account_of
 from support.client import answer
 from support.family import Family
 from support.origins import Recorder
@@ -139,17 +139,17 @@ async def test_the_end_of_an_orphan_is_told_by_name(family: Family, on_complete:
     _told.clear()
     account = account_of(on_complete, ASKED, 200)  # type: ignore[arg-type]
     assert account is not None
-    row = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, True)
+    timings = Timings(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, True)
     error = make_error("BODY_TRUNCATED", "half of it", "http://origin")
-    report = ("events", True, 3, 90, 0.5, 0.25, 2.0, b'{"total_tokens":7}', None)
-    family.declarations.orphan(account, 7, error, True, row, report)
-    family.declarations.orphan(account, 0, None, False, None, None)
+    seen = Inspected("events", True, 3, 90, 0.5, 0.25, 2.0, {"total_tokens": 7}, None)
+    family.declarations.ends.add(Orphan(account, 7, error, True, timings, seen))
+    family.declarations.ends.add(Orphan(account, 0, None, False, None, None))
     await until(lambda: len(_told) == 2, "both are told")
     first, second = _told
-    assert (first.status, first.bytes, first.timings) == (200, 7, Timings(*row))
+    assert (first.status, first.bytes, first.timings) == (200, 7, timings)
     assert str(first.error) == str(error)
     assert (first.method, first.path, first.client, first.tenant) == ASKED[:4]
-    assert first.inspected == Inspected("events", True, 3, 90, 0.5, 0.25, 2.0, {"total_tokens": 7}, None)
+    assert first.inspected == seen
     assert (second.status, second.error, second.timings, second.inspected) == (None, None, None, None)
 
 
@@ -178,6 +178,6 @@ async def test_an_account_names_functions_of_the_application_alone(
     """A worker that was taken over could say anything."""
     family.ready(await family.worker())
     _told.clear()
-    family.declarations.orphan(account, 0, None, False, None, None)
+    family.declarations.ends.add(Orphan(account, 0, None, False, None, None))
     await until(lambda: "an on_complete cannot be called" in caplog.text, "it is refused")
     assert not _told

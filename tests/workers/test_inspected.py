@@ -133,7 +133,7 @@ async def test_another_worker_is_told_what_was_seen_where_the_first_is_gone(rela
         assert await client.chunk() == LAST
         assert await client.chunk() == b""
         await until(lambda: relaying.edge.orphans, "the end has nobody to be told to")
-        relaying.family.declarations.orphan(*relaying.edge.orphans[0])
+        relaying.family.declarations.orphan(relaying.edge.orphans[0])
         await until(lambda: _told, "the end is told")
     (end,) = _told
     assert (end.status, end.bytes, end.error) == (200, len(TOKEN + LAST), None)

@@ -15,9 +15,9 @@ import penstock
 from penstock import config, tokens
 from penstock.exceptions import make_error
 from penstock.origins import Place
-from penstock.web import RelayEnd
+from penstock.stats import Timings
+from penstock.web import Inspected, RelayEnd
 from penstock.web.decisions import Allow, Deny
-from penstock.web.handover import Timings
 from penstock.web.native import Changes
 from penstock.workers import messages, plans, shapes
 from penstock.workers.ends import Account, Ended, Orphan
@@ -77,7 +77,14 @@ def test_plain_data_arrives_as_it_was(value: object) -> None:
         Allow("tenant", 3, config.TenantLimits(streams=2)),
         Deny(402, "pay"),
         Ended((None, "/"), RelayEnd(200, 3, Timings(0, 0, 0, 0, 1.5, None, False), None, "GET", "/")),
-        Orphan(b"account", 3, None, True, (1, 2), ("json", True, 3, 4, None, 1.0, 2.0, b"{}", None)),
+        Orphan(
+            b"account",
+            3,
+            None,
+            True,
+            Timings(0, 0, 0, 0, 1.5, None, False),
+            Inspected("json", True, 3, 4, None, 1.0, 2.0, {}, None),
+        ),
         Account("mine", "told", "GET", "/", None, None, 200),
         config.Edge(max_body="1MiB"),
         tokens.SignedUrl({"1": b"0123456789abcdef0123456789abcdef"}),

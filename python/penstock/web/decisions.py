@@ -346,9 +346,9 @@ class _Asker:
         task.add_done_callback(self._tasks.discard)
 
     async def _answer(self, question: _native.Question) -> None:
-        row = question.request()
-        assert row is not None  # noqa: S101 (nobody has answered it)
-        request = _request(row)
+        asked = question.request()
+        assert asked is not None  # noqa: S101 (it has not been answered)
+        request = _request(asked)
         try:
             async with asyncio.timeout(self._access.timeout) as limit:
                 answer = await self.ask(request)
@@ -411,17 +411,16 @@ def decisions_of(
     return Decisions(authorise, key=key, access=access)
 
 
-def _request(row: Any) -> NativeRequest:
-    route, method, target, authority, remote, fields, key = row
-    headers = CIMultiDict((_text(name), _text(value)) for name, value in fields)
+def _request(asked: _native.AskedRequest) -> NativeRequest:
+    headers = CIMultiDict((_text(name), _text(value)) for name, value in asked.headers)
     return NativeRequest(
-        method,
-        URL(target, encoded=True),
-        CIMultiDictProxy(headers),
-        remote,
-        authority,
-        route,
-        tuple(None if value is None else _text(value) for value in key),
+        method=asked.method,
+        url=URL(asked.target, encoded=True),
+        headers=CIMultiDictProxy(headers),
+        remote=asked.remote,
+        host=asked.authority,
+        route=asked.route,
+        key=tuple(None if value is None else _text(value) for value in asked.key),
     )
 
 

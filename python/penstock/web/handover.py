@@ -192,8 +192,7 @@ def log_failed_relay(level: int, method: str, target: str, error: PenstockError)
 
 def timings_of(upstream: Response | None) -> Timings | None:
     """The timings of a response that has a head."""
-    row = None if upstream is None else upstream._timings()  # noqa: SLF001
-    return None if row is None else Timings(*row)
+    return None if upstream is None else upstream._timings()  # noqa: SLF001
 
 
 def engines(transport: object) -> _native.Transport | None:

@@ -1,7 +1,6 @@
 """What was seen of responses on their way, for Python: of one in the end, and of all those of a route.
 
-The engine counts, times and searches (`config.Inspection`); here its rows are given names, and a usage is parsed, once
-for a response.
+The engine counts, times and searches (`config.Inspection`); here a usage is parsed, once for a response.
 """
 
 import json
@@ -22,7 +21,6 @@ from .target import Headers
 
 __all__ = [
     "Inspected",
-    "ReportRow",
     "Seen",
     "check_one",
     "handle_of",
@@ -39,19 +37,6 @@ _DIGESTS: Final = ("Content-Digest", "Content-MD5", "Digest", "Repr-Digest")
 
 # Of a whole number: 128 bits have 39.
 _DIGITS: Final = 64
-
-ReportRow = tuple[
-    Literal["events", "json", "other"],
-    bool,
-    int,
-    int,
-    float | None,
-    float | None,
-    float,
-    bytes | None,
-    Literal["encoded", "too_large"] | None,
-]
-"""What the engine says of a response: `Inspected`, field by field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +78,23 @@ class Seen(NamedTuple):
         return _native.Inspector(engine.native, self.inspection, self.counts, amended, near)
 
 
-def inspected(row: ReportRow | None) -> Inspected | None:
-    """The report of the engine, if there is one."""
-    if row is None:
+def inspected(report: _native.Report | None) -> Inspected | None:
+    """What the engine reports, if it does, with the usage parsed."""
+    if report is None:
         return None
-    content, amended, events, size, first, gap, total, usage, hidden = row
-    # The engine has checked that it is an object, whole and of no great depth.
-    parsed = None if usage is None else json.loads(usage, parse_int=_whole)
-    return Inspected(content, amended, events, size, first, gap, total, parsed, hidden)
+    usage = report.usage
+    return Inspected(
+        content=report.content,
+        amended=report.amended,
+        events=report.events,
+        bytes=report.bytes,
+        first_token=report.first_token,
+        longest_gap=report.longest_gap,
+        total=report.total,
+        # The engine has checked that it is an object, whole and of no great depth.
+        usage=None if usage is None else json.loads(usage, parse_int=_whole),
+        hidden=report.hidden,
+    )
 
 
 def _whole(digits: str) -> int | float:

@@ -37,12 +37,11 @@ from penstock.config import (
 from penstock.engine import MAKE_CACHE, Engine, native_timeouts
 from penstock.exceptions import PenstockError, make_error
 from penstock.origins import Origins, Place
-from penstock.stats import Timings
 
 from .decisions import Decisions
 from .handler import engine_for
 from .handover import Asked, OnComplete, RelayEnd, call_on_complete
-from .inspected import ReportRow, handle_of, inspected
+from .inspected import handle_of, inspected
 from .problem import problem_response
 from .target import Headers, has_dot_segments
 
@@ -218,23 +217,22 @@ class NativeRoute(web.AbstractRouteDef):
         return self.gateway._engine  # noqa: SLF001
 
 
-def _tell(
-    on_complete: OnComplete,
-    tenant: str | None,
-    method: str,
-    path: str,
-    client: str | None,
-    status: int | None,
-    sent: int,
-    timings: tuple[float, float, float, float, float, float | None, bool] | None,
-    error: PenstockError | None,
-    report: ReportRow | None,
-    decided: str | None,
-) -> None:
+def _tell(on_complete: OnComplete, tenant: str | None, end: _native.RequestEnd) -> None:
     """Take the end of a request from the engine."""
-    took = None if timings is None else Timings(*timings)
-    end = RelayEnd(status, sent, took, error, method, path, client, decided or tenant, inspected(report))
-    call_on_complete(on_complete, end)
+    call_on_complete(
+        on_complete,
+        RelayEnd(
+            status=end.status,
+            bytes=end.bytes,
+            timings=end.timings,
+            error=end.error,
+            method=end.method,
+            path=end.target,
+            client=end.client,
+            tenant=end.tenant or tenant,
+            inspected=inspected(end.report),
+        ),
+    )
 
 
 def lets_pause(events: EventRelay | None) -> bool:

@@ -23,7 +23,7 @@ from penstock.stream import FrameStream
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
-from penstock.web.inspected import ReportRow
+from penstock.web.inspected import inspected
 from penstock.web.native import handles
 
 from . import plans
@@ -58,7 +58,7 @@ class Declarations:
     def __init__(self, engine: Engine, hooks: Hooks, *, ends: int) -> None:
         self._engine = engine
         self._hooks = hooks
-        self._ends = Ends(hooks, ends)
+        self.ends = Ends(hooks, ends)
         self._numbers = itertools.count(1)
         self._entries: dict[int, _Entry] = {}
         # What is kept, and what the routes are made of, of what is served and of what will be: it stays whatever becomes
@@ -83,7 +83,7 @@ class Declarations:
 
     def joined(self) -> None:
         """Take note that a worker is ready: what waited for one goes on."""
-        self._ends.resume()
+        self.ends.resume()
 
     def routes(self, registration: Registration) -> list[_native.Route | _native.Topics]:
         """The routes of a registration, as the engine serves them.
@@ -144,18 +144,15 @@ class Declarations:
             seen,
         )
 
-    def feed(
-        self, hub: int, topic: str, error_event: str, source: _native.Source, answer: _native.Answer
-    ) -> None:
+    def feed(self, wanted: _native.FeedRequest) -> None:
         """Have a topic fed by what a worker has had fetched: for `_native.Workers`."""
-        feeding = self._feed(hub, topic, error_event, FrameStream(source), answer)
+        feeding = self._feed(wanted, FrameStream(wanted.source))
         self._keep(asyncio.get_running_loop().create_task(feeding))
 
-    async def _feed(
-        self, hub: int, topic: str, error_event: str, stream: FrameStream, answer: _native.Answer
-    ) -> None:
+    async def _feed(self, wanted: _native.FeedRequest, stream: FrameStream) -> None:
+        answer = wanted.answer
         try:
-            await self._hub(hub).feed(topic, stream, error_event=error_event)
+            await self._hub(wanted.hub).feed(wanted.topic, stream, error_event=wanted.error_event)
         except PenstockError as error:
             await stream.aclose()
             answer.failed(error.name, error.detail, error.origin)
@@ -165,25 +162,18 @@ class Declarations:
         else:
             answer.done()
 
-    def orphan(
-        self,
-        account: bytes,
-        sent: int,
-        error: PenstockError | None,
-        begun: bool,
-        timings: tuple[Any, ...] | None,
-        report: ReportRow | None,
-    ) -> None:
+    def orphan(self, end: _native.OrphanEnd) -> None:
         """Have another worker told of the end of a relay whose own is gone: for `_native.Workers`."""
-        self._ends.add(Orphan(account, sent, error, begun, timings, report))
+        seen = inspected(end.report)
+        self.ends.add(Orphan(end.account, end.bytes, end.error, end.begun, end.timings, seen))
 
     async def told(self, seconds: float) -> None:
         """Wait until what has ended so far has been told, or `seconds` are over."""
-        await self._ends.told(seconds)
+        await self.ends.told(seconds)
 
     async def aclose(self) -> None:
         """Tell no more ends, and let go of everything."""
-        await self._ends.aclose()
+        await self.ends.aclose()
         for number in list(self._entries):
             self._dismiss(number)
         if self._tasks:
@@ -279,7 +269,7 @@ class Declarations:
         return ROUTES[description.kind](**parts).native(self._engine, description.prefix)
 
     def _tell(self, route: tuple[str | None, str], end: RelayEnd) -> None:
-        self._ends.add(Ended(route, end))
+        self.ends.add(Ended(route, end))
 
     def _meant(self, registration: Registration) -> Iterable[int]:
         """What is kept, what routes are made of, and what that is made of."""

@@ -14,7 +14,7 @@ from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
 from penstock.web.handover import Asked, OnComplete, RelayEnd, call_on_complete
-from penstock.web.inspected import ReportRow, inspected
+from penstock.web.inspected import Inspected
 
 from . import messages
 
@@ -62,8 +62,8 @@ class Orphan:
     sent: int
     error: PenstockError | None
     begun: bool
-    timings: tuple[Any, ...] | None
-    report: ReportRow | None
+    timings: Timings | None
+    inspected: Inspected | None
 
     def tell(self, _: Mapping[tuple[str | None, str], OnComplete]) -> None:
         """Call what the relay was given, which another worker finds by its name."""
@@ -71,11 +71,16 @@ class Orphan:
         if not isinstance(account, Account):
             raise TypeError(f"an account is a {type(account).__name__}")
         on_complete = account.found(import_module(account.module))
-        took = None if self.timings is None else Timings(*self.timings)
         end = RelayEnd(
-            *(account.status if self.begun else None, self.sent, took, self.error),
-            *(account.method, account.target, account.client, account.tenant),
-            inspected(self.report),
+            status=account.status if self.begun else None,
+            bytes=self.sent,
+            timings=self.timings,
+            error=self.error,
+            method=account.method,
+            path=account.target,
+            client=account.client,
+            tenant=account.tenant,
+            inspected=self.inspected,
         )
         call_on_complete(on_complete, end)
 
@@ -207,6 +212,6 @@ class Ends:
 def _size(end: Ended | Orphan) -> int:
     """About what an end takes."""
     if isinstance(end, Orphan):
-        usage = None if end.report is None else end.report[7]
-        return _ROW + len(end.account) + len(usage or b"")
+        usage = None if end.inspected is None else end.inspected.usage
+        return _ROW + len(end.account) + len(repr(usage))
     return _ROW + len(end.end.path)

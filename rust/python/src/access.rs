@@ -463,16 +463,24 @@ impl Refused {
     }
 }
 
-/// Route, method, target, authority, remote, fields, the first value of each part of the key.
-type RequestRow<'py> = (
-    String,
-    String,
-    String,
-    String,
-    Option<String>,
-    Vec<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)>,
-    Vec<Option<Bound<'py, PyBytes>>>,
-);
+type Field = (Py<PyBytes>, Py<PyBytes>);
+
+/// A request that a question is about.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct AskedRequest {
+    /// The name of the route.
+    route: String,
+    method: String,
+    /// Path and query as they came.
+    target: String,
+    /// The host that is asked for, and its port.
+    authority: String,
+    /// The client's address; none on a Unix socket.
+    remote: Option<String>,
+    headers: Vec<Field>,
+    /// The first value of each part of the key.
+    key: Vec<Option<Py<PyBytes>>>,
+}
 
 /// A question. One that is dropped has failed.
 #[pyclass(frozen, module = "penstock._native")]
@@ -480,20 +488,20 @@ pub(crate) struct Question(Mutex<Option<Posed>>);
 
 #[pymethods]
 impl Question {
-    /// About what it is; None: it has been answered.
-    fn request<'py>(&self, py: Python<'py>) -> Option<RequestRow<'py>> {
+    /// What it is about; `None` once it has been answered.
+    fn request(&self, py: Python<'_>) -> Option<AskedRequest> {
         let posed = lock(&self.0);
         let Request { route, method, target, authority, remote, headers, key } = &posed.as_ref()?.request;
-        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
-        Some((
-            route.clone(),
-            method.clone(),
-            target.clone(),
-            authority.clone(),
-            remote.clone(),
-            headers.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
-            key.iter().map(|value| value.as_deref().map(bytes)).collect(),
-        ))
+        let bytes = |bytes: &[u8]| PyBytes::new(py, bytes).unbind();
+        Some(AskedRequest {
+            route: route.clone(),
+            method: method.clone(),
+            target: target.clone(),
+            authority: authority.clone(),
+            remote: remote.clone(),
+            headers: headers.iter().map(|(name, value)| (bytes(name), bytes(value))).collect(),
+            key: key.iter().map(|value| value.as_deref().map(bytes)).collect(),
+        })
     }
 
     #[pyo3(signature = (lifetime, tenant, limits))]

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, Weak};
 use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
-    Edit, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute, Routes,
-    Service, Site as EdgeSite,
+    self, Edit, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute,
+    Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::PyTraverseError;
@@ -151,6 +151,19 @@ pub(crate) struct Site {
     idle: Mutex<Option<Slot>>,
     /// Those before its routes, which ask for as long as they are here.
     gates: Mutex<Vec<Py<Gate>>>,
+}
+
+/// What a site has counted.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct SiteCounts {
+    /// Connections that are open.
+    connections: usize,
+    /// Connections so far.
+    accepted: u64,
+    /// Requests so far.
+    requests: u64,
+    /// Requests that were refused so far.
+    refused: u64,
 }
 
 /// The lines of an access log, until Python takes them.
@@ -339,10 +352,9 @@ impl Site {
         self.shared.waited_for()
     }
 
-    /// Connections, accepted, requests, refused.
-    fn counts(&self) -> (usize, u64, u64, u64) {
-        let counts = self.shared.counts();
-        (counts.connections, counts.accepted, counts.requests, counts.refused)
+    fn counts(&self) -> SiteCounts {
+        let edge::SiteCounts { connections, accepted, requests, refused, .. } = self.shared.counts();
+        SiteCounts { connections, accepted, requests, refused }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -51,8 +51,22 @@ struct Telling {
     slot: Option<Slot>,
 }
 
-/// Calls `tell` with each notice: its origin, the address, the event, the reason, whether that is good news, and how many were
-/// left out.
+/// What there is to say of an origin.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct OriginNotice {
+    origin: String,
+    /// Of the origin, if that is known.
+    address: Option<String>,
+    /// Its name, such as that of an error code.
+    event: &'static str,
+    reason: String,
+    /// Whether the origin can be used again.
+    is_good: bool,
+    /// Notices of the origin that were left out since the one before.
+    left_out: u64,
+}
+
+/// Calls `tell` with each notice.
 struct Teller {
     notices: Arc<Notices>,
     tell: Py<PyAny>,
@@ -62,9 +76,15 @@ impl Receive for Teller {
     fn receive(&self, py: Python<'_>) {
         while let Some(notice) = self.notices.take() {
             let Notice { origin, address, event, reason, left_out } = notice;
-            let address = address.map(|address| address.to_string());
-            let told = (&*origin, address, event.name(), reason, event == origin::Event::Up, left_out);
-            if let Err(error) = self.tell.bind(py).call1(told) {
+            let notice = OriginNotice {
+                origin: origin.to_string(),
+                address: address.map(|address| address.to_string()),
+                event: event.name(),
+                reason,
+                is_good: event == origin::Event::Up,
+                left_out,
+            };
+            if let Err(error) = self.tell.bind(py).call1((notice,)) {
                 error.write_unraisable(py, Some(self.tell.bind(py)));
             }
         }

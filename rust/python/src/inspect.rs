@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use penstock_engine::counters::{BOUNDS, Histogram};
 use penstock_engine::events::{Ended, begin_inspection};
-use penstock_engine::inspect::{self, Amendment, Content, Hidden, Names, Path, Report, Rules, Sums, Wanted};
+use penstock_engine::inspect::{self, Amendment, Content, Hidden, Names, Path, Rules, Sums, Wanted};
 use penstock_engine::metrics::Board;
 use penstock_engine::workers;
 use penstock_engine::{Code, Error};
@@ -185,32 +185,51 @@ pub(crate) fn parts((inspection, counts): &Inspected<'_>) -> (Arc<Rules>, Arc<in
     (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums))
 }
 
-/// Content, amended, events, bytes, first token, longest gap, total, usage, hidden.
-pub(crate) type ReportRow =
-    (&'static str, bool, u64, u64, Option<f64>, Option<f64>, f64, Option<Py<PyBytes>>, Option<&'static str>);
+/// What was seen of one response, as `penstock.web.Inspected` says it to applications. Times are in seconds.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct Report {
+    /// "events", "json" or "other".
+    content: &'static str,
+    /// Whether the request was amended.
+    amended: bool,
+    /// Events that a browser would dispatch.
+    events: u64,
+    /// Bytes of the body.
+    bytes: u64,
+    /// To the first token.
+    first_token: Option<f64>,
+    /// The longest between two tokens.
+    longest_gap: Option<f64>,
+    /// To the end.
+    total: f64,
+    /// The usage as the origin has written it: an object of JSON.
+    usage: Option<Py<PyBytes>>,
+    /// Why a usage may not have been seen: `"encoded"` or `"too_large"`.
+    hidden: Option<&'static str>,
+}
 
-pub(crate) fn report_row(py: Python<'_>, report: &Report) -> ReportRow {
-    let content = match report.content {
-        Content::Events => "events",
-        Content::Json => "json",
-        Content::Other => "other",
-    };
-    let hidden = report.hidden.map(|hidden| match hidden {
-        Hidden::Encoded => "encoded",
-        Hidden::TooLarge => "too_large",
-    });
-    let seconds = |duration: Option<Duration>| duration.map(|duration| duration.as_secs_f64());
-    (
-        content,
-        report.amended,
-        report.events,
-        report.bytes,
-        seconds(report.first),
-        seconds(report.longest_gap),
-        report.total.as_secs_f64(),
-        report.usage.as_ref().map(|usage| PyBytes::new(py, usage).unbind()),
-        hidden,
-    )
+impl Report {
+    pub(crate) fn new(py: Python<'_>, report: &inspect::Report) -> Self {
+        let seconds = |duration: Option<Duration>| duration.map(|duration| duration.as_secs_f64());
+        Self {
+            content: match report.content {
+                Content::Events => "events",
+                Content::Json => "json",
+                Content::Other => "other",
+            },
+            amended: report.amended,
+            events: report.events,
+            bytes: report.bytes,
+            first_token: seconds(report.first),
+            longest_gap: seconds(report.longest_gap),
+            total: report.total.as_secs_f64(),
+            usage: report.usage.as_ref().map(|usage| PyBytes::new(py, usage).unbind()),
+            hidden: report.hidden.map(|hidden| match hidden {
+                Hidden::Encoded => "encoded",
+                Hidden::TooLarge => "too_large",
+            }),
+        }
+    }
 }
 
 /// What is known of one response.
@@ -255,8 +274,8 @@ impl Inspector {
     }
 
     /// The response is over: what was seen of it.
-    fn report(&self, py: Python<'_>) -> ReportRow {
-        report_row(py, &self.response.end(Instant::now()))
+    fn report(&self, py: Python<'_>) -> Report {
+        Report::new(py, &self.response.end(Instant::now()))
     }
 }
 
@@ -299,8 +318,8 @@ impl Expected {
     }
 
     /// What was seen of it, once it is over; `None` before, and where nobody could say.
-    fn report(&self, py: Python<'_>) -> Option<ReportRow> {
-        lock(&self.report).report().map(|report| report_row(py, report))
+    fn report(&self, py: Python<'_>) -> Option<Report> {
+        lock(&self.report).report().map(|report| Report::new(py, report))
     }
 }
 

@@ -22,10 +22,10 @@ use pyo3::{PyTraverseError, intern};
 
 use crate::engine::Engine;
 use crate::errors::exception;
-use crate::inspect::{ReportRow, report_row};
+use crate::inspect::Report;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Returns, Slot};
-use crate::stream::{TimingRow, timing_row};
+use crate::stream::timings;
 use crate::transport::Transport;
 
 /// How many idle protocols are looked at for the one that had a client last: fewer than a hundred comparisons cost less
@@ -199,7 +199,8 @@ impl Shared {
             let callback =
                 lock(&self.watchers).get(&one.ticket).map(|watcher| watcher.callback.clone_ref(py));
             let Some(callback) = callback else { continue };
-            if let Err(error) = callback.bind(py).call1(ended_row(py, one)) {
+            let told = RequestEnd::new(py, one).and_then(|end| callback.bind(py).call1((end,)));
+            if let Err(error) = told {
                 self.report(py, error, "a callback of the end of a request failed");
             }
         }
@@ -389,25 +390,39 @@ impl Drop for Lane {
     }
 }
 
-/// Method, target, client, status, bytes, timings, error, report, tenant.
-type EndedRow = (
-    String,
-    String,
-    Option<String>,
-    Option<u16>,
-    u64,
-    Option<TimingRow>,
-    Option<Py<PyAny>>,
-    Option<ReportRow>,
-    Option<String>,
-);
+/// What became of a request on a native route.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct RequestEnd {
+    method: String,
+    /// Path and query as they came.
+    target: String,
+    /// The client's address; none on a Unix socket.
+    client: Option<String>,
+    /// What the client was sent; none if it was sent no response.
+    status: Option<u16>,
+    /// Of the body, sent to the client.
+    bytes: u64,
+    /// `penstock.stats.Timings`; none if no origin was asked.
+    timings: Option<Py<PyAny>>,
+    /// Why it ended before its end.
+    error: Option<Py<PyAny>>,
+    /// What was seen of the response, if it was inspected.
+    report: Option<Py<Report>>,
+    /// On whose account it was, if that was decided.
+    tenant: Option<String>,
+}
 
-fn ended_row(py: Python<'_>, ended: Ended) -> EndedRow {
-    let timings = ended.stages.map(|stages| timing_row(&stages.timings, Some(stages.body), stages.reused));
-    let error = ended.error.as_ref().map(|error| exception(py, error).into_value(py).into_any());
-    let report = ended.report.as_ref().map(|report| report_row(py, report));
-    let Ended { method, target, client, status, bytes, tenant, .. } = ended;
-    (method, target, client, status, bytes, timings, error, report, tenant)
+impl RequestEnd {
+    fn new(py: Python<'_>, ended: Ended) -> PyResult<Self> {
+        let Ended { method, target, client, status, bytes, tenant, stages, error, report, .. } = ended;
+        let timings = stages
+            .map(|stages| timings(py, &stages.timings, Some(stages.body), stages.reused))
+            .transpose()?
+            .map(Bound::unbind);
+        let error = error.as_ref().map(|error| exception(py, error).into_value(py).into_any());
+        let report = report.map(|report| Py::new(py, Report::new(py, &report))).transpose()?;
+        Ok(Self { method, target, client, status, bytes, timings, error, report, tenant })
+    }
 }
 
 /// An address as the `socket` module has it.

@@ -40,7 +40,7 @@ mod _native {
     use pyo3::Bound;
 
     #[pymodule_export]
-    use super::access::{Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
+    use super::access::{AskedRequest, Decisions, Gate, Permit, Question, Refused, Verifier, Waiting};
     #[pymodule_export]
     use super::admission::Admission;
     #[pymodule_export]
@@ -48,9 +48,9 @@ mod _native {
     #[pymodule_export]
     use super::cache::{Cache, Caching};
     #[pymodule_export]
-    use super::edge::{AccessLog, Entered, Limiter, Route, Site};
+    use super::edge::{AccessLog, Entered, Limiter, Route, Site, SiteCounts};
     #[pymodule_export]
-    use super::engine::Engine;
+    use super::engine::{Engine, OriginNotice};
     #[pymodule_export]
     use super::errors::error_table;
     #[pymodule_export]
@@ -62,9 +62,9 @@ mod _native {
     #[pymodule_export]
     use super::hub::{Hub, Lease, Topics};
     #[pymodule_export]
-    use super::inspect::{Counts, Expected, Inspection, Inspector, Watched};
+    use super::inspect::{Counts, Expected, Inspection, Inspector, Report, Watched};
     #[pymodule_export]
-    use super::lane::Lane;
+    use super::lane::{Lane, RequestEnd};
     #[pymodule_export]
     use super::port::LoopPort;
     #[pymodule_export]
@@ -88,7 +88,7 @@ mod _native {
     #[pymodule_export]
     use super::upstream::Upstream;
     #[pymodule_export]
-    use super::workers::{Answer, Lines, Plan, WorkerSite, Workers};
+    use super::workers::{Answer, FeedRequest, Lines, OrphanEnd, Plan, WorkerSite, Workers};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -19,6 +19,7 @@ use crate::frame::Frame;
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::{LoopPort, Slot};
+use crate::record::record;
 use crate::relay::Forwarding;
 
 /// A stream that was started and waits for its Python object.
@@ -33,18 +34,25 @@ impl Source {
 
 type Field = (Vec<u8>, Vec<u8>);
 
-/// Queue, resolve, connect, TLS, first byte, body, reused.
-pub(crate) type TimingRow = (f64, f64, f64, f64, f64, Option<f64>, bool);
-
-pub(crate) fn timing_row(timings: &Timings, body: Option<Duration>, reused: bool) -> TimingRow {
-    (
-        timings.queue.as_secs_f64(),
-        timings.resolve.as_secs_f64(),
-        timings.connect.as_secs_f64(),
-        timings.tls.as_secs_f64(),
-        timings.first_byte.as_secs_f64(),
-        body.map(|body| body.as_secs_f64()),
-        reused,
+/// `penstock.stats.Timings`. `body` is how long it took, once it has ended.
+pub(crate) fn timings<'py>(
+    py: Python<'py>,
+    timings: &Timings,
+    body: Option<Duration>,
+    reused: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    record!(
+        py,
+        "penstock.stats",
+        Timings {
+            queue: timings.queue.as_secs_f64(),
+            resolve: timings.resolve.as_secs_f64(),
+            connect: timings.connect.as_secs_f64(),
+            tls: timings.tls.as_secs_f64(),
+            first_byte: timings.first_byte.as_secs_f64(),
+            body: body.map(|body| body.as_secs_f64()),
+            reused,
+        }
     )
 }
 
@@ -199,12 +207,11 @@ impl FrameStream {
         }
     }
 
-    /// Seconds of queue, resolve, connect, TLS, first byte and, once it is over, body; and whether the connection was
-    /// reused.
-    fn _timings(&self) -> Option<TimingRow> {
-        let head = self.stream.head()?;
+    /// `penstock.stats.Timings`, or `None` before the head.
+    fn _timings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(head) = self.stream.head() else { return Ok(None) };
         let body = self.stream.ending().map(|ending| ending.body);
-        Some(timing_row(&head.timings, body, head.reused))
+        timings(py, &head.timings, body, head.reused).map(Some)
     }
 
     fn _trailers(&self) -> Vec<Field> {

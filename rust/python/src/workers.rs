@@ -22,12 +22,12 @@ use crate::engine::Engine;
 use crate::errors::{IntoPython, exception, os_error};
 use crate::events::EventPolicy;
 use crate::framing::Framing;
-use crate::inspect::{Inspected, parts, report_row};
+use crate::inspect::{Inspected, Report, parts};
 use crate::lane::Lane;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
 use crate::request::Endpoint;
-use crate::stream::{Source, timing_row};
+use crate::stream::{self, Source};
 use crate::transport::Transport;
 
 /// What a worker's relays or subscriptions go by.
@@ -95,6 +95,36 @@ impl Answer {
             None => error,
         }));
     }
+}
+
+/// A worker process wants a topic to be fed.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct FeedRequest {
+    /// What the hub is called.
+    hub: u64,
+    topic: String,
+    /// The type of the event that tells of a failure.
+    error_event: String,
+    /// What the topic is fed by.
+    source: Py<Source>,
+    /// Told whether the topic is fed.
+    answer: Py<Answer>,
+}
+
+/// The end of a relay whose worker is gone.
+#[pyclass(frozen, get_all, module = "penstock._native")]
+pub(crate) struct OrphanEnd {
+    /// What the worker has left for that.
+    account: Py<PyBytes>,
+    /// Of the body, sent to the client.
+    bytes: u64,
+    error: Option<Py<PyAny>>,
+    /// Whether any of the head was sent.
+    begun: bool,
+    /// `penstock.stats.Timings`; none without a head.
+    timings: Option<Py<PyAny>>,
+    /// What was seen of the response, if it was inspected.
+    report: Option<Py<Report>>,
 }
 
 struct Callbacks {
@@ -186,18 +216,24 @@ impl Inner {
 
     fn feed(&self, py: Python<'_>, feeding: Feeding) -> PyResult<()> {
         let Feeding { hub, topic, error_event, stream, begun } = feeding;
-        let source = Source::new(stream, self.port.clone_ref(py));
-        let answer = Answer(Mutex::new(Some(begun)));
-        self.call(py, |callbacks| &callbacks.feed, (hub, topic, error_event, source, answer)).map(drop)
+        let source = Py::new(py, Source::new(stream, self.port.clone_ref(py)))?;
+        let answer = Py::new(py, Answer(Mutex::new(Some(begun))))?;
+        let wanted = FeedRequest { hub, topic, error_event, source, answer };
+        self.call(py, |callbacks| &callbacks.feed, (wanted,)).map(drop)
     }
 
     fn orphan(&self, py: Python<'_>, orphan: Orphan) -> PyResult<()> {
         let Orphan { account, outcome, timings, report } = orphan;
-        let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
-        let timings = timings.map(|(timings, body, reused)| timing_row(&timings, body, reused));
-        let report = report.map(|report| report_row(py, &report));
-        let arguments = (PyBytes::new(py, &account), outcome.bytes, error, outcome.begun, timings, report);
-        self.call(py, |callbacks| &callbacks.orphan, arguments).map(drop)
+        let timings = timings.map(|(stages, body, reused)| stream::timings(py, &stages, body, reused));
+        let end = OrphanEnd {
+            account: PyBytes::new(py, &account).unbind(),
+            bytes: outcome.bytes,
+            error: outcome.failure.as_ref().map(|error| exception(py, error).into_value(py).into_any()),
+            begun: outcome.begun,
+            timings: timings.transpose()?.map(Bound::unbind),
+            report: report.map(|report| Py::new(py, Report::new(py, &report))).transpose()?,
+        };
+        self.call(py, |callbacks| &callbacks.orphan, (end,)).map(drop)
     }
 
     fn report(&self, py: Python<'_>, error: PyErr) {
