@@ -148,7 +148,7 @@ class Hub(Shared):
         self._opens = not isinstance(log, KafkaLog)
         self._plans: Final = TopicsPlans()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._entering: asyncio.Task[Self] | None = None
+        self._entering: asyncio.Task[None] | None = None
         self.native_hub = _native.Hub(self._engine.native, history, log is not None)
         if self._parent is not None:
             self._parent.keep(self)
@@ -162,7 +162,9 @@ class Hub(Shared):
     def _declared(cls, engine: Engine, declaration: dict[str, Any]) -> Self:
         made = cls(engine=engine, **declaration)
         if made._reader is not None:
-            made._entering = asyncio.get_running_loop().create_task(made.__aenter__())
+            # At once: the next that a worker says may be of its topics.
+            made._loop = asyncio.get_running_loop()
+            made._entering = made._loop.create_task(made._reader.start())
         return made
 
     async def _dismissed(self) -> None:

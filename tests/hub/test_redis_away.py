@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
+import time
 
 import pytest
+from edge.serving import Edges
 
 import penstock
 from penstock import Hub, RedisLog
@@ -351,3 +353,29 @@ async def test_an_entry_that_is_no_event_is_skipped_with_a_gap_and_the_reader_go
     late = await other.subscribe(after=first)
     await gap(late)
     assert await late.data(1) == ["second"]
+
+
+async def test_what_is_asked_before_redis_was_tried_waits_for_that(edge: Edges, redis: RedisServer) -> None:
+    """Before workers nobody waits for the hub to be entered, and the first request comes at once."""
+    redis.stop()
+    hub = Hub._declared(edge.engine, {"history": None, "log": RedisLog(redis.url, timeout=20.0, lease=60.0)})
+    asking = [asyncio.create_task(hub._has("news")), asyncio.create_task(hub.publish("news", "first"))]
+    done, _ = await asyncio.wait(asking, timeout=0.1)
+    assert not done
+    redis.go_on()
+    await asyncio.gather(*asking)
+    assert await hub._has("news")
+    await hub._dismissed()
+
+
+async def test_a_loop_that_is_held_up_does_not_take_redis_for_away(nodes: Nodes, redis: RedisServer) -> None:
+    one = await nodes.node(log={"timeout": 0.5})
+    redis.stop()
+    publishing = asyncio.create_task(one.hub.publish("news", "held up"))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    redis.go_on()
+    # Redis answers meanwhile, as a handler computes for too long.
+    time.sleep(1.0)
+    assert await publishing
+    assert (one.log.refused, one.log.connections) == (0, 1)

@@ -130,7 +130,7 @@ class Reader:
             ConfigurationError: the source is none.
         """
         try:
-            position = await self._there().publish(topic, event)
+            position = await (await self._there()).publish(topic, event)
         except PenstockError as error:
             self._refused += error.name == "HUB_UNAVAILABLE"
             raise
@@ -139,7 +139,7 @@ class Reader:
 
     async def has(self, topic: str) -> bool:
         """Whether the log has a topic; see `Log.has`. Raises as `publish`."""
-        return await self._there().has(topic)
+        return await (await self._there()).has(topic)
 
     async def feed(
         self, topic: str, response: FrameStream, framing: _native.Framing, error_event: str
@@ -149,7 +149,7 @@ class Reader:
         Raises as `publish`, and:
             StateError: another stream feeds the topic (BUSY), or it has been finished (TOPIC_FINISHED).
         """
-        log = self._there()
+        log = await self._there()
         feed = begin_feed(topic, error_event)
         await log.claim(feed)
         try:
@@ -165,7 +165,9 @@ class Reader:
     def _check(self, topic: str, event: Event) -> None:
         self._hub.check(topic, event.data, event.type, event.id, event.key, event.retry)
 
-    def _there(self) -> Log:
+    async def _there(self) -> Log:
+        # Before workers nobody waits for the start: what they ask first may come before the log is reached.
+        await self._tried.wait()
         if self._log is None:
             raise make_error(
                 "BAD_CONFIGURATION", "the hub follows what others publish, and publishes nothing"
@@ -408,6 +410,7 @@ class Reader:
                 self._hub.checked(name)
             return
         topic = self._topics.setdefault(name, _Topic())
+        await self._tried.wait()
         try:
             if self.is_ready:
                 # It may be a new topic of the same name.
