@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CARGO ?= cargo
 HOST = $(shell rustc -vV | sed -n 's/^host: //p')
-RUST_SOURCES := $(shell find rust/engine/src rust/python/src -name '*.rs') rust/Cargo.toml rust/engine/Cargo.toml rust/python/Cargo.toml
+RUST_SOURCES := $(shell find rust/*/src -name '*.rs') rust/Cargo.toml $(wildcard rust/*/Cargo.toml)
 export PYTHONDONTWRITEBYTECODE = 1
 comma := ,
 
@@ -55,7 +55,7 @@ test: build test-rust test-python ## Run all tests
 
 .PHONY: test-rust
 test-rust: | toolchain ## Run the engine's tests
-	cd rust && $(CARGO) test --quiet -p penstock-engine
+	cd rust && $(CARGO) test --quiet --workspace --exclude penstock-python
 
 # They mostly wait for clocks, and the others can run meanwhile.
 WAITING = tests/events tests/hub tests/inspection tests/workers
@@ -88,7 +88,7 @@ structure: ## Show circles of imports and other figures of the code; RECORD=1 ta
 lint: build structure words docs ## Check format, lints, types, stubs, imports and documents
 	cd rust && $(CARGO) fmt --all --check
 	cd rust && $(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
-	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps -p penstock-engine
+	cd rust && RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --workspace
 	$(BIN)/ruff format --check python tests benchmarks examples
 	$(BIN)/ruff check python tests benchmarks examples
 	$(BIN)/mypy
@@ -130,15 +130,15 @@ adversary: build ## Attack `penstock serve` with 32 MiB for two minutes, beside 
 
 .PHONY: loom
 loom: ## Model-check what two threads touch
-	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-engine --lib --target-dir target/loom loom
+	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-memory -p penstock-engine --lib --target-dir target/loom loom
 
 .PHONY: miri
 miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)
-	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-engine --lib -- pool:: framing:: stream:: --skip upstream::
+	cd rust && MIRIFLAGS="-Zmiri-permissive-provenance" $(CARGO) +nightly miri test -p penstock-memory -p penstock-http -p penstock-engine --lib -- pool:: framing:: stream:: --skip upstream::
 
 .PHONY: sanitize
 sanitize: ## Run the threaded tests under the thread sanitizer (needs a nightly toolchain with rust-src)
-	cd rust && RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --quiet -Zbuild-std --target $(HOST) --target-dir target/tsan -p penstock-engine --lib -- pool:: stream:: framing:: --skip upstream::
+	cd rust && RUSTFLAGS=-Zsanitizer=thread $(CARGO) +nightly test --quiet -Zbuild-std --target $(HOST) --target-dir target/tsan -p penstock-memory -p penstock-http -p penstock-engine --lib -- pool:: stream:: framing:: --skip upstream::
 
 .PHONY: test-interpreters
 test-interpreters: $(VENV)/.tools ## Run the Python tests on every interpreter at hand

@@ -219,7 +219,7 @@ def test_changes_stand_above_what_was_released() -> None:
 def test_the_layout_names_every_file() -> None:
     layout = (ROOT / "CONTRIBUTING.md").read_text().partition("## Layout")[2].partition("## Rules")[0]
     named = set(re.findall(r"\w+", layout))
-    for sources in ("rust/engine/src/**/*.rs", "rust/python/src/*.rs", "python/penstock/**/*.py"):
+    for sources in ("rust/*/src/**/*.rs", "python/penstock/**/*.py"):
         for path in ROOT.glob(sources):
             if "tests" not in path.parts and path.stem not in {"lib", "mod", "tests", "__init__", "__main__"}:
                 assert path.stem in named, f"CONTRIBUTING.md does not say what {name(path)} is for"

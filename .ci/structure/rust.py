@@ -18,7 +18,7 @@ ITEM = re.compile(
 )
 USE = re.compile(r"\b(?:pub(?:\([^)]*\))?\s+)?use\s+([^;]+);")
 PATH = re.compile(r"(?<![\w:.$])[A-Za-z_]\w*(?:\s*::\s*[A-Za-z_]\w*)+")
-TESTS = re.compile(r"#\[cfg\((?:all\()?(?:test|loom)\b[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*")
+TESTS = re.compile(r"#\[cfg\((?:(?:all|any)\()?(?:test|loom)\b[^\]]*\]\s*(?:#\[[^\]]*\]\s*)*")
 
 
 @dataclass

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::error::{Code, Result};
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
-use crate::sys::event::EventFd;
+use crate::sys::EventFd;
 
 /// A fixed set of running threads. Dropping it stops them without waiting.
 #[derive(Debug)]

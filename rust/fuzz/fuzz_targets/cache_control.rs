@@ -1,11 +1,11 @@
 //! Cache-Control of a response, against the plain second reading of the same rules.
 #![no_main]
 
-#[path = "../../engine/src/cache/tests/reference.rs"]
+#[path = "../../rfc9111/src/tests/reference.rs"]
 #[expect(dead_code, reason = "the other targets use the rest")]
 mod reference;
 
-#[path = "../../engine/src/cache/tests/plain.rs"]
+#[path = "../../rfc9111/src/tests/plain.rs"]
 mod plain;
 
 use libfuzzer_sys::fuzz_target;

@@ -2,7 +2,7 @@
 //! no client sees more of it than one response, and what may be sent behind it in the application's place.
 #![no_main]
 
-#[path = "../../engine/src/wire/tests/reference.rs"]
+#[path = "../../http/src/wire/tests/reference.rs"]
 #[expect(dead_code, reason = "the other targets use the rest")]
 mod reference;
 #[path = "../../engine/src/app/tests/response_reference.rs"]

@@ -1,7 +1,7 @@
 //! A chunked body, whole and in pieces, against the plain second reading of the same rules.
 #![no_main]
 
-#[path = "../../engine/src/wire/tests/reference.rs"]
+#[path = "../../http/src/wire/tests/reference.rs"]
 #[expect(dead_code, reason = "the other target uses the rest")]
 mod reference;
 mod support;

@@ -2,7 +2,7 @@
 //! and a block that no cutter made breaks nothing.
 #![no_main]
 
-#[path = "../../engine/src/framing/tests/reference.rs"]
+#[path = "../../http/src/framing/tests/reference.rs"]
 #[expect(dead_code, reason = "framing uses the rest")]
 mod reference;
 mod support;

@@ -1,7 +1,7 @@
 //! Any framing over any chunking gives the frames, and the end, that the reference gives for the whole text.
 #![no_main]
 
-#[path = "../../engine/src/framing/tests/reference.rs"]
+#[path = "../../http/src/framing/tests/reference.rs"]
 #[expect(dead_code, reason = "event_parse uses the rest")]
 mod reference;
 mod support;

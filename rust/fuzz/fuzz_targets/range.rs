@@ -1,7 +1,7 @@
 //! Range against a second reading that names each byte by itself; Content-Range, If-Range and tags beside it.
 #![no_main]
 
-#[path = "../../engine/src/cache/tests/reference.rs"]
+#[path = "../../rfc9111/src/tests/reference.rs"]
 #[expect(dead_code, reason = "the other targets use the rest")]
 mod reference;
 

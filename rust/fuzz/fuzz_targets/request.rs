@@ -2,12 +2,12 @@
 //! and each request written anew is the request that was read, with one framing and one Host.
 #![no_main]
 
-#[path = "../../engine/src/wire/tests/connection.rs"]
+#[path = "../../http/src/wire/tests/connection.rs"]
 mod connection;
-#[path = "../../engine/src/wire/tests/reference.rs"]
+#[path = "../../http/src/wire/tests/reference.rs"]
 #[expect(dead_code, reason = "the other targets use the rest")]
 mod reference;
-#[path = "../../engine/src/wire/tests/request_reference.rs"]
+#[path = "../../http/src/wire/tests/request_reference.rs"]
 mod request_reference;
 mod support;
 

@@ -2,7 +2,7 @@
 //! follows from it against what each kind of body presupposes.
 #![no_main]
 
-#[path = "../../engine/src/wire/tests/reference.rs"]
+#[path = "../../http/src/wire/tests/reference.rs"]
 #[expect(dead_code, reason = "the other target uses the rest")]
 mod reference;
 mod support;

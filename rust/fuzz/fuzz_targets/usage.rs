@@ -2,7 +2,7 @@
 //! changes nothing else.
 #![no_main]
 
-#[path = "../../engine/src/framing/tests/reference.rs"]
+#[path = "../../http/src/framing/tests/reference.rs"]
 #[expect(dead_code, reason = "framing uses the rest")]
 mod events;
 #[path = "../../engine/src/inspect/tests/reference.rs"]

@@ -1,7 +1,7 @@
 //! Vary, and whether two requests are alike in the fields that it names, against a plain second reading.
 #![no_main]
 
-#[path = "../../engine/src/cache/tests/reference.rs"]
+#[path = "../../rfc9111/src/tests/reference.rs"]
 #[expect(dead_code, reason = "the other targets use the rest")]
 mod reference;
 

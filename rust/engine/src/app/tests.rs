@@ -6,7 +6,9 @@ mod response_reference;
 mod written;
 
 use super::{Checker, Rest};
-use crate::wire::tests::reference;
+#[path = "../../../http/src/wire/tests/reference.rs"]
+#[expect(dead_code, reason = "the tests of the wire use the rest")]
+mod reference;
 
 use crate::pool::testing::config;
 use crate::pool::{Pool, REGION};

@@ -212,7 +212,7 @@ impl Part {
     }
 }
 
-impl Candidate for Arc<Object> {
+impl Candidate for Object {
     fn stored(&self) -> &Stored {
         &self.stored
     }

@@ -16,10 +16,10 @@ use penstock_engine::pool::{Pool, PoolConfig, Purpose, Slice};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
+use penstock_memory::pool::testing::config;
 
 use crate::application::Exchange;
 use crate::client::Client;
-use crate::pool_testing::config;
 
 /// Long enough that only a hang reaches it.
 pub(crate) const AMPLE: Duration = Duration::from_secs(20);

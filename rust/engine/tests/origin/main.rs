@@ -1,14 +1,10 @@
 //! The origin client against real sockets: what it delivers, what it refuses, what it keeps and what it lets go.
 
-use penstock_engine::pool::PoolConfig;
-
 mod bodies;
 mod connections;
 mod flow;
 mod lies;
 mod limits;
-#[path = "../../src/pool/testing.rs"]
-mod pool_testing;
 mod retry;
 mod rig;
 mod secure;

@@ -13,9 +13,9 @@ use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ReadSizes, ResponseHead, Stream, channel};
 use penstock_engine::wire::{BodyLimits, HeadLimits};
 use penstock_engine::{Error, Result};
+use penstock_memory::pool::testing::config;
 use tokio::task::JoinHandle;
 
-use crate::pool_testing::config;
 use crate::server::Server;
 
 /// Long enough that only a hang reaches it.

@@ -2,8 +2,6 @@
 //! them an application that does as it is told. All in one process, which is then the parent of its own. On one engine
 //! thread and on three.
 
-use penstock_engine::pool::PoolConfig;
-
 #[path = "../lane/application.rs"]
 #[expect(dead_code, reason = "the tests of the lane use the rest")]
 mod application;
@@ -15,8 +13,6 @@ mod exchanges;
 mod fake;
 mod fetches;
 mod garbage;
-#[path = "../../src/pool/testing.rs"]
-mod pool_testing;
 mod process;
 mod rig;
 #[path = "../origin/server.rs"]

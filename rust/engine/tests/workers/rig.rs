@@ -20,12 +20,12 @@ use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
 use penstock_engine::workers::{Notice, Orphan, Plan, Relay, Topics, Workers};
+use penstock_memory::pool::testing::config;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
-use crate::pool_testing::config;
 use crate::process::Process;
 
 /// Long enough that only a hang reaches it.

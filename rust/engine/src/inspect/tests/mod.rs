@@ -1,4 +1,7 @@
 mod amend;
+#[path = "../../../../http/src/framing/tests/reference.rs"]
+#[expect(dead_code, reason = "the tests of framings use the rest")]
+mod events_reference;
 mod inspector;
 mod reference;
 mod usage;

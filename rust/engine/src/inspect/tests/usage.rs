@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
+use super::events_reference::dispatched;
 use super::*;
-use crate::framing::tests::reference::dispatched;
 use crate::framing::{Cutter, Framing};
 use crate::pool::{Pool, Purpose, Slice};
 

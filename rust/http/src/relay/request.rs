@@ -1,0 +1,187 @@
+//! The fields of a request on its way to the origin.
+
+use super::Forwarding;
+use super::forwarded::element;
+use super::hop::{Nominated, ends_here, is};
+use super::names::{Fill, begins_as};
+use crate::wire::{Fields, members, reads_as, reads_as_one_of};
+use penstock_error::Result;
+
+/// The engine frames and addresses the message itself, and Expect has been met by whoever accepted the request.
+const OURS: [&str; 3] = ["content-length", "expect", "host"];
+
+/// What a proxy says of its client in, and a client that is not trusted must not: who is behind the last proxy reads its user,
+/// its certificate or its address there.
+fn is_claim(name: &[u8]) -> bool {
+    begins_as(name, "x-forwarded-") || reads_as_one_of(name, &["x-forwarded", "forwarded", "x-real-ip"])
+}
+
+/// Who sent the request, as the origin is told.
+#[derive(Debug, Clone, Copy)]
+pub struct Client<'a> {
+    /// The address of the client; none on a Unix socket.
+    pub address: Option<&'a str>,
+    /// `http` or `https`.
+    pub scheme: &'a str,
+    /// The Host that it asked for.
+    pub host: &'a [u8],
+    /// The version of HTTP that it speaks.
+    pub version: (u8, u8),
+}
+
+/// A field that the application sets in place of the client's and of the relay's; `None` sends none.
+pub type Replaced<'a> = (&'a [u8], Option<&'a [u8]>);
+
+impl Forwarding {
+    /// The end-to-end fields of `received`, in their order, then those of the policy, then `replaced`.
+    ///
+    /// With `fill` the response may be stored for other clients, and only what `fill` has is sent of the client and about it.
+    /// Of its scheme the origin is told all the same if that is https, because many origins redirect what is not; the cache
+    /// keeps the responses to the two apart. Via then names HTTP/1.1, whatever the client speaks: the request is the
+    /// cache's own.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST`: the Host cannot be told in Forwarded, because it has a control character.
+    pub fn request_fields<'a>(
+        &self,
+        received: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
+        client: &Client<'_>,
+        replaced: &[Replaced<'_>],
+        fill: Option<Fill<'_>>,
+    ) -> Result<Fields> {
+        let passes = |name: &[u8]| fill.is_none_or(|fill| fill.has(name));
+        let (mut is_https, mut tells_scheme) = (client.scheme == "https", self.x_forwarded);
+        let nominated = Nominated::of(received.clone());
+        let is_replaced = |name: &[u8]| replaced.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+        let mut fields = Fields::with_capacity(24, 1024);
+        let mut lists = Lists::default();
+        for (name, value) in received {
+            let stays = reads_as_one_of(name, &OURS)
+                || ends_here(name)
+                || (!self.trust_incoming && is_claim(name))
+                || nominated.contains(name)
+                || is_replaced(name);
+            if stays {
+                continue;
+            }
+            if self.trust_incoming && says_scheme(name, value) {
+                is_https = says_https(name, value);
+                tells_scheme |= reads_as(name, "x-forwarded-proto");
+            }
+            if passes(name) && !(self.trust_incoming && lists.take(self, name, value)) {
+                fields.push(name, value);
+            }
+        }
+        let mut add = |name: &str, value: &[u8]| {
+            if !is_replaced(name.as_bytes()) {
+                fields.push(name.as_bytes(), value);
+            }
+        };
+        if self.x_forwarded && passes(b"x-forwarded-for") {
+            // A client on a Unix socket has no address; an empty element would be taken for one.
+            let address = client.address.map_or("unknown", without_zone);
+            add("X-Forwarded-For", &lists.x_forwarded_for.with(address.as_bytes()));
+        }
+        if !passes(b"x-forwarded-proto") {
+            if tells_scheme && is_https {
+                add("X-Forwarded-Proto", b"https");
+            }
+        } else if self.x_forwarded && !lists.has_proto {
+            add("X-Forwarded-Proto", client.scheme.as_bytes());
+        }
+        if self.x_forwarded && !lists.has_host && passes(b"x-forwarded-host") {
+            add("X-Forwarded-Host", client.host);
+        }
+        if self.forwarded {
+            if passes(b"forwarded") {
+                add("Forwarded", &lists.forwarded.with(&element(client)?));
+            } else if is_https {
+                add("Forwarded", b"proto=https");
+            }
+        }
+        if self.preserve_host {
+            add("Host", client.host);
+        }
+        if let Some(via) = self.via(if fill.is_some() { (1, 1) } else { client.version }) {
+            // A further line of a list field continues the list (RFC 9110, section 5.3).
+            add("Via", via.as_bytes());
+        }
+        for (name, value) in replaced {
+            if let Some(value) = value {
+                fields.push(name, value);
+            }
+        }
+        fields.shrink();
+        Ok(fields)
+    }
+}
+
+pub(super) fn without_zone(address: &str) -> &str {
+    address.split_once('%').map_or(address, |(address, _)| address)
+}
+
+/// Whether a field of a proxy says how its client has asked.
+fn says_scheme(name: &[u8], value: &[u8]) -> bool {
+    reads_as(name, "x-forwarded-proto") || (reads_as(name, "forwarded") && protocol(value).is_some())
+}
+
+fn says_https(name: &[u8], value: &[u8]) -> bool {
+    let said = if reads_as(name, "forwarded") { protocol(value) } else { members(value).next() };
+    said.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"))
+}
+
+/// The `proto` of the first element of a Forwarded field, which is that of the client itself (RFC 7239, section 5.4).
+fn protocol(value: &[u8]) -> Option<&[u8]> {
+    let pairs = members(value).next()?.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let mut schemes = pairs.filter_map(|pair| {
+        let (name, scheme) = pair.split_at_checked(6)?;
+        name.eq_ignore_ascii_case(b"proto=").then_some(scheme)
+    });
+    schemes.next().map(|scheme| {
+        scheme.strip_prefix(b"\"").and_then(|scheme| scheme.strip_suffix(b"\"")).unwrap_or(scheme)
+    })
+}
+
+/// What a trusted client says of its own client.
+#[derive(Default)]
+struct Lists<'a> {
+    x_forwarded_for: List<'a>,
+    forwarded: List<'a>,
+    has_proto: bool,
+    has_host: bool,
+}
+
+impl<'a> Lists<'a> {
+    /// Keeps a field back that is added to; whether it is one.
+    fn take(&mut self, policy: &Forwarding, name: &[u8], value: &'a [u8]) -> bool {
+        let list = if policy.x_forwarded && is(name, "x-forwarded-for") {
+            &mut self.x_forwarded_for
+        } else if policy.forwarded && is(name, "forwarded") {
+            &mut self.forwarded
+        } else {
+            self.has_proto |= is(name, "x-forwarded-proto");
+            self.has_host |= is(name, "x-forwarded-host");
+            return false;
+        };
+        if !value.is_empty() {
+            list.0.push(value);
+        }
+        true
+    }
+}
+
+/// The values of a list field.
+#[derive(Default)]
+struct List<'a>(Vec<&'a [u8]>);
+
+impl List<'_> {
+    /// On one line: many applications read the first line only.
+    fn with(&self, element: &[u8]) -> Vec<u8> {
+        let mut line = self.0.join(b", ".as_slice());
+        if !line.is_empty() {
+            line.extend_from_slice(b", ");
+        }
+        line.extend_from_slice(element);
+        line
+    }
+}

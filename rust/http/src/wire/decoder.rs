@@ -1,0 +1,132 @@
+//! Takes payload out of what was read, by arithmetic: every slice handed on is a part of a slice that came in.
+
+use super::body::{self, Body, BodyLimits, Kind};
+use super::chunked::{Chunked, Trailer};
+use penstock_error::{Error, Result};
+use penstock_memory::pool::Slice;
+
+/// Decodes one body, of a response or of a request.
+#[derive(Debug)]
+pub struct Decoder {
+    kind: &'static Kind,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Length { remaining: u64, length: u64 },
+    Chunked(Chunked),
+    UntilClose,
+    Failed(Error),
+}
+
+impl Decoder {
+    /// A decoder for the bytes after a response head whose body ends as `body` says.
+    pub fn new(body: Body, limits: BodyLimits) -> Self {
+        Self::of(body::RESPONSE, body, limits)
+    }
+
+    /// A decoder for the bytes after a request head whose body ends as `body` says. Whatever is wrong with a chunk, a
+    /// line end or the trailer section is `BAD_REQUEST_BODY`, and a body cut short is `REQUEST_TRUNCATED`.
+    pub fn of_request(body: Body, limits: BodyLimits) -> Self {
+        Self::of(body::REQUEST, body, limits)
+    }
+
+    fn of(kind: &'static Kind, body: Body, limits: BodyLimits) -> Self {
+        Self {
+            kind,
+            state: match body {
+                Body::Empty => State::Length { remaining: 0, length: 0 },
+                Body::Length(length) => State::Length { remaining: length, length },
+                Body::Chunked => State::Chunked(Chunked::new(kind, limits)),
+                Body::UntilClose => State::UntilClose,
+            },
+        }
+    }
+
+    /// Calls `emit` with each piece of payload in `bytes`, in order and never empty. Returns the bytes after the end of
+    /// the body, if there are any. Payload before an error has been emitted. After an error, every call returns it again.
+    ///
+    /// # Errors
+    /// Of a chunked body: `BAD_CHUNK`, `BARE_LINE_FEED`, `CHUNK_EXTENSION_TOO_LARGE`, `BAD_TRAILER`, `FOLDED_HEADER`; of a
+    /// request all are `BAD_REQUEST_BODY`.
+    pub fn decode(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
+        let result = self.advance(bytes, emit);
+        if let Err(error) = &result {
+            self.state = State::Failed(error.clone());
+        }
+        result
+    }
+
+    fn advance(&mut self, mut bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
+        let mut behind = None;
+        match &mut self.state {
+            State::Failed(error) => return Err(error.clone()),
+            State::UntilClose => {}
+            State::Length { remaining, .. } => {
+                let count = usize::try_from(*remaining).unwrap_or(usize::MAX);
+                if count < bytes.len() {
+                    let body = bytes.split_to(count);
+                    behind = Some(std::mem::replace(&mut bytes, body));
+                }
+                *remaining -= bytes.len() as u64;
+            }
+            State::Chunked(chunked) => {
+                let mut at = 0;
+                while let Some(range) = chunked.next(&bytes, &mut at)? {
+                    emit(bytes.slice(range));
+                }
+                return Ok((at < bytes.len()).then(|| bytes.slice(at..bytes.len())));
+            }
+        }
+        if !bytes.is_empty() {
+            emit(bytes);
+        }
+        Ok(behind)
+    }
+
+    /// Whether the body has ended where its framing says, and nothing was wrong. Never of [`Body::UntilClose`].
+    pub fn is_done(&self) -> bool {
+        match &self.state {
+            State::Length { remaining, .. } => *remaining == 0,
+            State::Chunked(chunked) => chunked.is_done(),
+            State::UntilClose | State::Failed(_) => false,
+        }
+    }
+
+    /// Bytes still to come, where that is known beforehand: of [`Body::Length`] (and [`Body::Empty`]: 0).
+    pub fn remaining(&self) -> Option<u64> {
+        match &self.state {
+            State::Length { remaining, .. } => Some(*remaining),
+            State::Chunked(_) | State::UntilClose | State::Failed(_) => None,
+        }
+    }
+
+    /// Whether a connection that ends here has ended the body too.
+    ///
+    /// Over TLS the end of [`Body::UntilClose`] is a clean one only with a `close_notify` (RFC 9112, section 9.8); that
+    /// is for the caller to know.
+    ///
+    /// # Errors
+    /// `BODY_TRUNCATED`, of a request `REQUEST_TRUNCATED`, or the error that decoding met before.
+    pub fn at_eof(&self) -> Result<()> {
+        let truncated = |what: String| Err(self.kind.truncated.error(what));
+        match &self.state {
+            State::Length { remaining: 0, .. } | State::UntilClose => Ok(()),
+            State::Length { remaining, length } => {
+                truncated(format!("the connection ended with {remaining} of {length} bytes missing"))
+            }
+            State::Chunked(chunked) if chunked.is_done() => Ok(()),
+            State::Chunked(chunked) => truncated(format!("the connection ended: {}", chunked.missing())),
+            State::Failed(error) => Err(error.clone()),
+        }
+    }
+
+    /// The trailer fields of a chunked body that is done. They came unannounced: never merge them into the head.
+    pub fn trailers(&self) -> &[Trailer] {
+        match &self.state {
+            State::Chunked(chunked) => chunked.trailers(),
+            State::Length { .. } | State::UntilClose | State::Failed(_) => &[],
+        }
+    }
+}

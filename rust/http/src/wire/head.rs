@@ -1,0 +1,192 @@
+//! The head of a response: its status line and its fields.
+//!
+//! [`HeadScanner`] finds where the head ends while bytes still arrive; [`parse_head`] takes the whole head apart.
+//! Both refuse what RFC 9112 lets a lenient client repair: a proxy that repairs forwards its own guess.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::section::{self, Field, Scanner};
+use super::text::{is_text, quoted};
+use penstock_error::{Code, Error, Result};
+
+/// How much head an origin may send.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadLimits {
+    /// Bytes of one head, from the status line to the empty line.
+    pub bytes: usize,
+    /// Fields of one head.
+    pub fields: usize,
+    /// Interim (1xx) responses before the final one; whoever reads the responses counts them.
+    pub interim: usize,
+}
+
+/// Finds the end of a response head in a buffer that grows. Looks at each byte once.
+#[derive(Debug)]
+pub struct HeadScanner {
+    section: Scanner,
+    max_bytes: usize,
+    version_seen: bool,
+}
+
+/// The only versions spoken here; the digit that follows is 0 or 1.
+const VERSION: &[u8] = b"HTTP/1.";
+
+impl HeadScanner {
+    /// A scanner for one head. The next head, after an interim response, needs a new one.
+    pub fn new(limits: &HeadLimits) -> Self {
+        Self {
+            section: Scanner::new(section::HEAD, limits.bytes, limits.fields),
+            max_bytes: limits.bytes,
+            version_seen: false,
+        }
+    }
+
+    /// The length of the head, its empty line included, once `buffer` holds all of it. `buffer` must begin with the
+    /// bytes of the last call; what follows the head in it is not looked at.
+    ///
+    /// # Errors
+    /// At the first offending byte: `BAD_HEAD` (not HTTP/1.x, NUL, an empty first line), `BARE_LINE_FEED`,
+    /// `FOLDED_HEADER`, `HEAD_TOO_LARGE`.
+    pub fn scan(&mut self, buffer: &[u8]) -> Result<Option<usize>> {
+        if !self.version_seen {
+            // Said at once, because a server of another protocol may wait for us to speak.
+            let seen = &buffer[..buffer.len().min(VERSION.len()).min(self.max_bytes)];
+            if !VERSION.starts_with(seen) {
+                return Err(not_http(seen));
+            }
+            self.version_seen = seen.len() == VERSION.len();
+        }
+        self.section.scan(buffer)
+    }
+}
+
+/// A parsed response head. It owns its bytes, so that the slab they were read into is free for the body.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Head {
+    /// 100 to 999.
+    pub status: u16,
+    /// 1 for HTTP/1.1, 0 for HTTP/1.0.
+    pub minor_version: u8,
+    reason: Range<usize>,
+    fields: Vec<Field>,
+    bytes: Box<[u8]>,
+}
+
+impl Head {
+    /// A head of HTTP/1.1 that no origin has sent as it is. Nothing is checked: names, values and the reason come from
+    /// heads that were.
+    pub fn new<'a>(
+        status: u16,
+        reason: &[u8],
+        headers: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Self {
+        let mut bytes = reason.to_vec();
+        let mut append = |part: &[u8]| {
+            let start = bytes.len();
+            bytes.extend_from_slice(part);
+            start..bytes.len()
+        };
+        let fields = headers
+            .into_iter()
+            .map(|(name, value)| Field { name: append(name), value: append(value) })
+            .collect();
+        Self { status, minor_version: 1, reason: 0..reason.len(), fields, bytes: bytes.into() }
+    }
+
+    /// The reason phrase, often empty. It may hold obs-text, which has no known character set.
+    pub fn reason(&self) -> &[u8] {
+        &self.bytes[self.reason.clone()]
+    }
+
+    /// Names as they were sent and values without surrounding whitespace, in their order.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        self.fields.iter().map(|field| (&self.bytes[field.name.clone()], &self.bytes[field.value.clone()]))
+    }
+
+    /// The value of the first field of that name, in whatever case.
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.get_all(name).next()
+    }
+
+    /// The values of all fields of that name, in whatever case.
+    pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.headers()
+            .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+}
+
+/// Appends the status line that a client of HTTP/1.1 gets.
+pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
+    let digit = |place: u16| b'0' + u8::try_from(status / place % 10).unwrap_or_default();
+    let status = [digit(100), digit(10), digit(1)];
+    for part in [b"HTTP/1.1 ", status.as_slice(), b" ", reason, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+impl fmt::Debug for Head {
+    /// Leaves the values out, because heads end in logs and values hold cookies.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        f.debug_struct("Head")
+            .field("status", &self.status)
+            .field("minor_version", &self.minor_version)
+            .field("names", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes a head apart. `bytes` is the head alone, as [`HeadScanner::scan`] measured it.
+///
+/// # Errors
+/// What the scanner raises, and `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and 5) does not
+/// allow: another version than 1.0 and 1.1, a status that is not three digits from 100 on, a field name that is no
+/// token, whitespace before a colon, a control character.
+pub fn parse_head(bytes: &[u8], limits: &HeadLimits) -> Result<Head> {
+    let mut scanner = HeadScanner::new(limits);
+    match scanner.scan(bytes)? {
+        Some(end) if end == bytes.len() => {}
+        Some(_) => return Err(section::HEAD.malformed("bytes after the empty line")),
+        None => return Err(section::HEAD.malformed("no empty line")),
+    }
+    let line = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+    let (minor_version, status, reason) = status_line(&bytes[..line])?;
+    let fields = section::fields(section::HEAD, bytes, line + 2, scanner.section.fields())?;
+    Ok(Head { status, minor_version, reason, fields, bytes: bytes.into() })
+}
+
+/// `HTTP/1.1 200 OK`, RFC 9112, section 4. Many servers leave out the last space when there is no reason.
+fn status_line(line: &[u8]) -> Result<(u8, u16, Range<usize>)> {
+    let malformed = || section::HEAD.malformed(format!("the status line {}", quoted(line)));
+    let rest = line.strip_prefix(VERSION).ok_or_else(|| not_http(line))?;
+    let (minor, rest) = match rest {
+        [b'0', b' ', rest @ ..] => (0, rest),
+        [b'1', b' ', rest @ ..] => (1, rest),
+        _ => return Err(not_http(line)),
+    };
+    let (digits, rest) = rest.split_first_chunk::<3>().ok_or_else(malformed)?;
+    let reason = match rest {
+        [] => line.len()..line.len(),
+        [b' ', reason @ ..] => line.len() - reason.len()..line.len(),
+        _ => return Err(malformed()),
+    };
+    if digits[0] == b'0' || !digits.iter().all(u8::is_ascii_digit) {
+        return Err(malformed());
+    }
+    if !line[reason.clone()].iter().all(|byte| is_text(*byte)) {
+        return Err(malformed());
+    }
+    let status = digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
+    Ok((minor, status, reason))
+}
+
+fn not_http(start: &[u8]) -> Error {
+    // An alert or a handshake of TLS (RFC 8446, section 5.1).
+    if let [0x15 | 0x16, 3, ..] = start {
+        return Code::BadHead
+            .error("the origin speaks TLS, and was asked without it: should its URL begin with https://?");
+    }
+    Code::BadHead.error(format!("the response begins with {} instead of HTTP/1.0 or HTTP/1.1", quoted(start)))
+}

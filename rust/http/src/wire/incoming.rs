@@ -1,0 +1,332 @@
+//! The head of a request that a client has sent (RFC 9112, sections 2, 3 and 5).
+//!
+//! A gateway is read by two parsers, its own and the one behind it. What they could read differently is refused
+//! here, and what passes is written anew with one framing and one Host (section 11.2). Lines end in CRLF, a field
+//! is on one line, and a name ends at its colon.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+
+use super::body::{Body, content_length, persists};
+use super::request::is_host;
+use super::section::{self, Field, Scanner};
+use super::target;
+use super::text::{is_token, members, quoted, trim};
+use penstock_error::{Code, Result};
+
+/// How much head a client may send.
+#[derive(Debug, Clone, Copy)]
+pub struct IncomingLimits {
+    /// Bytes of the request line.
+    pub line: usize,
+    /// Bytes of one head, from the request line to the empty line.
+    pub bytes: usize,
+    /// Fields of one head.
+    pub fields: usize,
+}
+
+/// Empty lines before a request that are passed over: old clients send one behind a body (RFC 9112, section 2.2).
+const LEADING_LINES: usize = 1;
+
+/// Finds a request head in a buffer that grows. Looks at each byte once.
+#[derive(Debug)]
+pub struct IncomingScanner {
+    section: Scanner,
+    limits: IncomingLimits,
+    start: usize,
+}
+
+impl IncomingScanner {
+    /// A scanner for one head.
+    pub fn new(limits: &IncomingLimits) -> Self {
+        Self {
+            section: Scanner::new(section::REQUEST_HEAD, limits.bytes, limits.fields),
+            limits: *limits,
+            start: 0,
+        }
+    }
+
+    /// Whether a byte of the head has been seen. An empty line that stands before it is none: a client that sent it
+    /// behind a body, and no more, waits for nothing.
+    pub fn has_begun(&self) -> bool {
+        self.section.has_begun()
+    }
+
+    /// Where the head lies in `buffer`, its empty line included, once all of it is there. `buffer` must begin with the
+    /// bytes of the last call; what follows the head in it is not looked at.
+    ///
+    /// # Errors
+    /// `TARGET_TOO_LONG`, `REQUEST_HEAD_TOO_LARGE`, and `BAD_REQUEST_HEAD` for a line that ends in LF or CR alone, a
+    /// field that is continued on the next line, a NUL, or an empty first line.
+    pub fn scan(&mut self, buffer: &[u8]) -> Result<Option<Range<usize>>> {
+        if !self.section.has_begun() {
+            while self.start < 2 * LEADING_LINES && buffer[self.start..].starts_with(b"\r\n") {
+                self.start += 2;
+            }
+            if self.start < 2 * LEADING_LINES && b"\r\n".starts_with(&buffer[self.start..]) {
+                return Ok(None);
+            }
+        }
+        let head = &buffer[self.start..];
+        if !self.section.has_started() {
+            // No byte beyond the limit is looked at: what else is wrong with it must not depend on how it came.
+            let line = &head[..head.len().min(self.limits.line.saturating_add(2))];
+            let found = self.section.scan(line)?;
+            if !self.section.has_started() {
+                if line.len() < head.len() || line.len() == self.limits.line.saturating_add(2) {
+                    let detail = format!("the request line exceeds {} bytes", self.limits.line);
+                    return Err(Code::TargetTooLong.error(detail));
+                }
+                return Ok(None);
+            }
+            if let Some(end) = found {
+                return Ok(Some(self.start..self.start + end));
+            }
+        }
+        let found = self.section.scan(head)?;
+        Ok(found.map(|end| self.start..self.start + end))
+    }
+}
+
+/// A parsed request head. It owns its bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Incoming {
+    /// 1 for HTTP/1.1, 0 for HTTP/1.0.
+    pub minor_version: u8,
+    method: Range<usize>,
+    target: Range<usize>,
+    authority: Range<usize>,
+    path: Range<usize>,
+    fields: Vec<Field>,
+    bytes: Box<[u8]>,
+}
+
+impl Incoming {
+    /// A token.
+    pub fn method(&self) -> &str {
+        self.text(&self.method)
+    }
+
+    /// As the client wrote it: in origin-form, absolute-form, or `*`.
+    pub fn target(&self) -> &str {
+        self.text(&self.target)
+    }
+
+    /// What of the target follows its authority, or `*`; empty, or a query alone, where an absolute URL has no path.
+    pub fn path(&self) -> &str {
+        self.text(&self.path)
+    }
+
+    /// The target as it is sent on: in origin-form, or `*` (RFC 9112, sections 3.2.1 and 3.2.4).
+    pub fn origin_form(&self) -> Cow<'_, str> {
+        match self.path() {
+            "" if self.method() == "OPTIONS" => Cow::Borrowed("*"),
+            "" => Cow::Borrowed("/"),
+            query if query.starts_with('?') => Cow::Owned(format!("/{query}")),
+            path => Cow::Borrowed(path),
+        }
+    }
+
+    /// The host and port that are asked for: of the target if it is absolute, else of `Host` (RFC 9112, section 3.3).
+    /// Empty in HTTP/1.0 without either.
+    pub fn authority(&self) -> &str {
+        self.text(&self.authority)
+    }
+
+    /// Names as they were sent and values without surrounding whitespace, in their order.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
+        self.fields.iter().map(|field| (&self.bytes[field.name.clone()], &self.bytes[field.value.clone()]))
+    }
+
+    /// The values of all fields of that name, in whatever case.
+    pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.headers()
+            .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| value)
+    }
+
+    /// How its body ends (RFC 9112, section 6.3). Never with the connection: then nobody could tell it from a part.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST_FRAMING` and `UNSUPPORTED_CODING`; the connection cannot go on after either.
+    pub fn body(&self) -> Result<Body> {
+        let refused = |detail: String| Err(Code::BadRequestFraming.error(detail));
+        let length = match content_length(self.get_all("content-length")) {
+            Ok(length) => length,
+            Err(error) => return refused(error.detail().to_owned()),
+        };
+        let mut codings = self.get_all("transfer-encoding");
+        let Some(coding) = codings.next() else {
+            return Ok(length.map_or(Body::Empty, Body::Length));
+        };
+        if codings.next().is_some() {
+            return refused("Transfer-Encoding is given more than once".to_owned());
+        }
+        if length.is_some() {
+            return refused("both Content-Length and Transfer-Encoding are given".to_owned());
+        }
+        if self.minor_version == 0 {
+            return refused("Transfer-Encoding in an HTTP/1.0 request".to_owned());
+        }
+        if trim(coding).eq_ignore_ascii_case(b"chunked") {
+            return Ok(Body::Chunked);
+        }
+        let detail = format!("Transfer-Encoding is {}, not chunked", quoted(coding));
+        // A body whose end is known, of a kind that is not, against one whose end is anyone's guess.
+        let chunked = |member: &[u8]| member.eq_ignore_ascii_case(b"chunked");
+        let once = members(coding).filter(|member| chunked(member)).count() == 1;
+        let sound = once && members(coding).all(is_token) && members(coding).last().is_some_and(chunked);
+        Err(if sound { Code::UnsupportedCoding.error(detail) } else { Code::BadRequestFraming.error(detail) })
+    }
+
+    /// Whether the client will send another request behind this one (RFC 9112, section 9.3).
+    pub fn keeps_alive(&self) -> bool {
+        persists(self.minor_version, || self.get_all("connection"))
+    }
+
+    /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1). An HTTP/1.0
+    /// client cannot mean it.
+    ///
+    /// # Errors
+    /// `EXPECTATION_FAILED`: it expects something else.
+    pub fn expects_continue(&self) -> Result<bool> {
+        let mut expected = false;
+        for expectation in self.get_all("expect").flat_map(members) {
+            if !expectation.eq_ignore_ascii_case(b"100-continue") {
+                let detail = format!("the request expects {}", quoted(expectation));
+                return Err(Code::ExpectationFailed.error(detail));
+            }
+            expected = self.minor_version == 1;
+        }
+        Ok(expected)
+    }
+
+    fn text(&self, range: &Range<usize>) -> &str {
+        // Checked to be ASCII when the head was parsed.
+        std::str::from_utf8(&self.bytes[range.clone()]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Incoming {
+    /// Leaves the values out, because heads end in logs and values hold cookies.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers().map(|(name, _)| String::from_utf8_lossy(name)).collect();
+        f.debug_struct("Incoming")
+            .field("method", &self.method())
+            .field("path", &self.path())
+            .field("minor_version", &self.minor_version)
+            .field("names", &names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes a head apart. `bytes` is the head alone, as [`IncomingScanner::scan`] found it.
+///
+/// # Errors
+/// What the scanner raises; `BAD_REQUEST_HEAD` for a request line, a target or a field that RFC 9112 does not allow;
+/// `UNSUPPORTED_VERSION`; `UNSUPPORTED_METHOD` for CONNECT; `BAD_HOST`.
+pub fn parse_incoming(bytes: &[u8], limits: &IncomingLimits) -> Result<Incoming> {
+    let mut scanner = IncomingScanner::new(limits);
+    match scanner.scan(bytes)? {
+        Some(range) if range == (0..bytes.len()) => {}
+        _ => return Err(section::REQUEST_HEAD.malformed("bytes before or behind it")),
+    }
+    let end = memchr::memchr(b'\r', bytes).unwrap_or(bytes.len());
+    let line = request_line(&bytes[..end])?;
+    let fields = section::fields(section::REQUEST_HEAD, bytes, end + 2, scanner.section.fields())?;
+    let mut head = Incoming {
+        minor_version: line.minor_version,
+        method: line.method,
+        authority: line.authority.clone().unwrap_or_default(),
+        path: line.path,
+        target: line.target,
+        fields,
+        bytes: bytes.into(),
+    };
+    let host = host(&head)?;
+    if line.authority.is_none() {
+        head.authority = host;
+    }
+    Ok(head)
+}
+
+struct RequestLine {
+    minor_version: u8,
+    method: Range<usize>,
+    target: Range<usize>,
+    /// Of a target in absolute-form.
+    authority: Option<Range<usize>>,
+    path: Range<usize>,
+}
+
+/// `GET /path HTTP/1.1` with one space between (RFC 9112, section 3).
+fn request_line(line: &[u8]) -> Result<RequestLine> {
+    let malformed = || section::REQUEST_HEAD.malformed(format!("the request line {}", quoted(line)));
+    let first = memchr::memchr(b' ', line).ok_or_else(malformed)?;
+    let last = memchr::memrchr(b' ', line).filter(|last| *last > first).ok_or_else(malformed)?;
+    let (method, target) = (0..first, first + 1..last);
+    if !is_token(&line[method.clone()]) {
+        return Err(malformed());
+    }
+    let minor_version = match &line[last + 1..] {
+        b"HTTP/1.1" => 1,
+        b"HTTP/1.0" => 0,
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            return Err(
+                Code::UnsupportedVersion.error(format!("the request is in {}", quoted(&line[last + 1..])))
+            );
+        }
+        _ => return Err(malformed()),
+    };
+    // What is not ASCII or has a meaning to nobody is refused: the next parser may cut or repair it.
+    if !line[target.clone()].iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
+        return Err(malformed());
+    }
+    if &line[method.clone()] == b"CONNECT" {
+        return Err(Code::UnsupportedMethod.error("CONNECT asks for a tunnel, which is not offered"));
+    }
+    let (authority, path) = match &line[target.clone()] {
+        [b'/', ..] => (None, target.clone()),
+        b"*" if &line[method.clone()] == b"OPTIONS" => (None, target.clone()),
+        url => {
+            let (authority, path) = absolute(url).ok_or_else(malformed)?;
+            let shifted = |part: Range<usize>| part.start + target.start..part.end + target.start;
+            (Some(shifted(authority)), shifted(path))
+        }
+    };
+    if let Some(bad) = target::fault(&line[path.clone()]) {
+        return Err(section::REQUEST_HEAD.malformed(format!("{} in the target", quoted(bad))));
+    }
+    Ok(RequestLine { minor_version, method, target, authority, path })
+}
+
+/// Authority and path of `http://authority/path` (RFC 9112, section 3.2.2).
+fn absolute(url: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
+    let schemes: [&[u8]; 2] = [b"http://", b"https://"];
+    let has = |scheme: &[u8]| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+    let start = schemes.into_iter().find(|scheme| has(scheme))?.len();
+    let rest = &url[start..];
+    let length = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    is_host(&rest[..length]).then_some((start..start + length, start + length..url.len()))
+}
+
+/// Where the value of the one `Host` lies (RFC 9112, section 3.2).
+fn host(head: &Incoming) -> Result<Range<usize>> {
+    let mut hosts =
+        head.fields.iter().filter(|field| head.bytes[field.name.clone()].eq_ignore_ascii_case(b"host"));
+    let refused = |detail: String| Err(Code::BadHost.error(detail));
+    let Some(host) = hosts.next() else {
+        return if head.minor_version == 0 { Ok(0..0) } else { refused("there is no Host field".to_owned()) };
+    };
+    if hosts.next().is_some() {
+        return refused("there is more than one Host field".to_owned());
+    }
+    let value = &head.bytes[host.value.clone()];
+    if !is_host(value) {
+        return refused(format!("the Host is {}", quoted(value)));
+    }
+    Ok(host.value.clone())
+}

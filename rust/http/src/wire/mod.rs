@@ -1,0 +1,47 @@
+//! HTTP/1.1 as bytes: heads and bodies of requests and responses, without a socket and without waiting.
+//!
+//! `origin` feeds what it read and gets ranges of the same memory back; nothing here copies payload. Whatever two
+//! parsers could understand differently is refused with a code of the table instead of being repaired, because
+//! such a difference is what response splitting and request smuggling are made of (RFC 9112, section 11). The
+//! invariant of every parser here: how the bytes were split into reads changes neither result nor error.
+
+mod body;
+mod chunked;
+mod date;
+mod decoder;
+mod etag;
+mod fields;
+mod head;
+mod incoming;
+pub mod list;
+mod method;
+mod range;
+mod redact;
+mod request;
+mod section;
+mod spans;
+mod target;
+mod text;
+#[cfg(not(loom))]
+mod websocket;
+
+pub use body::{Body, BodyLimits, body_of, has_no_body, keeps_alive};
+pub use chunked::Chunked;
+pub use date::{http_date, parse_date};
+pub use decoder::Decoder;
+pub use etag::{EntityTag, Tags};
+pub use fields::Fields;
+pub use head::{Head, HeadLimits, HeadScanner, parse_head, write_status_line};
+pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
+pub use method::is_safe;
+pub use range::{ContentRange, Multipart, Ranges, Selected, Spec};
+pub use redact::{hide, shown, without_tokens};
+pub use request::{CHUNK_END, ChunkHead, HOP_BY_HOP, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
+pub use spans::{Span, Spans};
+pub use target::{has_dot_segments, is_target};
+pub use text::{folded, is_one_of, is_token, members, reads_as, reads_as_one_of, trim, write_field};
+#[cfg(not(loom))]
+pub use websocket::{Handshake, offers_websocket};
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod tests;

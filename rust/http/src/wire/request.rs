@@ -1,0 +1,245 @@
+//! The head of a request, and the chunked coding of its body.
+//!
+//! Framing is ours alone: the fields that delimit the body or speak about the connection are written here from what
+//! is known about the body, and a caller who sets them is told so. Nothing that a caller passes can start a new line.
+
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+
+use super::fields::Fields;
+use super::text::{Characters, is_one_of, is_text, is_token, quoted, write_field};
+use penstock_error::{Code, Error, Result};
+
+/// How the body of a request is delimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upload {
+    /// There is none.
+    None,
+    /// It has that many bytes.
+    Length(u64),
+    /// In chunks, because its length is not known beforehand.
+    Chunked,
+    /// There is none, but another protocol, WebSocket, once the origin has switched to it (RFC 6455, section 4.1).
+    Tunnel,
+}
+
+/// Fields about the connection or the body's coding (RFC 9110, section 7.6.1, and RFC 9112): never a caller's.
+pub const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// The head of a request, ready to be sent.
+///
+/// `target` is in origin-form (`/path?query`), absolute-form, or `*` for OPTIONS. `authority` becomes the `Host` field
+/// unless `headers` has one. A `Content-Length` in `headers` must agree with `upload`; it is sent once. Except for a
+/// tunnel there is no `Connection` field, which in HTTP/1.1 asks to keep the connection.
+///
+/// # Errors
+/// `BAD_REQUEST`, naming what is wrong: a method or field name that is no token, CONNECT, a target with whitespace,
+/// controls, non-ASCII bytes or a fragment, a control character in a value, a malformed or repeated `Host`, a length
+/// that contradicts `upload`, or a hop-by-hop field. Values are never quoted in the error, because they may be secret.
+pub fn encode_request(
+    method: &str,
+    target: &str,
+    authority: &str,
+    headers: &Fields,
+    upload: &Upload,
+) -> Result<Vec<u8>> {
+    check_method(method)?;
+    check_target(method, target)?;
+    let host = host(authority, headers)?;
+    let size = headers.size() + 4 * headers.len();
+    let mut head = Vec::with_capacity(method.len() + target.len() + host.len() + size + 80);
+    for part in [method.as_bytes(), b" ", target.as_bytes(), b" HTTP/1.1\r\nHost: ", host, b"\r\n"] {
+        head.extend_from_slice(part);
+    }
+    for (name, value) in headers.iter() {
+        if !is_token(name) {
+            return Err(bad(format!("the header name {} is not a token", quoted(name))));
+        }
+        if let Some(byte) = value.iter().find(|byte| !is_text(**byte)) {
+            return Err(bad(format!("the header {} has a {} in its value", quoted(name), quoted(&[*byte]))));
+        }
+        if is_one_of(name, &HOP_BY_HOP) {
+            return Err(bad(format!(
+                "the header {} concerns the connection and cannot be set by the caller",
+                quoted(name)
+            )));
+        }
+        if name.eq_ignore_ascii_case(b"host") {
+            continue;
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            check_length(value, upload)?;
+            continue;
+        }
+        write_field(&mut head, name, value);
+    }
+    match upload {
+        Upload::Length(length) => write_length(&mut head, *length),
+        Upload::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        Upload::Tunnel => head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+        // RFC 9110, section 8.6: methods that expect a body say that there is none.
+        Upload::None if matches!(method, "POST" | "PUT" | "PATCH") => write_length(&mut head, 0),
+        Upload::None => {}
+    }
+    head.extend_from_slice(b"\r\n");
+    Ok(head)
+}
+
+fn write_length(head: &mut Vec<u8>, length: u64) {
+    write!(head, "Content-Length: {length}\r\n").expect("a Vec takes all that is written");
+}
+
+fn check_method(method: &str) -> Result<()> {
+    if !is_token(method.as_bytes()) {
+        return Err(bad(format!("the method {} is not a token", quoted(method.as_bytes()))));
+    }
+    if method == "CONNECT" {
+        return Err(bad("CONNECT is not supported: its answer has no end".to_owned()));
+    }
+    Ok(())
+}
+
+/// RFC 9112, section 3.2.
+fn check_target(method: &str, target: &str) -> Result<()> {
+    let absolute = || {
+        target.split_once("://").is_some_and(|(scheme, rest)| {
+            let mut bytes = scheme.bytes();
+            bytes.next().is_some_and(|first| first.is_ascii_alphabetic())
+                && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+                && !rest.is_empty()
+        })
+    };
+    if !(target.starts_with('/') || (target == "*" && method == "OPTIONS") || absolute()) {
+        return Err(bad(format!(
+            "the target {} is neither a path nor a URL",
+            quoted(super::shown(target).as_bytes())
+        )));
+    }
+    if let Some(byte) = target.bytes().find(|byte| !byte.is_ascii_graphic() || *byte == b'#') {
+        return Err(bad(format!("the target has a {}, which must be percent-encoded", quoted(&[byte]))));
+    }
+    Ok(())
+}
+
+/// The caller's `Host` if there is one, else the authority of the URL (RFC 9110, section 7.2).
+fn host<'a>(authority: &'a str, headers: &'a Fields) -> Result<&'a [u8]> {
+    let mut given = headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+    let host = given.next().map_or(authority.as_bytes(), |(_, value)| value);
+    if given.next().is_some() {
+        return Err(bad("more than one Host header".to_owned()));
+    }
+    if !is_host(host) {
+        return Err(bad(format!("the host {} is not a name or address with an optional port", quoted(host))));
+    }
+    Ok(host)
+}
+
+/// `uri-host [ ":" port ]` with a host that is not empty (RFC 3986, section 3.2.2).
+pub(super) fn is_host(value: &[u8]) -> bool {
+    let (port, valid) = if let [b'[', rest @ ..] = value {
+        let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
+        let address = &rest[..end];
+        let valid = address.iter().all(|byte| byte.is_ascii_hexdigit() || b":.".contains(byte));
+        (&rest[end + 1..], valid && !address.is_empty())
+    } else {
+        let end = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
+        (&value[end..], is_name(&value[..end]))
+    };
+    let port_is_valid = match port {
+        [] => true,
+        [b':', digits @ ..] => is_port(digits),
+        _ => false,
+    };
+    valid && port_is_valid
+}
+
+/// Unreserved characters and sub-delimiters.
+const NAME: &Characters = &Characters::new(b"-._~!$&'()*+,;=");
+
+/// A registered name: unreserved characters, sub-delimiters, and percent signs that encode something.
+fn is_name(mut name: &[u8]) -> bool {
+    let valid = !name.is_empty();
+    while let [byte, rest @ ..] = name {
+        name = match (byte, rest) {
+            (b'%', [high, low, rest @ ..]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => rest,
+            _ if NAME.has(*byte) => rest,
+            _ => return false,
+        };
+    }
+    valid
+}
+
+/// Digits of a port that there can be: 65616 is 80 for whoever keeps 16 bits of it.
+fn is_port(digits: &[u8]) -> bool {
+    let number = || digits.iter().fold(0, |port, digit| port * 10 + u32::from(digit - b'0'));
+    digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) && u16::try_from(number()).is_ok()
+}
+
+fn check_length(value: &[u8], upload: &Upload) -> Result<()> {
+    let agreed = match upload {
+        Upload::None | Upload::Tunnel => value == b"0",
+        Upload::Length(length) => value == length.to_string().as_bytes(),
+        Upload::Chunked => false,
+    };
+    if agreed {
+        return Ok(());
+    }
+    let body = match upload {
+        Upload::None | Upload::Tunnel => "there is no body".to_owned(),
+        Upload::Length(length) => format!("the body has {length} bytes"),
+        Upload::Chunked => "the body's length is not known".to_owned(),
+    };
+    Err(bad(format!("the header Content-Length is {}, but {body}", quoted(value))))
+}
+
+fn bad(what: String) -> Error {
+    Code::BadRequest.error(what)
+}
+
+/// What follows the payload of every chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+
+/// What ends a chunked body: the chunk of size 0 and a trailer section without fields.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The size line of a chunk; dereferences to its bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkHead {
+    bytes: [u8; ChunkHead::MAX],
+    length: u8,
+}
+
+impl ChunkHead {
+    const MAX: usize = usize::BITS as usize / 4 + CHUNK_END.len();
+}
+
+impl Deref for ChunkHead {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+/// The size line of a chunk of `length` bytes. Never of none: that would be the last one.
+pub fn encode_chunk_head(length: NonZeroUsize) -> ChunkHead {
+    // By hand: `write!` takes 300 instructions for it, for each event of a relay.
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
+    let mut head = ChunkHead { bytes: [0; ChunkHead::MAX], length: 0 };
+    let line = (0..digits).rev().map(|digit| b"0123456789abcdef"[(length.get() >> (digit * 4)) & 0xf]);
+    for (place, byte) in head.bytes.iter_mut().zip(line.chain(CHUNK_END.iter().copied())) {
+        *place = byte;
+        head.length += 1;
+    }
+    head
+}

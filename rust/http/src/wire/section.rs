@@ -1,0 +1,207 @@
+//! What heads and trailer sections have in common: lines that end in CRLF, up to an empty one.
+//!
+//! [`Scanner`] looks at each byte once, however the bytes arrive, and finds the end of the section; [`fields`] then
+//! takes a whole section apart. httparse is asked only for what it is strict in, names and values: by itself it
+//! takes a lone LF for the end of a line and skips leading empty lines (checked against 1.10).
+
+use std::ops::Range;
+
+use memchr::memchr3;
+
+use super::text::quoted;
+use penstock_error::{Code, Error, Result};
+
+/// How a kind of section names its faults.
+#[derive(Debug)]
+pub(super) struct Kind {
+    name: &'static str,
+    malformed: Code,
+    too_large: Code,
+    bare: Code,
+    folded: Code,
+    /// Whether the first line is none of the fields.
+    start_line: bool,
+}
+
+pub(super) const HEAD: &Kind = &Kind {
+    name: "response head",
+    malformed: Code::BadHead,
+    too_large: Code::HeadTooLarge,
+    bare: Code::BareLineFeed,
+    folded: Code::FoldedHeader,
+    start_line: true,
+};
+
+pub(super) const TRAILER: &Kind = &Kind {
+    name: "trailer section",
+    malformed: Code::BadTrailer,
+    too_large: Code::BadTrailer,
+    bare: Code::BareLineFeed,
+    folded: Code::FoldedHeader,
+    start_line: false,
+};
+
+pub(super) const REQUEST_TRAILER: &Kind = &Kind {
+    name: "trailer section",
+    malformed: Code::BadRequestBody,
+    too_large: Code::BadRequestBody,
+    bare: Code::BadRequestBody,
+    folded: Code::BadRequestBody,
+    start_line: false,
+};
+
+pub(super) const REQUEST_HEAD: &Kind = &Kind {
+    name: "request head",
+    malformed: Code::BadRequestHead,
+    too_large: Code::RequestHeadTooLarge,
+    bare: Code::BadRequestHead,
+    folded: Code::BadRequestHead,
+    start_line: true,
+};
+
+impl Kind {
+    pub(super) fn malformed(&self, what: impl std::fmt::Display) -> Error {
+        self.malformed.error(format!("{what} in the {}", self.name))
+    }
+}
+
+/// Finds the end of a section in a buffer that grows.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    kind: &'static Kind,
+    /// Bytes of the whole section, its empty line included.
+    max_bytes: usize,
+    max_fields: usize,
+    /// Everything before has been looked at.
+    position: usize,
+    /// Where the line that holds `position` begins.
+    line: usize,
+    lines: usize,
+}
+
+impl Scanner {
+    pub(super) fn new(kind: &'static Kind, max_bytes: usize, max_fields: usize) -> Self {
+        Self { kind, max_bytes, max_fields, position: 0, line: 0, lines: 0 }
+    }
+
+    /// Whether a byte has been looked at.
+    pub(super) fn has_begun(&self) -> bool {
+        self.position > 0
+    }
+
+    /// Whether the start line is over.
+    pub(super) fn has_started(&self) -> bool {
+        self.lines > 0
+    }
+
+    /// Fields seen so far; all of them once the end has been found.
+    pub(super) fn fields(&self) -> usize {
+        self.lines.saturating_sub(usize::from(self.kind.start_line))
+    }
+
+    /// Length of the section with its empty line, once it is there. `buffer` must begin with the bytes of the last call.
+    pub(super) fn scan(&mut self, buffer: &[u8]) -> Result<Option<usize>> {
+        // Bytes beyond the limit are not looked at: whether they came with this read or a later one must not matter.
+        let window = &buffer[..buffer.len().min(self.max_bytes)];
+        while self.position < window.len() {
+            if self.position == self.line && self.lines > 0 && matches!(window[self.line], b' ' | b'\t') {
+                return Err(self
+                    .kind
+                    .folded
+                    .error(format!("a line of the {} begins with whitespace", self.kind.name)));
+            }
+            let Some(offset) = memchr3(b'\r', b'\n', 0, &window[self.position..]) else {
+                self.position = window.len();
+                break;
+            };
+            self.position += offset;
+            match (window[self.position], window.get(self.position + 1)) {
+                (0, _) => return Err(self.kind.malformed("a NUL byte")),
+                (b'\r', None) => break,
+                (b'\r', Some(b'\n')) => {
+                    if let Some(end) = self.end_line()? {
+                        return Ok(Some(end));
+                    }
+                }
+                (byte, _) => return Err(bare(byte, self.kind.bare, self.kind.name)),
+            }
+        }
+        if window.len() == self.max_bytes {
+            return Err(self
+                .kind
+                .too_large
+                .error(format!("the {} exceeds {} bytes", self.kind.name, self.max_bytes)));
+        }
+        Ok(None)
+    }
+
+    /// Steps over the CRLF at `position`; the end of the section if its line was the empty one.
+    fn end_line(&mut self) -> Result<Option<usize>> {
+        let empty = self.position == self.line;
+        self.position += 2;
+        self.line = self.position;
+        if empty {
+            if self.kind.start_line && self.lines == 0 {
+                return Err(self.kind.malformed("an empty first line"));
+            }
+            return Ok(Some(self.position));
+        }
+        self.lines += 1;
+        if self.fields() > self.max_fields {
+            return Err(self
+                .kind
+                .too_large
+                .error(format!("the {} has more than {} fields", self.kind.name, self.max_fields)));
+        }
+        Ok(None)
+    }
+}
+
+/// The error of a line that ends in `byte` alone.
+pub(super) fn bare(byte: u8, code: Code, place: &str) -> Error {
+    let name = if byte == b'\n' { "LF without CR" } else { "CR without LF" };
+    code.error(format!("{name} in the {place}"))
+}
+
+/// Where a field's name and value lie in the bytes of its section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: Range<usize>,
+    pub(super) value: Range<usize>,
+}
+
+/// The `count` fields of a section whose end a [`Scanner`] found, from byte `start` on.
+pub(super) fn fields(kind: &Kind, section: &[u8], start: usize, count: usize) -> Result<Vec<Field>> {
+    let mut headers = vec![httparse::EMPTY_HEADER; count];
+    match httparse::parse_headers(&section[start..], &mut headers) {
+        Ok(httparse::Status::Complete((length, found)))
+            if start + length == section.len() && found.len() == count => {}
+        _ => return Err(kind.malformed(culprit(&section[start..]))),
+    }
+    let range = |part: &[u8]| {
+        let from = part.as_ptr().addr() - section.as_ptr().addr();
+        from..from + part.len()
+    };
+    Ok(headers
+        .iter()
+        .map(|header| Field { name: range(header.name.as_bytes()), value: range(header.value) })
+        .collect())
+}
+
+/// What is wrong with the first line that is no field; httparse says only that there is one.
+fn culprit(section: &[u8]) -> String {
+    for line in section.split(|byte| *byte == b'\n') {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            return format!("a line without a colon, {},", quoted(line));
+        };
+        let name = &line[..colon];
+        if !super::text::is_token(name) {
+            return format!("the field name {}", quoted(name));
+        }
+        if let Some(byte) = line[colon..].iter().find(|byte| !super::text::is_text(**byte)) {
+            return format!("a control character {} in the field {}", quoted(&[*byte]), quoted(name));
+        }
+    }
+    "a malformed field".to_owned()
+}

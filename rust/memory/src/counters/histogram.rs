@@ -1,0 +1,78 @@
+//! How long things took, counted in buckets that are the same for all: from a token to a long answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The upper bounds of the buckets in milliseconds and tenths of them; one more bucket has no bound. Four or five to a
+/// decade from 1 ms to 2 minutes: gaps between tokens are 5 to 100 ms, first tokens come after 0.05 to 30 s. Prometheus
+/// takes them as they are.
+pub const BOUNDS: [Duration; 26] = {
+    const TENTHS: [u64; 26] = [
+        10, 20, 30, 50, 75, 100, 200, 300, 500, 750, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000,
+        30_000, 50_000, 75_000, 100_000, 200_000, 300_000, 600_000, 900_000, 1_200_000,
+    ];
+    let mut bounds = [Duration::ZERO; 26];
+    let mut at = 0;
+    while at < TENTHS.len() {
+        bounds[at] = Duration::from_micros(TENTHS[at] * 100);
+        at += 1;
+    }
+    bounds
+};
+
+/// Counts that one thread adds to, mostly, and any thread reads.
+#[derive(Debug, Default)]
+pub struct Buckets {
+    counts: [AtomicU64; BOUNDS.len() + 1],
+    /// The sum, in nanoseconds: 580 years.
+    sum: AtomicU64,
+}
+
+impl Buckets {
+    /// Counts one.
+    pub fn add(&self, took: Duration) {
+        let bucket = BOUNDS.partition_point(|bound| *bound < took);
+        // Relaxed, here and below: counts, which order nothing.
+        self.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let nanoseconds = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Adds what was counted elsewhere.
+    pub fn merge(&self, other: &Histogram) {
+        for (count, more) in self.counts.iter().zip(other.counts) {
+            count.fetch_add(more, Ordering::Relaxed);
+        }
+        let nanoseconds = u64::try_from(other.sum.as_nanos()).unwrap_or(u64::MAX);
+        self.sum.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+}
+
+/// A snapshot. Counts are read one after the other, so that under load the sum may be a few behind or ahead.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// How often it took no longer than the bound of that place in [`BOUNDS`], and longer than the one before; the last is
+    /// of those that took longer than all.
+    pub counts: [u64; BOUNDS.len() + 1],
+    /// All of them together.
+    pub sum: Duration,
+}
+
+impl Histogram {
+    /// Adds what has been counted so far.
+    pub fn add(&mut self, buckets: &Buckets) {
+        for (count, more) in self.counts.iter_mut().zip(&buckets.counts) {
+            *count += more.load(Ordering::Relaxed);
+        }
+        self.sum += Duration::from_nanos(buckets.sum.load(Ordering::Relaxed));
+    }
+}
+
+impl std::ops::AddAssign<&Self> for Histogram {
+    fn add_assign(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        self.sum += other.sum;
+    }
+}

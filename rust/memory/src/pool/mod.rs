@@ -1,0 +1,535 @@
+//! The bounded pool: one budget of memory, cut into slabs, that every byte on its way through penstock lives in.
+//!
+//! [`Pool::writer`] hands out a slab to fill; what was filled becomes [`Slice`]s; the last handle to go gives the
+//! slab back from whichever thread it is on. Nothing here waits: a pool without room says so at once, and whoever
+//! can wait asks [`Pool::poll_room`]. Slabs pass through a small cache per thread, so that the common case takes
+//! one uncontended lock; the regions behind the caches are cut, and cut anew, under the one lock of `regions`.
+
+mod regions;
+mod slab;
+mod stats;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::task::{Context, Poll, Waker};
+
+pub use regions::{CLASSES, REGION};
+pub use slab::{Slice, Writer};
+pub use stats::{ClassStats, CopyReason, PoolState, PoolStats};
+
+use crate::sync::{Arc, AtomicU8, AtomicUsize, Mutex, Ordering, lock};
+use crate::sys::fork;
+use crate::sys::memory::Memory;
+use penstock_error::{Code, Result};
+use regions::{Regions, class_of};
+use stats::Counters;
+
+/// Everything that a pool can be told. Declared and validated in Python; there are no defaults here.
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// Bytes of data, rounded down to whole regions; at least one region.
+    pub budget: usize,
+    /// Bytes that only [`Purpose::Control`] and [`Purpose::Head`] may take.
+    pub reserve: usize,
+    /// Bytes that only [`Purpose::Head`] may take, besides the reserve. The shares below are of the rest.
+    pub heads: usize,
+    /// At this share of the budget the pool is pressed, in percent.
+    pub pressed_percent: usize,
+    /// At this share of the budget the pool is full, in percent.
+    pub full_percent: usize,
+    /// How far below a threshold the use must fall before the state relaxes, in percent.
+    pub hysteresis_percent: usize,
+    /// Bytes kept present ahead of need by a background thread; 0 for none.
+    pub prefault: usize,
+    /// Ask the operating system for transparent huge pages.
+    pub huge_pages: bool,
+    /// Ask the operating system to lock the pages that are touched.
+    pub lock: bool,
+    /// Number of thread caches.
+    pub caches: usize,
+}
+
+/// Who may take the last of the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Response heads and joined frames: what an established stream needs to go on.
+    Control,
+    /// Request heads: without one a client cannot even be told that there is no room for its request.
+    Head,
+    /// Everything else.
+    Bulk,
+}
+
+/// A handle to the pool. Cloning it shares the pool.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+/// What the handles share, and what keeps the memory alive while a slab lives.
+#[derive(Debug)]
+struct Shared {
+    memory: Memory,
+    config: PoolConfig,
+    generation: u32,
+    regions: Mutex<Regions>,
+    /// The class each region is cut into. Written under the lock of `regions`, before a slab of it is handed out.
+    classes: Box<[AtomicU8]>,
+    caches: Box<[Cache]>,
+    counters: Counters,
+    waiting: AtomicUsize,
+    waiters: Mutex<Waiters>,
+    notices: Vec<String>,
+    prefault: prefault::Signal,
+}
+
+/// The tasks that wait for room, each once: thousands of clients may wait, and each of them looks again with every slab that
+/// comes back.
+#[derive(Debug, Default)]
+struct Waiters {
+    wakers: Vec<Waker>,
+    /// Where each stands, by what its waker is made of.
+    known: HashMap<(usize, usize), usize>,
+}
+
+impl Waiters {
+    fn register(&mut self, waker: &Waker) {
+        let parts = (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr());
+        match self.known.entry(parts) {
+            Entry::Occupied(at) => self.wakers[*at.get()].clone_from(waker),
+            Entry::Vacant(place) => {
+                place.insert(self.wakers.len());
+                self.wakers.push(waker.clone());
+            }
+        }
+    }
+}
+
+/// Slabs that a thread has ready, by class. Padded, so that two threads' locks do not share a cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Cache(Mutex<[Vec<usize>; CLASSES.len()]>);
+
+mod prefault;
+
+/// A thread keeps at most this many bytes of each class: enough for a burst of reads, and at most 2 MiB in all.
+const CACHE_BYTES: usize = 512 * 1024;
+
+fn cache_limit(class: usize) -> usize {
+    (CACHE_BYTES / CLASSES[class]).min(32)
+}
+
+#[cfg(not(loom))]
+fn cache_index(caches: usize) -> usize {
+    use std::sync::atomic::AtomicUsize as Plain;
+    static NEXT: Plain = Plain::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.with(|mine| *mine) % caches
+}
+
+#[cfg(loom)]
+loom::thread_local! {
+    /// The cache of a model's thread, so that the model says who shares one.
+    static MINE: std::cell::Cell<usize> = std::cell::Cell::new(0);
+}
+
+#[cfg(loom)]
+fn cache_index(caches: usize) -> usize {
+    MINE.with(std::cell::Cell::get) % caches
+}
+
+impl Pool {
+    /// Reserves the budget. What the operating system refuses of the optional wishes becomes a [`Pool::notices`].
+    pub fn new(config: PoolConfig) -> Result<Self> {
+        let count = config.budget / REGION;
+        if count == 0 || config.caches == 0 {
+            return Err(
+                Code::BadConfiguration.error(format!("a pool needs at least {REGION} bytes and one cache"))
+            );
+        }
+        fork::watch();
+        let memory = Memory::new(count * REGION).map_err(|error| {
+            Code::MappingFailed.error(format!("cannot map {} bytes: {error}", count * REGION))
+        })?;
+        let mut notices = Vec::new();
+        if config.huge_pages {
+            if let Err(error) = memory.mapping().use_huge_pages() {
+                notices.push(format!("huge pages were refused ({error}); the pool uses pages of 4 KiB"));
+            }
+        }
+        if config.lock {
+            if let Err(error) = memory.mapping().lock() {
+                notices.push(format!(
+                    "locking the pool into memory was refused ({error}); raise RLIMIT_MEMLOCK above the budget"
+                ));
+            }
+        }
+        let shared = Arc::new(Shared {
+            memory,
+            generation: fork::generation(),
+            regions: Mutex::new(Regions::new(count)),
+            classes: (0..count).map(|_| AtomicU8::new(0)).collect(),
+            caches: (0..config.caches).map(|_| Cache(Mutex::new(Default::default()))).collect(),
+            counters: Counters::default(),
+            waiting: AtomicUsize::new(0),
+            waiters: Mutex::default(),
+            notices,
+            prefault: prefault::Signal::new(),
+            config,
+        });
+        let pool = Self { shared };
+        prefault::start(&pool.shared);
+        Ok(pool)
+    }
+
+    /// A slab of the smallest class that holds `size` bytes, or a run of whole regions above the largest class. Where
+    /// no slab of that class can be had, the next larger class that has a free one serves; it counts as what it is.
+    ///
+    /// # Errors
+    /// `POOL_FULL` when the budget has no room now, `OBJECT_TOO_LARGE` when it never can, `POOL_DEAD` after a fork.
+    pub fn writer(&self, size: usize, purpose: Purpose) -> Result<Writer> {
+        let shared = &self.shared;
+        if shared.dead() {
+            return Err(
+                Code::PoolDead.error("this pool was made before a fork; make a new engine in the child")
+            );
+        }
+        let class = class_of(size);
+        let bytes = class.map_or(size.div_ceil(REGION).max(1) * REGION, |class| CLASSES[class]);
+        if bytes > shared.budget() {
+            return Err(Code::ObjectTooLarge.error(format!(
+                "an object of {size} bytes does not fit into a pool of {} bytes",
+                shared.budget()
+            )));
+        }
+        let limit = self.limit(purpose);
+        if !shared.counters.fits(bytes, limit) {
+            return Err(shared.refuse(size));
+        }
+        let taken = match class {
+            Some(class) => shared.take_slab(class, limit).map(|(class, offset)| (Some(class), offset)),
+            None => shared.take_run(bytes / REGION).map(|offset| (None, offset)),
+        };
+        let Some((class, offset)) = taken else { return Err(shared.refuse(size)) };
+        let bytes = class.map_or(bytes, |class| CLASSES[class]);
+        // Counted only once it is had: a count that came to nothing would refuse others, whom nobody would wake.
+        if !shared.counters.take(class, bytes, limit) {
+            shared.put_back(class, offset);
+            return Err(shared.refuse(size));
+        }
+        Ok(Writer::new(shared, offset, bytes))
+    }
+
+    /// One contiguous slice of the bytes of `parts`, counted under `reason`.
+    pub fn gather<'a, I>(
+        &self,
+        parts: I,
+        length: usize,
+        purpose: Purpose,
+        reason: CopyReason,
+    ) -> Result<Slice>
+    where
+        I: IntoIterator<Item = &'a [u8]>,
+    {
+        let mut writer = self.writer(length, purpose)?;
+        let mut at = 0;
+        for part in parts {
+            writer.spare()[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        self.count_copy(reason, at);
+        Ok(writer.commit(at))
+    }
+
+    /// Ready when a slab has been given back since the last refusal. A wake-up is a hint: try again, then wait again.
+    pub fn poll_room(
+        &self,
+        context: &mut Context<'_>,
+        size: usize,
+        purpose: Purpose,
+    ) -> Poll<Result<Writer>> {
+        self.poll_until(context, || self.writer(size, purpose))
+    }
+
+    /// As [`Pool::poll_room`], for a read, which can do with less than `size`: where the budget has room for it and no
+    /// region is free to be cut, the largest slab below that there is. To wait for a region could be to wait for ever
+    /// beside free memory, where whoever holds a small slab of each does not let go.
+    pub fn poll_some(
+        &self,
+        context: &mut Context<'_>,
+        size: usize,
+        purpose: Purpose,
+    ) -> Poll<Result<Writer>> {
+        self.poll_until(context, || {
+            let whole = self.writer(size, purpose);
+            if !is_full(&whole) || !self.shared.counters.fits(size, self.limit(purpose)) {
+                return whole;
+            }
+            let smaller = CLASSES.into_iter().rev().filter(|&class| class < size);
+            smaller.map(|class| self.writer(class, purpose)).find(|part| !is_full(part)).unwrap_or(whole)
+        })
+    }
+
+    /// Ready with what `attempt` takes. It is made a second time once the caller is known to wait, and as it was the
+    /// first time: of what comes back between the two nobody tells the caller.
+    fn poll_until(
+        &self,
+        context: &mut Context<'_>,
+        attempt: impl Fn() -> Result<Writer>,
+    ) -> Poll<Result<Writer>> {
+        let first = attempt();
+        if !is_full(&first) {
+            return Poll::Ready(first);
+        }
+        {
+            let mut waiters = lock(&self.shared.waiters);
+            waiters.register(context.waker());
+            // Relaxed: ordered by what follows. Whoever gives back either locks what the second attempt below has
+            // found empty, or counts after `expect_return`, and then sees us waiting.
+            self.shared.waiting.store(waiters.wakers.len(), Ordering::Relaxed);
+        }
+        self.shared.counters.expect_return();
+        let second = attempt();
+        if is_full(&second) { Poll::Pending } else { Poll::Ready(second) }
+    }
+
+    /// Bytes that may be live with what is taken for `purpose`.
+    fn limit(&self, purpose: Purpose) -> usize {
+        let PoolConfig { reserve, heads, .. } = self.shared.config;
+        let kept = match purpose {
+            Purpose::Bulk => reserve + heads,
+            Purpose::Control => heads,
+            Purpose::Head => 0,
+        };
+        self.shared.budget().saturating_sub(kept)
+    }
+
+    /// Whether new work may start. Falls back from `Full` and `Pressed` only below the threshold less hysteresis.
+    pub fn state(&self) -> PoolState {
+        self.shared.counters.state(self.shared.shareable(), &self.shared.config)
+    }
+
+    /// Bytes that have to come back before new work is taken; 0 unless the pool is full.
+    pub fn excess(&self) -> usize {
+        if self.state() != PoolState::Full {
+            return 0;
+        }
+        let config = &self.shared.config;
+        let open = config.full_percent.saturating_sub(config.hysteresis_percent);
+        // One more, because the state falls back below the threshold.
+        (self.shared.counters.live_bytes() + 1).saturating_sub(self.shared.shareable() / 100 * open)
+    }
+
+    /// How many tasks wait for room, at most.
+    pub fn waiting(&self) -> usize {
+        // Relaxed: a count.
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that only request heads may take.
+    pub fn heads(&self) -> usize {
+        self.shared.config.heads
+    }
+
+    /// A snapshot of the counters.
+    pub fn stats(&self) -> PoolStats {
+        let cut = lock(&self.shared.regions).slabs_by_class();
+        self.shared.counters.snapshot(self.shared.budget(), self.state(), &cut)
+    }
+
+    /// Bytes of data that the pool may hold at most.
+    pub fn budget(&self) -> usize {
+        self.shared.budget()
+    }
+
+    /// Sentences about optional wishes that the operating system refused.
+    pub fn notices(&self) -> &[String] {
+        &self.shared.notices
+    }
+
+    /// First address and length of the mapping: where receive calls must point.
+    pub fn address_range(&self) -> (usize, usize) {
+        (self.shared.memory.mapping().base().addr().get(), self.shared.budget())
+    }
+
+    /// Adds to `bytes_copied`.
+    pub fn count_copy(&self, reason: CopyReason, bytes: usize) {
+        self.shared.counters.copied(reason, bytes);
+    }
+
+    /// Whether this process is a child of the one that made the pool.
+    pub fn dead(&self) -> bool {
+        self.shared.dead()
+    }
+}
+
+impl Shared {
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn budget(&self) -> usize {
+        self.classes.len() * REGION
+    }
+
+    /// What all purposes but request heads share.
+    fn shareable(&self) -> usize {
+        self.budget().saturating_sub(self.config.heads).max(1)
+    }
+
+    fn dead(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    fn refuse(&self, size: usize) -> penstock_error::Error {
+        self.counters.refused();
+        Code::PoolFull.error(format!(
+            "no room for {size} bytes: {} of {} are in use",
+            self.counters.live_bytes(),
+            self.budget()
+        ))
+    }
+
+    // Slabs move between the regions and a cache under the lock of the regions only, which is taken before a
+    // cache's. So whoever holds it and finds a slab in neither place knows that it is held, or that the one who
+    // gives it back has yet to look for waiters.
+
+    /// A slab of `class`, or else of a larger one that is within `limit`; and its class.
+    fn take_slab(&self, class: usize, limit: usize) -> Option<(usize, usize)> {
+        let cache = &self.caches[cache_index(self.caches.len())].0;
+        if let Some(offset) = lock(cache)[class].pop() {
+            return Some((class, offset));
+        }
+        let mut batch = Vec::new();
+        let mut regions = lock(&self.regions);
+        self.refill(&mut regions, class, &mut batch);
+        if batch.is_empty() {
+            // What threads keep for themselves may be whole regions of another class.
+            self.flush_caches(&mut regions);
+            self.refill(&mut regions, class, &mut batch);
+        }
+        let Some(offset) = batch.pop() else { return self.take_larger(&mut regions, class, limit) };
+        if !batch.is_empty() {
+            lock(cache)[class].append(&mut batch);
+        }
+        Some((class, offset))
+    }
+
+    /// A slab of the next class above `class` that has a free one: no region is free, so waiting for one of `class`
+    /// could be waiting for ever. What would exceed `limit` is left alone: taken and put back, it would wake whoever
+    /// waits, the caller too, for nothing.
+    fn take_larger(&self, regions: &mut Regions, class: usize, limit: usize) -> Option<(usize, usize)> {
+        (class + 1..CLASSES.len())
+            .filter(|&larger| self.counters.fits(CLASSES[larger], limit))
+            .find_map(|larger| regions.take_cut(larger).map(|offset| (larger, offset)))
+    }
+
+    fn refill(&self, regions: &mut Regions, class: usize, batch: &mut Vec<usize>) {
+        regions.take(class, cache_limit(class).div_ceil(2), batch, |region| {
+            // Relaxed: whoever gets a slab of the region got it through a lock taken after this store.
+            self.classes[region].store(u8::try_from(class).expect("few classes"), Ordering::Relaxed);
+        });
+        self.prefault.announce(regions.reach());
+    }
+
+    fn take_run(&self, count: usize) -> Option<usize> {
+        let mut regions = lock(&self.regions);
+        let first = regions.take_run(count).or_else(|| {
+            self.flush_caches(&mut regions);
+            regions.take_run(count)
+        })?;
+        // Relaxed: as in `refill`.
+        self.classes[first].store(RUN, Ordering::Relaxed);
+        Some(first * REGION)
+    }
+
+    fn flush_caches(&self, regions: &mut Regions) {
+        for cache in &self.caches {
+            for (class, offsets) in lock(&cache.0).iter_mut().enumerate() {
+                regions.give(class, offsets.drain(..));
+            }
+        }
+    }
+
+    /// The class of a slab that is held, unless it is a run of regions, and its bytes.
+    fn measure(&self, offset: usize) -> (Option<usize>, usize) {
+        // Relaxed: stored before the slab was handed out, see `refill`.
+        match self.classes[offset / REGION].load(Ordering::Relaxed) {
+            RUN => (None, lock(&self.regions).run_length(offset / REGION) * REGION),
+            class => (Some(usize::from(class)), CLASSES[usize::from(class)]),
+        }
+    }
+
+    /// Takes a slab back from its last handle, on any thread. Memory does not depend on it: a slab that is given back
+    /// while it is held, or twice, ends in a panic of the next [`Writer`] of these pages.
+    fn recycle(&self, offset: usize) {
+        if self.dead() {
+            // The child's copies of the locks may be held by threads that it does not have.
+            return;
+        }
+        let (class, bytes) = self.measure(offset);
+        // Counted before it can be found again, so that what is live never exceeds what exists.
+        self.counters.returned(class, bytes);
+        self.put_back(class, offset);
+    }
+
+    fn put_back(&self, class: Option<usize>, offset: usize) {
+        match class {
+            Some(class) => self.cache(class, offset),
+            None => lock(&self.regions).give_run(offset / REGION),
+        }
+        // Relaxed: see `poll_room`.
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake_waiters();
+        }
+    }
+
+    fn cache(&self, class: usize, offset: usize) {
+        let limit = cache_limit(class);
+        let mut surplus = Vec::new();
+        {
+            let mut slabs = lock(&self.caches[cache_index(self.caches.len())].0);
+            slabs[class].push(offset);
+            if slabs[class].len() > limit {
+                // The oldest half goes; the newest, whose lines are warm, stay.
+                surplus.extend(slabs[class].drain(..limit.div_ceil(2)));
+            }
+        }
+        if !surplus.is_empty() {
+            lock(&self.regions).give(class, surplus.into_iter());
+        }
+    }
+
+    fn wake_waiters(&self) {
+        let woken = {
+            let mut waiters = lock(&self.waiters);
+            self.waiting.store(0, Ordering::Relaxed);
+            std::mem::take(&mut *waiters).wakers
+        };
+        for waker in woken {
+            waker.wake();
+        }
+    }
+}
+
+fn is_full(result: &Result<Writer>) -> bool {
+    matches!(result, Err(error) if error.code() == Code::PoolFull)
+}
+
+/// In `classes`: the region is the first of a run.
+const RUN: u8 = u8::MAX;
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.prefault.stop();
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_models;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,149 @@
+//! Cache-Status (RFC 9211): what the cache has done with a request, in a member of a list of structured fields.
+
+use std::fmt;
+
+use super::decide::{Decision, Why};
+use super::freshness::State;
+use super::stored::Stored;
+use super::time::Time;
+use penstock_http::wire::{Fields, is_one_of, is_token};
+
+/// The member of this cache. What is false or not known is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheStatus {
+    /// The request was answered without the origin.
+    pub hit: bool,
+    /// Why the origin was asked.
+    pub forwarded: Option<Why>,
+    /// The status that it answered with.
+    pub forwarded_status: Option<u16>,
+    /// Seconds for which the response is fresh still; below zero, for which it has not been.
+    pub ttl: Option<i64>,
+    /// The answer was stored.
+    pub stored: bool,
+    /// The request was answered with what another one had fetched.
+    pub collapsed: bool,
+    /// A word more.
+    pub detail: Option<&'static str>,
+}
+
+impl CacheStatus {
+    /// Stale, and fetched anew behind.
+    pub const WHILE_REVALIDATE: &str = "stale-while-revalidate";
+    /// Stale, in place of an error.
+    pub const IF_ERROR: &str = "stale-if-error";
+    /// Stale, and the client does not mind.
+    pub const MAX_STALE: &str = "max-stale";
+
+    /// Of a decision, before the origin has been asked. `stored` is the response that it names.
+    pub fn of(decision: &Decision, stored: Option<&Stored>, now: Time) -> Self {
+        let ttl = stored.map(|stored| match stored.freshness.state(now) {
+            State::Fresh(left) => seconds(left),
+            State::Stale(span) => -seconds(span),
+        });
+        let forwarded = |why| Self { forwarded: Some(why), ..Self::default() };
+        match decision {
+            Decision::Hit { .. } => Self { hit: true, ttl, ..Self::default() },
+            Decision::HitStale { refresh, .. } => {
+                let detail = if refresh.is_some() { Self::WHILE_REVALIDATE } else { Self::MAX_STALE };
+                Self { hit: true, ttl, detail: Some(detail), ..Self::default() }
+            }
+            Decision::Revalidate { why, .. } | Decision::Miss { why, .. } | Decision::Bypass(why) => {
+                forwarded(*why)
+            }
+            Decision::Begin { .. } | Decision::Complete { .. } => forwarded(Why::Partial),
+            Decision::Select { .. } => forwarded(Why::VaryMiss),
+            Decision::OnlyIfCached => Self { detail: Some("only-if-cached"), ..Self::default() },
+        }
+    }
+
+    /// Whether the answer is a stored response that is not fresh: a word says why it may be one.
+    pub fn is_stale(&self) -> bool {
+        self.detail
+            .is_some_and(|detail| [Self::WHILE_REVALIDATE, Self::IF_ERROR, Self::MAX_STALE].contains(&detail))
+    }
+
+    /// `fields` with this member, behind those of other caches that the response has come through, in one field.
+    #[must_use]
+    pub fn beside(&self, name: &str, mut fields: Fields) -> Fields {
+        let mut others = Vec::new();
+        for (_, value) in fields.iter().filter(|(name, _)| is_one_of(name, &["cache-status"])) {
+            others.extend_from_slice(value);
+            others.extend_from_slice(b", ");
+        }
+        if others.is_empty() {
+            fields.write(b"Cache-Status", self.named(name));
+            return fields;
+        }
+        others.extend_from_slice(self.named(name).to_string().as_bytes());
+        let mut joined: Fields =
+            fields.iter().filter(|(name, _)| !is_one_of(name, &["cache-status"])).collect();
+        joined.push(b"Cache-Status", &others);
+        joined
+    }
+
+    /// The member, with the name of the cache.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl fmt::Display + 'a {
+        Named { name, status: self }
+    }
+}
+
+fn seconds(span: std::time::Duration) -> i64 {
+    i64::try_from(span.as_secs()).unwrap_or(i64::MAX)
+}
+
+impl Why {
+    /// As `fwd` has it.
+    pub fn token(self) -> &'static str {
+        match self {
+            Self::Bypass => "bypass",
+            Self::Method => "method",
+            Self::UriMiss => "uri-miss",
+            Self::VaryMiss => "vary-miss",
+            Self::Request => "request",
+            Self::Stale => "stale",
+            Self::Partial => "partial",
+        }
+    }
+}
+
+struct Named<'a> {
+    name: &'a str,
+    status: &'a CacheStatus,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, status } = self;
+        // A token of a structured field begins with a letter (RFC 9651, section 3.3.4); what is none is a string.
+        if is_token(name.as_bytes()) && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            f.write_str(name)?;
+        } else {
+            let shown = name.chars().filter(|shown| matches!(shown, ' '..='~'));
+            f.write_str("\"")?;
+            for shown in shown {
+                let escape = if matches!(shown, '"' | '\\') { "\\" } else { "" };
+                write!(f, "{escape}{shown}")?;
+            }
+            f.write_str("\"")?;
+        }
+        if status.hit {
+            f.write_str("; hit")?;
+        }
+        if let Some(why) = status.forwarded {
+            write!(f, "; fwd={}", why.token())?;
+        }
+        if let Some(code) = status.forwarded_status {
+            write!(f, "; fwd-status={code}")?;
+        }
+        if let Some(ttl) = status.ttl {
+            write!(f, "; ttl={ttl}")?;
+        }
+        for (set, word) in [(status.stored, "stored"), (status.collapsed, "collapsed")] {
+            if set {
+                write!(f, "; {word}")?;
+            }
+        }
+        status.detail.map_or(Ok(()), |detail| write!(f, "; detail={detail}"))
+    }
+}
