@@ -47,7 +47,7 @@ pub use time::{LONGEST, Time};
 pub use validate::{Conditions, IfRange, Validators, confirmed, freshened, is_in_not_modified};
 pub use variants::Variants;
 #[cfg(any(test, feature = "testing"))]
-pub use variants::comparisons;
+pub use vary::comparisons;
 pub use vary::{SOCKET, Selection, Vary, tells_url};
 
 #[cfg(test)]

@@ -61,27 +61,3 @@ impl Variants {
         })
     }
 }
-
-/// Does a comparison of selecting values, which tests count.
-pub(super) fn compared(compare: impl FnOnce() -> bool) -> bool {
-    #[cfg(any(test, feature = "testing"))]
-    comparisons::add();
-    compare()
-}
-
-/// Comparisons of selecting values on this thread.
-#[cfg(any(test, feature = "testing"))]
-pub mod comparisons {
-    use std::cell::Cell;
-
-    thread_local! { static COUNT: Cell<usize> = const { Cell::new(0) } }
-
-    pub(super) fn add() {
-        COUNT.set(COUNT.get() + 1);
-    }
-
-    /// How many there have been since the last call.
-    pub fn take() -> usize {
-        COUNT.take()
-    }
-}

@@ -7,7 +7,6 @@ use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use super::policy::Languages;
-use super::variants::compared;
 use penstock_http::wire::list::{Lines, split, values};
 use penstock_http::wire::{is_one_of, is_token, members};
 
@@ -404,4 +403,28 @@ pub(super) fn preferred(request: &Lines<'_>) -> Option<Vec<u8>> {
     }
     let mut first = wishes.into_iter().filter(|wish| wish.weight == Some(best));
     first.next().filter(|_| first.next().is_none()).map(|wish| wish.what)
+}
+
+/// Does a comparison of selecting values, which tests count.
+pub(super) fn compared(compare: impl FnOnce() -> bool) -> bool {
+    #[cfg(any(test, feature = "testing"))]
+    comparisons::add();
+    compare()
+}
+
+/// Comparisons of selecting values on this thread.
+#[cfg(any(test, feature = "testing"))]
+pub mod comparisons {
+    use std::cell::Cell;
+
+    thread_local! { static COUNT: Cell<usize> = const { Cell::new(0) } }
+
+    pub(super) fn add() {
+        COUNT.set(COUNT.get() + 1);
+    }
+
+    /// How many there have been since the last call.
+    pub fn take() -> usize {
+        COUNT.take()
+    }
 }

@@ -6,19 +6,23 @@
 //! the question; and what was remembered before a revocation is used by nobody who looks behind it. Denials have a part of their
 //! own, so that those who try at random push out nobody who may.
 
+mod holder;
+
 use std::collections::HashMap;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::counts::{ByRoute, Counted, DecisionStats, Names};
 use super::decision::{Decision, Grant, Verdict};
-use super::holder::{Holder, Permit};
 use super::inbox::{Inbox, Request};
 use super::question::{Outcome, Question, Waiting};
 use super::table::{ByKey, Key, Table};
 use super::tenants::{Allotment, TenantCounts, TenantLimits, Tenants};
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
+
+use holder::Holder;
+pub use holder::Permit;
 
 /// How much is remembered, and asked at a time.
 #[derive(Debug, Clone, Copy)]

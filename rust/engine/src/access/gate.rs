@@ -9,8 +9,8 @@ use tokio::time::timeout_at;
 
 use super::asked::Asked;
 use super::decision::{Decision, Denial, Grant, Verdict, unix_seconds};
+use super::decisions::Permit;
 use super::decisions::{Decisions, Joined, Whose};
-use super::holder::Permit;
 use super::inbox::Request;
 use super::key::{Part, Secret};
 use super::paths::is_on;

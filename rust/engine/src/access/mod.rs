@@ -14,7 +14,6 @@
 mod counts;
 mod decision;
 mod decisions;
-mod holder;
 mod inbox;
 mod limiter;
 mod question;
@@ -40,10 +39,10 @@ pub(crate) use asked::without_port;
 pub use asked::{Asked, Headers};
 pub use counts::{Counted, DecisionStats};
 pub use decision::{Decision, Denial, Grant, Verdict, unix_seconds};
+pub use decisions::Permit;
 pub use decisions::{AccessConfig, Decisions, Joined, Posed, Whose};
 #[cfg(not(loom))]
 pub use gate::{Begun, Gate, Pass, Refusal};
-pub use holder::Permit;
 pub use inbox::Request;
 #[cfg(not(loom))]
 pub use key::{Part, Secret};

@@ -25,7 +25,6 @@ mod topic;
 #[cfg(not(loom))]
 mod admitted;
 #[cfg(not(loom))]
-mod external;
 #[cfg(not(loom))]
 mod feeding;
 #[cfg(not(loom))]
@@ -56,8 +55,6 @@ pub use admitted::Admitted;
 #[cfg(not(loom))]
 pub(crate) use admitted::Wire;
 #[cfg(not(loom))]
-pub use external::{LogCounted, LogStats, Published, Taken};
-#[cfg(not(loom))]
 pub use feeding::feed;
 #[cfg(not(loom))]
 pub(crate) use guests::Guest;
@@ -71,6 +68,8 @@ pub use reading::{Reading, admit, pass_on, read};
 pub(crate) use topics::Asked;
 #[cfg(not(loom))]
 pub use topics::{Admission, Claim, Hub, HubStats, TopicStats, keep};
+#[cfg(not(loom))]
+pub use topics::{LogCounted, LogStats, Published, Taken};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -3,6 +3,8 @@
 //! Any thread may publish, on none is anything waited for. Topics come with what is published or with their first
 //! subscriber, and go when nobody listens and nothing is left of them.
 
+mod external;
+
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Weak;
@@ -12,7 +14,6 @@ use std::time::{Duration, Instant};
 use super::admitted::Admitted;
 use super::budget::Budget;
 use super::counts::Counted;
-use super::external::LogStats;
 use super::guests::{Guest, Guests};
 use super::id::Ids;
 use super::log::{Log, Room};
@@ -22,6 +23,8 @@ use crate::clock::since_1970;
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
+
+pub use external::{LogCounted, LogStats, Published, Taken};
 
 /// The longest name of a topic, in bytes. Arbitrary; it fits into any path.
 const LONGEST: usize = 512;
@@ -391,7 +394,7 @@ fn milliseconds() -> u64 {
     u64::try_from(since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
-pub(super) fn check_name(name: &str) -> Result<()> {
+fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > LONGEST || name.chars().any(char::is_control) {
         let detail = format!("a topic's name has 1 to {LONGEST} bytes, and no control characters");
         return Err(Code::BadTopic.error(detail));

@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::inspector::{Content, Report};
+use super::content::Content;
+use super::report::Report;
 use crate::counters::{Buckets, Histogram};
 
 /// Sets of counts; a thread beyond shares one with another, which is slower and as right. Arbitrary.

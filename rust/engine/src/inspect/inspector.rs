@@ -10,54 +10,13 @@ use std::time::{Duration, Instant};
 
 use memchr::memchr2;
 
+use super::content::{Content, content_of, is_coded};
 use super::counts::Counts;
+use super::report::{Hidden, Report};
 use super::rules::Rules;
 use super::usage::Usage;
 use crate::framing::event::{Event, parse};
 use crate::pool::{CopyReason, Pool};
-
-/// What a response is, as far as this matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Content {
-    /// A stream of events.
-    Events,
-    /// One value of JSON.
-    Json,
-    /// Anything else, in which no usage is looked for.
-    Other,
-}
-
-/// Why a usage may have been there and not have been seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hidden {
-    /// The response has a content coding, though it was asked for without.
-    Encoded,
-    /// The response, or the usage in it, is larger than what is kept.
-    TooLarge,
-}
-
-/// What was seen of a response.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// What it is.
-    pub content: Content,
-    /// Whether the request was changed before it was sent.
-    pub amended: bool,
-    /// Events that a browser would have dispatched.
-    pub events: u64,
-    /// Bytes of the body, as they came from the origin.
-    pub bytes: u64,
-    /// From the request to the first token.
-    pub first: Option<Duration>,
-    /// The longest time between two tokens that followed one another.
-    pub longest_gap: Option<Duration>,
-    /// From the request to the end.
-    pub total: Duration,
-    /// The usage: one object of JSON.
-    pub usage: Option<Vec<u8>>,
-    /// Why one may be missing.
-    pub hidden: Option<Hidden>,
-}
 
 /// A handle of what is known of a response.
 #[derive(Debug, Clone)]
@@ -265,26 +224,4 @@ fn carries_token(block: &[u8], event: &Event, rules: &Rules) -> bool {
         None | Some(b"message") => event.data.only().is_none_or(|line| &block[line.clone()] != DONE),
         Some(name) => rules.tokens.has(name),
     }
-}
-
-pub(super) fn is_coded(content_encoding: &[u8]) -> bool {
-    !content_encoding.is_empty() && !content_encoding.eq_ignore_ascii_case(b"identity")
-}
-
-/// By the media type, without its parameters.
-pub(super) fn content_of(content_type: &[u8]) -> Content {
-    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if kind.eq_ignore_ascii_case(b"text/event-stream") {
-        Content::Events
-    } else if is_json(kind) {
-        Content::Json
-    } else {
-        Content::Other
-    }
-}
-
-/// Whether a media type is one of JSON (RFC 6839, section 3.1).
-fn is_json(kind: &[u8]) -> bool {
-    kind.eq_ignore_ascii_case(b"application/json")
-        || kind.len() > 5 && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json")
 }

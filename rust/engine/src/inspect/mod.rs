@@ -7,8 +7,10 @@
 //! is parsed strictly and from its beginning, so that no text within a string can pass for a usage.
 
 mod amend;
+mod content;
 mod counts;
 mod inspector;
+mod report;
 mod rules;
 mod usage;
 
@@ -16,7 +18,9 @@ mod usage;
 mod tests;
 
 pub use amend::Amendment;
+pub use content::Content;
 pub use counts::{Counts, Sums};
-pub use inspector::{Content, Hidden, Inspector, Report};
+pub use inspector::Inspector;
+pub use report::{Hidden, Report};
 pub use rules::{Names, Rules};
 pub use usage::{Path, Usage, Wanted};

@@ -1,7 +1,7 @@
 //! What a route's responses are looked at for.
 
 use super::amend::Amendment;
-use super::inspector::{Content, content_of, is_coded};
+use super::content::{Content, content_of, is_coded};
 use super::usage::Wanted;
 
 /// Declared once, for many responses.

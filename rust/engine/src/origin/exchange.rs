@@ -1,10 +1,11 @@
 //! One request on one connection, up to the head of its response.
 
+mod head;
+
 use std::pin::pin;
 
 use tokio::time::Instant;
 
-use super::head::HeadReader;
 use super::limits::{OriginLimits, Timeouts};
 use super::upload::{Progress, Upload, alongside};
 use crate::error::{Code, Error, Kind, Result};
@@ -13,6 +14,8 @@ use crate::pool::{Pool, Slice};
 use crate::stream::reading::ReadSizes;
 use crate::stream::{ResponseHead, Timings};
 use crate::wire::{Body, Handshake, Head, body_of, keeps_alive};
+
+use head::HeadReader;
 
 /// Who is given interim responses.
 pub(crate) type Interim<'a> = dyn Fn(Head) + Send + Sync + 'a;

@@ -23,7 +23,6 @@ mod endpoint;
 mod exchange;
 mod feeding;
 mod fetch;
-mod head;
 mod limits;
 mod names;
 mod notices;

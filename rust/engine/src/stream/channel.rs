@@ -1,5 +1,7 @@
 //! The shared state of a stream, and its consumer's side.
 
+mod feed;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
@@ -7,12 +9,14 @@ use std::sync::{Arc as Plain, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 
 use super::window::{Window, charge, share};
-use super::{Ending, Feed, FlowConfig, Meter, ResponseHead};
+use super::{Ending, FlowConfig, Meter, ResponseHead};
 use crate::error::{Code, Error, Result};
 use crate::framing::{Cutter, Framing};
 use crate::pool::{Pool, Purpose, Slice};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
+
+pub use feed::{Feed, Wanted};
 
 /// Makes the two sides of a stream whose body is cut by `framing`.
 pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain<Meter>) -> (Feed, Stream) {

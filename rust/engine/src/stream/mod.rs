@@ -9,15 +9,13 @@
 #[cfg(not(loom))]
 mod allowance;
 mod channel;
-mod feed;
 #[cfg(not(loom))]
 pub(crate) mod reading;
 mod window;
 
 #[cfg(not(loom))]
 pub(crate) use allowance::Allowance;
-pub use channel::{Delivery, Stream, channel};
-pub use feed::{Feed, Wanted};
+pub use channel::{Delivery, Feed, Stream, Wanted, channel};
 #[cfg(not(loom))]
 pub use reading::ReadSizes;
 pub use window::FlowConfig;

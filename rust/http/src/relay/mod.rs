@@ -4,7 +4,6 @@
 //! frames a message, crosses to the next. Fields stay bytes from wire to wire, so that what has no known character
 //! set passes unharmed.
 
-mod forwarded;
 mod hop;
 mod names;
 mod redirects;

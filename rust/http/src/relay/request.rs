@@ -1,11 +1,14 @@
 //! The fields of a request on its way to the origin.
 
+mod forwarded;
+
 use super::Forwarding;
-use super::forwarded::element;
 use super::hop::{Nominated, ends_here, is};
 use super::names::{Fill, begins_as};
 use crate::wire::{Fields, members, reads_as, reads_as_one_of};
 use penstock_error::Result;
+
+use forwarded::element;
 
 /// The engine frames and addresses the message itself, and Expect has been met by whoever accepted the request.
 const OURS: [&str; 3] = ["content-length", "expect", "host"];
@@ -116,7 +119,7 @@ impl Forwarding {
     }
 }
 
-pub(super) fn without_zone(address: &str) -> &str {
+fn without_zone(address: &str) -> &str {
     address.split_once('%').map_or(address, |(address, _)| address)
 }
 

@@ -8,6 +8,9 @@
 use std::io;
 use std::ptr::NonNull;
 
+/// What is claimed: slabs begin and end at multiples of it. In bytes.
+pub(crate) const PAGE: usize = 4096;
+
 /// A range of zeroed memory. Dereferencing it is the business of the pool's slabs.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -81,8 +84,7 @@ impl Drop for Mapping {
 #[cfg(any(miri, loom))]
 impl Mapping {
     pub(crate) fn new(length: usize) -> io::Result<Self> {
-        let layout =
-            std::alloc::Layout::from_size_align(length, super::memory::PAGE).map_err(io::Error::other)?;
+        let layout = std::alloc::Layout::from_size_align(length, PAGE).map_err(io::Error::other)?;
         // SAFETY: the pool never asks for zero bytes (its budget is at least one region).
         let base =
             NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -101,8 +103,7 @@ impl Mapping {
 #[cfg(any(miri, loom))]
 impl Drop for Mapping {
     fn drop(&mut self) {
-        let layout =
-            std::alloc::Layout::from_size_align(self.length, super::memory::PAGE).expect("checked in new");
+        let layout = std::alloc::Layout::from_size_align(self.length, PAGE).expect("checked in new");
         // SAFETY: allocated in `new` with the same layout.
         unsafe { std::alloc::dealloc(self.base.as_ptr(), layout) };
     }

@@ -11,11 +11,8 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 use super::access::Access;
-use super::mapping::Mapping;
+use super::mapping::{Mapping, PAGE};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
-/// What is claimed: slabs begin and end at multiples of it. In bytes.
-pub(crate) const PAGE: usize = 4096;
 
 /// As many pages as a word of claims has bits. In bytes.
 const BLOCK: usize = 64 * PAGE;

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use super::*;
-use crate::sys::memory::PAGE;
+use crate::sys::mapping::PAGE;
 
 const THREADS: usize = 4;
 /// Every so many bytes of a slab there is a word that no other slab has.

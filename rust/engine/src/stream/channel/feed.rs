@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use super::channel::{Channel, register, wake};
-use super::window::round;
-use super::{Ending, ResponseHead};
+use super::super::window::round;
+use super::super::{Ending, ResponseHead};
+use super::{Channel, register, wake};
 use crate::error::{Code, Error, Result};
 use crate::framing::Cutter;
 use crate::pool::{Slice, Writer};

@@ -1,18 +1,18 @@
 //! A hub whose events are kept elsewhere, where other processes publish too.
 //!
-//! A reader outside the engine learns which topics are wanted ([`Hub::wanted`](super::Hub::wanted)), gives what was published
+//! A reader outside the engine learns which topics are wanted ([`Hub::wanted`](crate::hub::Hub::wanted)), gives what was published
 //! before ([`Hub::load`]), and follows with what is published ([`Hub::take`]). It opens no topics: one that has gone here
 //! need not be followed, and is wanted again when it is back.
 
 use std::ops::AddAssign;
 
-use super::topic::{Gone, Topic};
-use super::topics::check_name;
-use super::{Event, Hub, Id};
+use super::super::topic::{Gone, Topic};
+use super::super::{Event, Hub, Id};
+use super::check_name;
 use crate::error::Result;
 use crate::sync::{Arc, lock};
 
-pub use super::topic::{Published, Taken};
+pub use super::super::topic::{Published, Taken};
 
 /// How a hub fares with the log that its events are kept in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::exchange::{Interim, Terms};
-use super::upload::Progress;
+use super::super::upload::Progress;
+use super::{Interim, Terms};
 use crate::error::{Code, Result};
 use crate::net::{Connection, Read, Reader};
 use crate::pool::Slice;

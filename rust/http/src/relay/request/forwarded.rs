@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::request::{Client, without_zone};
+use super::{Client, without_zone};
 use crate::wire::is_token;
 use penstock_error::{Code, Result};
 

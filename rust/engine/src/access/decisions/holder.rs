@@ -2,9 +2,9 @@
 
 use std::task::{Context, Poll, Waker};
 
-use super::decision::Decision;
-use super::decisions::Decisions;
-use super::table::Key;
+use super::super::decision::Decision;
+use super::super::table::Key;
+use super::Decisions;
 use crate::sync::{Arc, Mutex, lock};
 
 /// A response that runs, as its decisions know it.

@@ -1,0 +1,35 @@
+//! What a body is, by its fields.
+
+/// What a response is, as far as this matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// A stream of events.
+    Events,
+    /// One value of JSON.
+    Json,
+    /// Anything else, in which no usage is looked for.
+    Other,
+}
+
+/// Whether a body has a content coding.
+pub(super) fn is_coded(content_encoding: &[u8]) -> bool {
+    !content_encoding.is_empty() && !content_encoding.eq_ignore_ascii_case(b"identity")
+}
+
+/// By the media type, without its parameters.
+pub(super) fn content_of(content_type: &[u8]) -> Content {
+    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if kind.eq_ignore_ascii_case(b"text/event-stream") {
+        Content::Events
+    } else if is_json(kind) {
+        Content::Json
+    } else {
+        Content::Other
+    }
+}
+
+/// Whether a media type is one of JSON (RFC 6839, section 3.1).
+fn is_json(kind: &[u8]) -> bool {
+    kind.eq_ignore_ascii_case(b"application/json")
+        || kind.len() > 5 && kind[kind.len() - 5..].eq_ignore_ascii_case(b"+json")
+}
