@@ -16,7 +16,7 @@ use penstock_http::wire::list::{Lines, values};
 pub struct Reply<'a> {
     /// Its status.
     pub status: u16,
-    /// Its end-to-end fields, as [`response_fields`](crate::relay::response_fields) gives them.
+    /// Its end-to-end fields, as [`response_fields`](penstock_http::relay::response_fields) gives them.
     pub lines: &'a Lines<'a>,
     /// When it was asked for, and when it came.
     pub timing: Timing,

@@ -56,7 +56,7 @@ pub struct Stored {
 
 impl Stored {
     /// What is kept of a response, where it may be. `lines` are its end-to-end fields, as
-    /// [`response_fields`](crate::relay::response_fields) gives them.
+    /// [`response_fields`](penstock_http::relay::response_fields) gives them.
     ///
     /// # Errors
     /// The reason why it is not kept.
