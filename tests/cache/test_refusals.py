@@ -1,4 +1,4 @@
-"""What an origin refuses to one client keeps others from nothing: they wait for one another as before."""
+"""What an origin refuses to one client, or fails at, keeps others from nothing: they wait for one another as before."""
 
 from typing import Literal
 
@@ -41,6 +41,8 @@ def says(number: int, request: RecordedRequest) -> bytes:
         (403, "X-Bad: 403"),
         (401, "X-Bad: 401\r\nAuthorization: Basic eDp5"),
         (431, "X-Bad: 431"),
+        (500, "X-Bad: 500"),
+        (503, "X-Bad: 503"),
     ],
 )
 @pytest.mark.parametrize("fill", ["asked", "slices"])
@@ -67,7 +69,10 @@ async def test_a_client_that_is_refused_does_not_keep_others_from_waiting_for_on
         assert len(script.requests) == before + 1
 
 
-async def test_who_are_all_refused_are_not_kept_waiting_for_each_other_for_ever(caching: Edges) -> None:
+@pytest.mark.parametrize("status", [403, 503])
+async def test_who_are_all_refused_are_not_kept_waiting_for_each_other_for_ever(
+    caching: Edges, status: int
+) -> None:
     count = 12
     asked = []
 
@@ -77,7 +82,7 @@ async def test_who_are_all_refused_are_not_kept_waiting_for_each_other_for_ever(
             # The last ones come at once: each before is answered when the next has nothing to wait for.
             if len(asked) > 3:
                 await until(lambda: len(asked) == count, "the others ask for themselves")
-            await peer.send(answer("Content-Length: 0", status="403 No"))
+            await peer.send(answer("Content-Length: 0", status=f"{status} No"))
 
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching())
@@ -85,5 +90,5 @@ async def test_who_are_all_refused_are_not_kept_waiting_for_each_other_for_ever(
         for client in clients:
             await client.get("/a")
         for client in clients:
-            assert (await in_time(client.head())).status == 403
+            assert (await in_time(client.head())).status == status
         assert len(asked) == count

@@ -131,7 +131,7 @@ pub fn answered(
         Err(refusal) => Outcome::Pass {
             refusal,
             held: if supersedes(request, status, refusal) { Held::Dropped } else { Held::Kept },
-            hit_for_miss: !matches!(refusal, Refusal::Method | Refusal::RequestNoStore) && !refuses(status),
+            hit_for_miss: !matches!(refusal, Refusal::Method | Refusal::RequestNoStore) && !is_of_one(status),
         },
     }
 }
@@ -167,10 +167,10 @@ fn supersedes(request: &Request<'_>, status: u16, refusal: Refusal) -> bool {
     !of_client && !request.authorized && matches!(status, 200..=303 | 307 | 308 | 404 | 410)
 }
 
-/// Whether an answer is about the request, and not about the resource, so that others may get another one: else a client
-/// that sends what the origin refuses could keep others from waiting for one another.
-fn refuses(status: u16) -> bool {
-    matches!(status, 400..=499) && !matches!(status, 404 | 410)
+/// Whether an answer may be about its request alone, so that others may get another one: else a client that sends what the
+/// origin refuses, or what it fails at, could keep others from waiting for one another.
+fn is_of_one(status: u16) -> bool {
+    matches!(status, 400..=599) && !matches!(status, 404 | 410)
 }
 
 /// The errors that a stale response may stand in for.

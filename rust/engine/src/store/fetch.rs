@@ -103,7 +103,8 @@ fn end(feed: Feed, result: Result<Ending>) {
     }
 }
 
-/// Who has waited for so many requests that the origin has refused asks it without waiting for another: it may refuse all.
+/// Who has waited for so many requests that the origin has refused, or has failed at, asks it without waiting for another: it
+/// may refuse all.
 /// Arbitrary; each costs a round trip, and who wants others not to wait for one another must be first as often.
 const MOST_REFUSED: u32 = 3;
 
