@@ -41,6 +41,8 @@ $(VENV)/.tools: pyproject.toml | toolchain
 $(VENV)/.built: $(VENV)/.tools $(RUST_SOURCES) | toolchain
 	@$(call fetch,$(CARGO) fetch --quiet --locked --manifest-path rust/Cargo.toml,Rust crates)
 	$(BIN)/maturin develop --release --quiet $(FEATURES:%=--features %)
+	@# Other features make a file of another name, and Python would load the older one.
+	@ls -t python/penstock/_native.*.so | tail -n +2 | xargs -r rm
 	touch $@
 
 .PHONY: build

@@ -10,7 +10,23 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # What the Makefile itself runs.
-SYSTEM = ("sh", "make", "find", "cut", "sort", "printf", "sed", "test", "touch", "mkdir", "env")
+SYSTEM = (
+    "sh",
+    "make",
+    "find",
+    "cut",
+    "sort",
+    "printf",
+    "sed",
+    "test",
+    "touch",
+    "mkdir",
+    "env",
+    "ls",
+    "tail",
+    "xargs",
+    "rm",
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 
@@ -108,3 +124,20 @@ def test_no_network_is_one_line(tools: Path, tmp_path: Path) -> None:
     (line,) = (one for one in said(result) if not one.startswith("test -x"))
     assert line.startswith("make: Python packages cannot be fetched: is there a network")
     assert "No matching distribution" in (venv / "fetch.log").read_text()
+
+
+def test_a_build_leaves_one_module(tools: Path, tmp_path: Path) -> None:
+    """Built with other features it has another name, and the older one would be loaded."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    package, venv = tmp_path / "python" / "penstock", tmp_path / ".venv"
+    for directory in (package, venv / "bin"):
+        directory.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    (venv / ".tools").touch()
+    stale, module = package / "_native.cpython-311-x86_64-linux-gnu.so", package / "_native.abi3.so"
+    stale.touch()
+    os.utime(stale, (0, 0))
+    script(venv / "bin" / "maturin", f"touch {module}")
+    result = make(tools, "-C", str(tmp_path), "build", "RUST_SOURCES=")
+    assert result.returncode == 0, result.stderr
+    assert list(package.iterdir()) == [module]
