@@ -274,14 +274,16 @@ impl Core {
     fn hear(&self, py: Python<'_>) {
         let (news, resumed) = {
             let mut state = lock(&self.state);
-            let low = state.low;
+            let (low, paused) = (state.low, state.paused);
             let Some(exchange) = &mut state.exchange else { return };
             let mut news = exchange.far.take();
             if let Some(stream) = news.tunnel.take() {
                 exchange.body = Some(stream);
                 exchange.tunnel = true;
             }
-            let resumed = state.paused && news.unsent <= low && news.lost.is_none();
+            // A protocol may write more after it was paused. If the engine's word crossed such a write, it is asked
+            // for another one.
+            let resumed = paused && news.lost.is_none() && !exchange.far.await_below(low);
             if resumed {
                 state.paused = false;
             }
