@@ -70,6 +70,10 @@ OTHERS = {
     "no events": (WHOLE, answer("Content-Length: 2", "Content-Type: text/html", body=b"ok")),
     "a length": (WHOLE, answer("Content-Length: 9", "Content-Type: text/event-stream", body=ONE)),
     "no content": (WHOLE, answer(status="204 No Content")),
+    "a longer type": (
+        WHOLE,
+        answer("Transfer-Encoding: chunked", "Content-Type: text/event-streamx") + chunk(ONE) + b"0\r\n\r\n",
+    ),
 }
 
 

@@ -54,9 +54,8 @@ def has_signals(request: web.BaseRequest) -> bool:
 
 def is_event_stream(fields: MultiMapping[str]) -> bool:
     """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
-    return (
-        fields.get(_CONTENT_TYPE, "")[:17].lower() == "text/event-stream" and _CONTENT_ENCODING not in fields
-    )
+    kind = fields.get(_CONTENT_TYPE, "").partition(";")[0].strip(" \t").lower()
+    return kind == "text/event-stream" and _CONTENT_ENCODING not in fields
 
 
 class TakenOver(web.StreamResponse):

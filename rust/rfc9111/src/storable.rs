@@ -7,8 +7,8 @@ use super::freshness::{Basis, Freshness, allows_heuristic};
 use super::invalidate::resolve;
 use super::policy::{Cookies, Policy};
 use super::request::Request;
-use penstock_http::wire::is_one_of;
 use penstock_http::wire::list::{Lines, values};
+use penstock_http::wire::{is_one_of, names_event_stream};
 
 /// Why a response is not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,9 +128,7 @@ pub(super) fn check(
 /// Whether it is a stream of events that goes on for as long as there are some: one that says how long it is was over when it
 /// was sent. Stored, it would be told again to whoever comes later, as if it happened then.
 pub(super) fn is_live(lines: &Lines<'_>) -> bool {
-    const KIND: &[u8] = b"text/event-stream";
-    let is_events = |kind: &[u8]| kind.get(..KIND.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(KIND));
-    values(lines, "content-type").any(is_events) && values(lines, "content-length").next().is_none()
+    values(lines, "content-type").any(names_event_stream) && values(lines, "content-length").next().is_none()
 }
 
 /// Whether a response without validators can ever answer a request.

@@ -1,5 +1,7 @@
 //! What a body is, by its fields.
 
+use crate::wire::{media_type, names_event_stream};
+
 /// What a response is, as far as this matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
@@ -18,10 +20,9 @@ pub(super) fn is_coded(content_encoding: &[u8]) -> bool {
 
 /// By the media type, without its parameters.
 pub(super) fn content_of(content_type: &[u8]) -> Content {
-    let kind = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if kind.eq_ignore_ascii_case(b"text/event-stream") {
+    if names_event_stream(content_type) {
         Content::Events
-    } else if is_json(kind) {
+    } else if is_json(media_type(content_type)) {
         Content::Json
     } else {
         Content::Other

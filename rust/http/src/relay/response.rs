@@ -1,7 +1,7 @@
 //! The fields of a response on its way to the client, and interim responses as a whole.
 
 use super::hop::{Nominated, ends_here, is, is_like_length};
-use crate::wire::{Head, members, write_field, write_status_line};
+use crate::wire::{Head, members, names_event_stream, write_field, write_status_line};
 
 /// The end-to-end fields of an origin's response, in their order.
 ///
@@ -30,9 +30,7 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
 pub fn is_event_stream(head: &Head) -> bool {
     head.get("content-encoding").is_none()
         && head.get("content-length").is_none()
-        && head.get("content-type").is_some_and(|kind| {
-            kind.get(..17).is_some_and(|start| start.eq_ignore_ascii_case(b"text/event-stream"))
-        })
+        && head.get("content-type").is_some_and(names_event_stream)
 }
 
 /// The bytes of an interim response, for a client of HTTP/1.1: HTTP/1.0 has none (RFC 9110, section 15.2). A length, which

@@ -312,6 +312,21 @@ fn names_are_read_as_cgi_does() {
     assert_eq!(response("Content_Length: 1\r\nTransfer.Encoding: x\r\nX_A: 1\r\n"), ["X_A: 1"]);
 }
 
+#[test]
+fn an_event_stream_is_known_by_its_whole_media_type() {
+    for (fields, expected) in [
+        ("Content-Type: text/event-stream", true),
+        ("Content-Type: Text/Event-Stream ;charset=utf-8", true),
+        ("Content-Type: text/event-streamx", false),
+        ("Content-Type: text/event", false),
+        ("Content-Type: text/event-stream\r\nContent-Encoding: gzip", false),
+        ("Content-Type: text/event-stream\r\nContent-Length: 9", false),
+        ("X: 1", false),
+    ] {
+        assert_eq!(is_event_stream(&head(&format!("{fields}\r\n"))), expected, "{fields}");
+    }
+}
+
 proptest! {
     /// A browser that resolves what it is given (RFC 3986, section 5.2) comes to the same host, or to where the origin sent it.
     #[test]

@@ -85,6 +85,16 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(trim)
 }
 
+/// Whether a Content-Type names event streams, whatever its parameters (RFC 9110, section 8.3.1).
+pub fn names_event_stream(content_type: &[u8]) -> bool {
+    media_type(content_type).eq_ignore_ascii_case(b"text/event-stream")
+}
+
+/// A Content-Type without its parameters.
+pub fn media_type(content_type: &[u8]) -> &[u8] {
+    trim(content_type.split(|byte| *byte == b';').next().unwrap_or_default())
+}
+
 /// Appends a field as a line.
 pub fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     for part in [name, b": ", value, b"\r\n"] {

@@ -53,6 +53,7 @@ fn what_may_be_stored() {
             "Content-Type: text/event-stream\nContent-Length: 3\nCache-Control: max-age=10",
             Became::Stored,
         ),
+        (200, "Content-Type: text/event-streamx\nCache-Control: max-age=10", Became::Stored),
         (200, "Content-Type: text/event\nCache-Control: max-age=10", Became::Stored),
     ] {
         assert_eq!(becomes("", status, response), expected, "{status} {response:?}");
