@@ -29,6 +29,7 @@ pub mod store;
 pub mod stream;
 #[cfg(not(loom))]
 pub mod tokens;
+mod waiters;
 #[cfg(not(loom))]
 pub mod workers;
 

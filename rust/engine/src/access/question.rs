@@ -10,6 +10,7 @@ use super::inbox::Whose;
 use super::table::Key;
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
+use crate::waiters::Waiters;
 
 /// What became of a question.
 #[derive(Debug, Clone)]
@@ -35,20 +36,13 @@ pub(super) struct Question {
 
 #[derive(Debug)]
 enum State {
-    Open(Seats),
+    Open(Waiters),
     Settled(Outcome),
-}
-
-/// Who waits.
-#[derive(Debug, Default)]
-struct Seats {
-    wakers: Vec<Option<Waker>>,
-    free: Vec<usize>,
 }
 
 impl Question {
     pub(super) fn new(key: Key, until: Instant) -> Self {
-        Self { key, until, place: OnceLock::new(), state: Mutex::new(State::Open(Seats::default())) }
+        Self { key, until, place: OnceLock::new(), state: Mutex::new(State::Open(Waiters::default())) }
     }
 
     /// It waits to be asked in that line, under that number; once.
@@ -62,47 +56,38 @@ impl Question {
 
     /// Says what became of it, unless that has been said.
     pub(super) fn settle(&self, outcome: Outcome) {
-        let seats = {
+        let wakers = {
             let mut state = lock(&self.state);
             match &mut *state {
                 State::Settled(_) => return,
-                State::Open(seats) => {
-                    let seats = std::mem::take(seats);
+                State::Open(waiters) => {
+                    let wakers = waiters.wakers();
                     *state = State::Settled(outcome);
-                    seats
+                    wakers
                 }
             }
         };
-        seats.wakers.into_iter().flatten().for_each(Waker::wake);
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     pub(super) fn is_settled(&self) -> bool {
         matches!(&*lock(&self.state), State::Settled(_))
     }
 
-    fn poll(&self, seat: &mut Option<usize>, waker: &Waker) -> Poll<Outcome> {
+    fn poll(&self, place: &mut Option<usize>, context: &Context<'_>) -> Poll<Outcome> {
         match &mut *lock(&self.state) {
             State::Settled(outcome) => Poll::Ready(outcome.clone()),
-            State::Open(Seats { wakers, free }) => {
-                let place = *seat.get_or_insert_with(|| {
-                    free.pop().unwrap_or_else(|| {
-                        wakers.push(None);
-                        wakers.len() - 1
-                    })
-                });
-                match &mut wakers[place] {
-                    Some(known) => known.clone_from(waker),
-                    empty => *empty = Some(waker.clone()),
-                }
+            State::Open(waiters) => {
+                let place = *place.get_or_insert_with(|| waiters.join());
+                waiters.wait(place, context);
                 Poll::Pending
             }
         }
     }
 
-    fn leave(&self, seat: usize) {
-        if let State::Open(Seats { wakers, free }) = &mut *lock(&self.state) {
-            wakers[seat] = None;
-            free.push(seat);
+    fn leave(&self, place: usize) {
+        if let State::Open(waiters) = &mut *lock(&self.state) {
+            waiters.leave(place);
         }
     }
 }
@@ -111,12 +96,12 @@ impl Question {
 #[derive(Debug)]
 pub struct Waiting {
     pub(super) question: Arc<Question>,
-    seat: Option<usize>,
+    place: Option<usize>,
 }
 
 impl Waiting {
     pub(super) fn new(question: &Arc<Question>) -> Self {
-        Self { question: Arc::clone(question), seat: None }
+        Self { question: Arc::clone(question), place: None }
     }
 
     /// When nobody waits any more.
@@ -130,14 +115,14 @@ impl Future for Waiting {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
         let this = &mut *self;
-        this.question.poll(&mut this.seat, context.waker())
+        this.question.poll(&mut this.place, context)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            self.question.leave(seat);
+        if let Some(place) = self.place.take() {
+            self.question.leave(place);
         }
     }
 }

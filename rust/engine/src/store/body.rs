@@ -14,11 +14,11 @@ use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 
 use super::budget::{Budget, PIECE};
-use super::seats::Seats;
 use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::{Arc, Mutex, lock};
+use crate::waiters::Waiters;
 
 /// Bytes before its slowest reader of a body that turns out too large to be kept. Arbitrary: some pieces. The models thin
 /// out to less.
@@ -44,7 +44,7 @@ struct State {
     /// What the pieces take of the budget.
     cost: usize,
     end: Option<Result<Ending>>,
-    followers: Seats,
+    followers: Waiters,
     /// The piece that each follower reads next, by its seat.
     places: Vec<usize>,
     filler: Option<Waker>,
@@ -103,7 +103,7 @@ impl Body {
     pub fn follow(body: &Arc<Self>, range: Range<u64>) -> Follower {
         let mut state = lock(&body.state);
         let piece = state.piece_at(range.start);
-        let seat = state.end.is_none().then(|| state.followers.take());
+        let seat = state.end.is_none().then(|| state.followers.join());
         if let Some(number) = seat {
             if state.places.len() <= number {
                 state.places.resize(number + 1, usize::MAX);
@@ -122,7 +122,7 @@ impl Body {
             }
             state.end = Some(end);
             state.filler = None;
-            state.followers.waiting()
+            state.followers.wakers()
         };
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -178,7 +178,7 @@ impl Filler {
             state.cost += cost;
             state.length += slice.len() as u64;
             state.pieces.push_back((place, slice));
-            state.followers.waiting()
+            state.followers.wakers()
         };
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -221,7 +221,7 @@ impl Filler {
     /// Ready when nobody reads the body.
     pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.body.state);
-        if state.followers.taken() == 0 {
+        if state.followers.len() == 0 {
             return Poll::Ready(());
         }
         state.filler = Some(context.waker().clone());
@@ -301,7 +301,7 @@ impl Drop for Follower {
             let mut state = lock(&self.body.state);
             state.followers.leave(number);
             state.places[number] = usize::MAX;
-            if state.followers.taken() == 0 || state.thin.is_some() { take(&mut state.filler) } else { None }
+            if state.followers.len() == 0 || state.thin.is_some() { take(&mut state.filler) } else { None }
         };
         if let Some(filler) = filler {
             filler.wake();
@@ -313,7 +313,7 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("length", &self.length)
-            .field("followers", &self.followers.taken())
+            .field("followers", &self.followers.len())
             .field("end", &self.end)
             .finish_non_exhaustive()
     }

@@ -6,8 +6,8 @@
 use std::fmt;
 use std::task::{Context, Poll, Waker};
 
-use super::seats::Seats;
 use crate::sync::{Arc, Mutex, lock};
+use crate::waiters::Waiters;
 
 /// What is waited for. The index holds it while it lasts. `T` is what all are told.
 pub struct Fill<T> {
@@ -16,7 +16,7 @@ pub struct Fill<T> {
 
 struct State<T> {
     outcome: Poll<Option<T>>,
-    joined: Seats,
+    joined: Waiters,
 }
 
 /// The duty to say what became of it.
@@ -35,14 +35,15 @@ pub struct Joiner<T: Clone> {
 impl<T: Clone> Fill<T> {
     /// A fill that has just begun.
     pub fn new() -> (Arc<Self>, Leader<T>) {
-        let fill =
-            Arc::new(Self { state: Mutex::new(State { outcome: Poll::Pending, joined: Seats::default() }) });
+        let fill = Arc::new(Self {
+            state: Mutex::new(State { outcome: Poll::Pending, joined: Waiters::default() }),
+        });
         (Arc::clone(&fill), Leader { fill })
     }
 
     /// Waits along.
     pub fn join(fill: &Arc<Self>) -> Joiner<T> {
-        Joiner { fill: Arc::clone(fill), number: lock(&fill.state).joined.take() }
+        Joiner { fill: Arc::clone(fill), number: lock(&fill.state).joined.join() }
     }
 
     fn settle(&self, outcome: Option<T>) {
@@ -51,7 +52,7 @@ impl<T: Clone> Fill<T> {
             if state.outcome.is_pending() {
                 state.outcome = Poll::Ready(outcome);
             }
-            state.joined.waiting()
+            state.joined.wakers()
         };
         waiting.into_iter().for_each(Waker::wake);
     }

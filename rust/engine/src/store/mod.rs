@@ -5,7 +5,6 @@ mod body;
 mod budget;
 mod eviction;
 mod fill;
-mod seats;
 
 #[cfg(not(loom))]
 mod asking;
