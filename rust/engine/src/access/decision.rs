@@ -78,3 +78,17 @@ impl Decision {
 pub fn unix_seconds() -> u64 {
     since_1970().as_secs()
 }
+
+/// Whether `pattern` stands for a path, which is given in pieces: one that ends in `*` for all that begin so, any other
+/// for itself alone. Both are compared as they stand on the wire.
+#[cfg(not(loom))]
+pub fn is_on(pattern: &str, path: &[&str]) -> bool {
+    let (mut rest, is_open) = pattern.strip_suffix('*').map_or((pattern, false), |start| (start, true));
+    for piece in path {
+        match rest.strip_prefix(piece) {
+            Some(rest_of_pattern) => rest = rest_of_pattern,
+            None => return is_open && piece.starts_with(rest),
+        }
+    }
+    rest.is_empty()
+}

@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout_at;
 
 use super::asked::Asked;
-use super::decision::{Decision, Denial, Grant, Verdict, unix_seconds};
+use super::decision::{Decision, Denial, Grant, Verdict, is_on, unix_seconds};
 use super::decisions::Permit;
 use super::decisions::{Decisions, Joined, Whose};
 use super::inbox::Request;
 use super::key::{Part, Secret};
-use super::paths::is_on;
 use super::question::{Outcome, Waiting};
 use super::table::Key;
 use super::verifier::{Decider, Verifier};

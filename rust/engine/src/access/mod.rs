@@ -27,8 +27,6 @@ mod gate;
 #[cfg(not(loom))]
 mod key;
 #[cfg(not(loom))]
-mod paths;
-#[cfg(not(loom))]
 pub mod reading;
 #[cfg(not(loom))]
 mod verifier;
@@ -38,6 +36,8 @@ pub(crate) use asked::without_port;
 #[cfg(not(loom))]
 pub use asked::{Asked, Headers};
 pub use counts::{Counted, DecisionStats};
+#[cfg(not(loom))]
+pub use decision::is_on;
 pub use decision::{Decision, Denial, Grant, Verdict, unix_seconds};
 pub use decisions::Permit;
 pub use decisions::{AccessConfig, Decisions, Joined, Posed, Whose};
@@ -47,8 +47,6 @@ pub use inbox::Request;
 #[cfg(not(loom))]
 pub use key::{Part, Secret};
 pub use limiter::{Entered, Limiter, Limits};
-#[cfg(not(loom))]
-pub use paths::is_on;
 pub use question::{Outcome, Waiting};
 pub use table::Key;
 pub use tenants::{Allotment, Tenant, TenantCounts, TenantLimits};

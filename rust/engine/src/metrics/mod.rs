@@ -7,9 +7,7 @@
 //!
 //! The invariant: each label is of a bounded set. Nothing that a client sends becomes one.
 
-mod application;
 mod cache;
-mod clients;
 mod decisions;
 mod exposition;
 mod health;
@@ -20,7 +18,7 @@ mod origins;
 mod pool;
 mod process;
 mod requests;
-mod threads;
+mod sites;
 mod upstreams;
 mod workers;
 
@@ -44,10 +42,10 @@ use crate::store::Cache;
 use crate::stream::Meter;
 use crate::sync::{Arc, Mutex, lock};
 use crate::workers::{Counted, Workers};
-use clients::SiteTotals;
 use decisions::CountedByRoute;
 use hub::HubTotals;
 use kept::{Kept, named};
+use sites::SiteTotals;
 use upstreams::CountedByName;
 
 /// The parts of an engine, which are there as long as it is.
@@ -147,17 +145,16 @@ impl Board {
             let mut sites = lock(&self.sites);
             (sites.there(), sites.sums(SiteTotals::of))
         };
-        process::write(self.parts.version, out);
-        threads::write(&self.parts.threads, out);
+        process::write(self.parts.version, &self.parts.threads, out);
         pool::write(&self.parts.pool, &self.parts.meter, out);
-        clients::write(&totals, out);
+        sites::write(&totals, out);
         let routes = self.parts.ledger.sums();
         requests::write(&routes, out);
         self.write_decisions(out);
         decisions::write_tenants(&routes, out);
         let queues = sites.iter().filter_map(|site| site.application());
         let queues: Vec<QueueStats> = queues.map(|queue| self.look_at(&queue).0).collect();
-        application::write(&queues, &totals, out);
+        sites::write_queues(&queues, &totals, out);
         self.write_workers(out);
         origins::write(&self.parts.origins, out);
         self.write_upstreams(out);

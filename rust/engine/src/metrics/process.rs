@@ -1,10 +1,11 @@
-//! The process, by what the kernel says of it. A figure that it does not give is not there.
+//! The process, by what the kernel says of it, and its engine threads. A figure that the kernel does not give is left out.
 
 use std::fs;
 
 use super::Exposition;
+use crate::runtime::Threads;
 
-pub(super) fn write(version: &str, out: &mut Exposition) {
+pub(super) fn write(version: &str, threads: &Threads, out: &mut Exposition) {
     out.gauge("penstock_build_info", "1, with the version that runs.").sample(&[("version", version)], 1_u64);
     let mut open = out.gauge("penstock_process_open_descriptors", "Descriptors that are open.");
     if let Ok(listed) = fs::read_dir("/proc/self/fd") {
@@ -22,6 +23,29 @@ pub(super) fn write(version: &str, out: &mut Exposition) {
         fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_bytes(&status))
     {
         resident.sample(&[], bytes);
+    }
+    write_threads(threads, out);
+}
+
+fn write_threads(threads: &Threads, out: &mut Exposition) {
+    let activity = threads.activity();
+    let numbers: Vec<String> = (0..activity.len()).map(|number| number.to_string()).collect();
+    let each = || numbers.iter().map(String::as_str).zip(&activity);
+    let mut busy = out
+        .counter("penstock_engine_thread_busy_seconds_total", "Time that an engine thread has been at work.");
+    for (number, activity) in each() {
+        busy.sample(&[("thread", number)], activity.busy);
+    }
+    let help =
+        "Time since an engine thread last said that it turns; it does so once a second unless it hangs.";
+    let mut silent = out.gauge("penstock_engine_thread_silent_seconds", help);
+    for (number, activity) in each() {
+        silent.sample(&[("thread", number)], activity.silent);
+    }
+    let mut tasks =
+        out.gauge("penstock_engine_tasks", "Tasks of an engine thread, such as connections and fetches.");
+    for (number, activity) in each() {
+        tasks.sample(&[("thread", number)], activity.tasks);
     }
 }
 
