@@ -116,6 +116,20 @@ fn a_key_in_pem_verifies_what_the_same_key_in_json_does() {
     }
 }
 
+/// As an environment variable may have it. The PEM of `rustls-pki-types` must begin a line and end one, which is why ours stays.
+#[test]
+fn a_key_in_pem_may_be_one_line() {
+    use tokio_rustls::rustls::pki_types::SubjectPublicKeyInfoDer;
+    use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+
+    let text = include_str!("keys/p256.pem");
+    SubjectPublicKeyInfoDer::from_pem_slice(text.as_bytes()).unwrap();
+    for line in [text.replace('\n', ""), text.replace('\n', " ")] {
+        Key::pem(None, Algorithm::Es256, &line).unwrap();
+        SubjectPublicKeyInfoDer::from_pem_slice(line.as_bytes()).unwrap_err();
+    }
+}
+
 #[test]
 fn what_is_no_public_key_in_pem_is_refused() {
     let text = include_str!("keys/p256.pem");
