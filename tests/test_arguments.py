@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 import penstock
-from penstock import config, framing, tokens
+from penstock import _native, config, framing, tokens
 from penstock.web import Allow, Decisions, Deny, Gateway, Site, run_app
 
 ORIGIN = "http://127.0.0.1:9"
@@ -492,3 +492,56 @@ async def test_pairs_are_header_fields_wherever_fields_are_given() -> None:
             with pytest.raises(penstock.PenstockError) as caught:
                 await engine.get(ORIGIN, headers=headers)
             assert caught.value.name == "CONNECT_FAILED"
+
+
+def _odd(settings: Any, name: str, value: object) -> Any:
+    """`settings` as `penstock.config` would refuse them."""
+    object.__setattr__(settings, name, value)
+    return settings
+
+
+def _members() -> list[tuple[_native.Endpoint, config.Origin]]:
+    return [(_native.Endpoint("http", "a", 80, None), config.Origin("http://a"))]
+
+
+def _upstream(balance: str = "hash", key: str = "path", **retries: Any) -> _native.Upstream:
+    odd = config.Retries()
+    for name, value in retries.items():
+        _odd(odd, name, value)
+    identity = _native.Endpoint("http", "a", 80, None)
+    return _native.Upstream(identity, _members(), balance, key, config.Health(), None, odd)
+
+
+def _terms(engine: penstock.Engine, name: str, value: object) -> object:
+    hub = _native.Hub(engine.native, config.History(memory="1MiB"), False)
+    return hub.plan(_odd(config.Subscriptions(), name, value))
+
+
+def _caching(engine: penstock.Engine, name: str, value: object) -> object:
+    cache = _native.Cache(engine.native, 1 << 20, 1, None)
+    return _native.Caching(cache, _odd(config.Caching(), name, value), "")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda _: _upstream(balance="odd"),
+        lambda _: _upstream(key="odd"),
+        lambda _: _upstream(hedge="odd"),
+        lambda engine: _terms(engine, "join", "odd"),
+        lambda engine: _terms(engine, "slow", "odd"),
+        lambda engine: _caching(engine, "languages", "odd"),
+        lambda engine: _caching(engine, "range_fill", "odd"),
+        lambda engine: _caching(engine, "unread", 101),
+        lambda _: _native.signed_url([(None, b"x" * 32)], ("token", ["odd"], False)),
+        lambda _: _native.Gate(_native.Decisions(config.Access()), "", "", [("odd", "")], None, 1.0),
+    ],
+    ids=["balance", "key", "hedge", "join", "slow", "languages", "range_fill", "unread", "place", "part"],
+)
+async def test_the_engine_refuses_words_that_it_does_not_know(
+    call: Callable[[penstock.Engine], object],
+) -> None:
+    """It has no defaults: what the checks in front of it let through by mistake is not taken for something else."""
+    async with penstock.Engine(memory="8MiB") as engine:
+        with pytest.raises(penstock.ConfigurationError, match=r"odd|101"):
+            call(engine)

@@ -5,7 +5,7 @@ import builtins
 import os
 from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, Literal, Self, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Final, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, final, overload
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -13,6 +13,7 @@ from . import config, tokens
 from .cache import CacheStats, StoredResponse
 from .exceptions import ErrorCode, PenstockError
 from .hub import HubStats, TopicStats
+from .log import Entry, LogStats
 from .origins import OriginsStats
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
 
@@ -182,16 +183,10 @@ class Timeouts:
 
     def __new__(
         cls,
-        queue: float | None,
-        resolve: float | None,
-        connect: float | None,
-        tls: float | None,
-        first_byte: float | None,
-        between_bytes: float | None,
-        tunnel: float | None,
-        total: float | None,
+        settings: config.Timeouts,
         lets_events_pause: bool,
-    ) -> Self: ...
+    ) -> Self:
+        """`lets_events_pause`: the consumer has a limit of its own on the pauses of event streams."""
 
 @final
 class Fields:
@@ -448,9 +443,6 @@ class Caching:
     def __new__(cls, cache: Cache, settings: config.Caching, name: str) -> Self:
         """From now on a purge by URL finds what is stored there. Requests are counted under `name`."""
 
-_LogEntry: TypeAlias = tuple[str, str | None, str | None, str | None, str | None, int | None]
-"""Where an event stands, its data (None: the topic's end), type, id and key, and milliseconds before one comes back."""
-
 @final
 class Hub:
     """Topics, their history and their subscribers. Any thread may use it."""
@@ -469,10 +461,10 @@ class Hub:
     ) -> str:
         """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
 
-    def load(self, topic: str, floor: str, entries: list[_LogEntry]) -> bool:
+    def load(self, topic: str, floor: str, entries: Sequence[Entry]) -> bool:
         """Open a topic that is waiting for it with what an external log has behind `floor`. False: it is not."""
 
-    def take(self, topic: str, entries: list[_LogEntry]) -> tuple[int, str | None] | None:
+    def take(self, topic: str, entries: Sequence[Entry]) -> tuple[int, str | None] | None:
         """Append what an external log has next: how many were taken, and why not more.
 
         None: the topic is not there, or waits to be loaded.
@@ -517,18 +509,7 @@ class Hub:
     def stats(self) -> HubStats:
         """How full it is, and what it has counted; without `log`."""
 
-    def set_log(
-        self,
-        is_ready: bool,
-        topics: int,
-        behind: int,
-        published: int,
-        refused: int,
-        delivered: int,
-        received: int,
-        gaps: int,
-        connections: int,
-    ) -> None:
+    def set_log(self, stats: LogStats) -> None:
         """Note how it fares with its log."""
 
     def topic_stats(self, topic: str) -> TopicStats | None:
@@ -855,18 +836,28 @@ _Places: TypeAlias = tuple[str, Sequence[str], bool]
 def signed_url(secrets: list[tuple[str | None, bytes]], at: _Places) -> Verifier:
     """What verifies signed URLs: ids and secrets; the token's name, its places, and whether the origin gets it too."""
 
+class _Key(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def id(self) -> str | None: ...
+    @property
+    def algorithm(self) -> str: ...
+    @property
+    def key(self) -> bytes: ...
+
 @final
 class Jwt:
     """What verifies JSON Web Tokens."""
 
     def __new__(
         cls,
-        keys: list[tuple[str, str | None, str, bytes]],
+        keys: Sequence[_Key],
         claims: tokens.Jwt,
         at: _Places,
         longest: int,
     ) -> Self:
-        """`keys`: `"secret"`, `"pem"` or `"jwk"`, an id, an algorithm, bytes."""
+        """`keys`: a `kind` is `"secret"`, `"pem"` or `"jwk"`. The algorithm of a JSON Web Key may be its own."""
 
     def verifier(self) -> Verifier:
         """What stands before a route."""
@@ -1016,7 +1007,7 @@ class Upstream:
     def __new__(
         cls,
         identity: Endpoint,
-        members: Sequence[tuple[Endpoint, int, bool, int | None]],
+        members: Sequence[tuple[Endpoint, config.Origin]],
         balance: str,
         key: str,
         health: config.Health,
@@ -1026,7 +1017,7 @@ class Upstream:
     @property
     def endpoint(self) -> Endpoint:
         """What requests are sent to in place of an origin."""
-    def set(self, members: Sequence[tuple[Endpoint, int, bool, int | None]]) -> None: ...
+    def set(self, members: Sequence[tuple[Endpoint, config.Origin]]) -> None: ...
     def stats(self, urls: Sequence[str]) -> OriginsStats:
         """What is known of the origins. `urls` are theirs, in their order."""
 

@@ -412,17 +412,7 @@ def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = Fals
 
     `lets_events_pause`: whoever takes the response has a limit of his own for the pauses of an event stream.
     """
-    return _native.Timeouts(
-        timeouts.queue,
-        timeouts.resolve,
-        timeouts.connect,
-        timeouts.tls,
-        timeouts.first_byte,
-        timeouts.between_bytes,
-        timeouts.tunnel,
-        timeouts.total,
-        lets_events_pause,
-    )
+    return _native.Timeouts(timeouts, lets_events_pause)
 
 
 def _fields(headers: Headers) -> tuple[_native.Fields, int | None]:

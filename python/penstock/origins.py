@@ -276,17 +276,13 @@ def _checked(origins: Iterable[Origin | str]) -> tuple[tuple[Origin, ...], list[
     return checked, parts
 
 
-def _members(
-    origins: tuple[Origin, ...], parts: list[Place]
-) -> list[tuple[_native.Endpoint, int, bool, int | None]]:
+def _members(origins: tuple[Origin, ...], parts: list[Place]) -> list[tuple[_native.Endpoint, Origin]]:
     return [
         (
             _native.Endpoint(
                 part.scheme, part.host, part.port, None if origin.unix is None else str(origin.unix)
             ),
-            origin.weight,
-            origin.backup,
-            origin.max_requests,
+            origin,
         )
         for origin, part in zip(origins, parts, strict=True)
     ]

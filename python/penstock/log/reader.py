@@ -204,18 +204,7 @@ class Reader:
 
     def _tell(self) -> None:
         """Tell the engine how it fares, whose metrics are there while this loop is not."""
-        stats = self.stats()
-        self._hub.set_log(
-            self.is_ready,
-            stats.topics,
-            stats.behind,
-            stats.published,
-            stats.refused,
-            stats.delivered,
-            stats.received,
-            stats.gaps,
-            stats.connections,
-        )
+        self._hub.set_log(self.stats())
 
     # What the log says.
 
@@ -345,7 +334,7 @@ class Reader:
     def _append(self, name: str, topic: _Topic, entries: Sequence[Entry]) -> bool:
         if not entries:
             return True
-        taken = self._hub.take(name, [_row(entry) for entry in entries])
+        taken = self._hub.take(name, entries)
         if taken is None:
             # It has gone, or is a new one that is wanted.
             topic.position = None
@@ -437,7 +426,7 @@ class Reader:
                     # Nobody knows what it was: the history begins after it, so that who had less is told of a gap.
                     _skipped(name, entry)
                     floor, readable = entry.position, entries[at:]
-            if self._hub.load(name, floor, [_row(entry) for entry in readable]):
+            if self._hub.load(name, floor, readable):
                 topic.position = entries[-1].position if entries else floor
                 topic.is_alone = False
                 self._received += len(readable)
@@ -452,10 +441,3 @@ def _skipped(name: str, entry: Entry) -> None:
     _LOG.warning(
         "BAD_EVENT: what the log has at %s of topic %r is no event, and is skipped", entry.position, name
     )
-
-
-def _row(entry: Entry) -> "_native._LogEntry":
-    event = entry.event
-    if event is None:
-        return (entry.position, None, None, None, None, None)
-    return (entry.position, event.data, event.type, event.id, event.key, event.retry)

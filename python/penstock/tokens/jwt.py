@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from penstock import _native
 from penstock.config.checks import bad, count, flag, put, seconds, texts
@@ -41,9 +41,19 @@ class Key:
         if self.id is not None and not isinstance(self.id, str):
             raise bad(self, "id", "must be a text or None")
 
-    def _row(self) -> tuple[str, str | None, str, bytes]:
-        kind = "secret" if self.algorithm.startswith("HS") else "pem"
-        return kind, self.id, self.algorithm, self.key.encode() if isinstance(self.key, str) else self.key
+
+class _KeyText(NamedTuple):
+    """A key as the engine reads it."""
+
+    kind: Literal["secret", "pem", "jwk"]
+    id: str | None
+    algorithm: str
+    key: bytes
+
+
+def _text_of(key: Key) -> _KeyText:
+    text = key.key.encode() if isinstance(key.key, str) else key.key
+    return _KeyText("secret" if key.algorithm.startswith("HS") else "pem", key.id, key.algorithm, text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +103,8 @@ class Jwt:
             put(self, "jwks", Jwks(self.jwks))
         if self.jwks is not None and not isinstance(self.jwks, Jwks):
             raise bad(self, "jwks", "must be a Jwks, a URL, or None")
-        rows = _rows(self)
-        if bool(rows) == (self.jwks is not None):
+        keys = _key_texts(self)
+        if bool(keys) == (self.jwks is not None):
             raise make_error("BAD_CONFIGURATION", "Jwt: either keys or jwks must be given")
         for name in ("issuers", "audiences"):
             value = getattr(self, name)
@@ -110,7 +120,7 @@ class Jwt:
         flag(self, "forward")
         count(self, "max_bytes", 64, 1 << 16)
         places = (self.name, list(self.places), self.forward)
-        put(self, "_handle", _native.Jwt(rows, self, places, self.max_bytes))
+        put(self, "_handle", _native.Jwt(keys, self, places, self.max_bytes))
 
     def _verifier(self) -> _native.Verifier:
         return self._handle.verifier()
@@ -121,18 +131,18 @@ class Jwt:
             keep_fetched(self._handle, self.jwks, engine)
 
 
-def _rows(settings: Jwt) -> list[tuple[str, str | None, str, bytes]]:
+def _key_texts(settings: Jwt) -> list[_KeyText]:
     keys = settings.keys
     if isinstance(keys, Key | Mapping):
         keys = (keys,)
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise make_error("BAD_CONFIGURATION", "Jwt.keys must be Key, or JSON Web Keys as mappings")
     made: list[Key | str] = []
-    rows: list[tuple[str, str | None, str, bytes]] = []
+    texts: list[_KeyText] = []
     for key in keys:
         if isinstance(key, Key):
             made.append(key)
-            rows.append(key._row())  # noqa: SLF001 (of this module)
+            texts.append(_text_of(key))
             continue
         # A text is what stands here after construction.
         members = _members(key)
@@ -144,11 +154,11 @@ def _rows(settings: Jwt) -> list[tuple[str, str | None, str, bytes]]:
                 )
             text = json.dumps(dict(members))
             made.append(text)
-            rows.append(("jwk", None, algorithm, text.encode()))
+            texts.append(_KeyText("jwk", None, algorithm, text.encode()))
         else:
             raise make_error("BAD_CONFIGURATION", "Jwt.keys must be Key, or JSON Web Keys as mappings")
     put(settings, "keys", tuple(made))
-    return rows
+    return texts
 
 
 def _members(key: object) -> object:

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use penstock_engine::access::{
-    self, Allotment, Asked, Begun, Decider, DecisionStats, Denial, Entered, Grant, Part, Posed, Refusal,
-    Request, Secret, TenantCounts, Verdict, Whose,
+    self, AccessConfig, Allotment, Asked, Begun, Decider, DecisionStats, Denial, Entered, Grant, Part, Posed,
+    Refusal, Request, Secret, TenantCounts, TenantLimits, Verdict, Whose,
 };
 use penstock_engine::wire::Fields;
 use penstock_engine::{Code, Error};
@@ -24,7 +24,7 @@ use crate::errors::{IntoPython, exception};
 use crate::lock;
 use crate::port::{Receive, Slot};
 use crate::record::record;
-use crate::settings::{AccessSettings, TenantLimitSettings};
+use crate::settings::Settings;
 
 /// What was decided, and who is asked.
 #[pyclass(frozen, module = "penstock._native")]
@@ -66,7 +66,7 @@ impl Decisions {
 #[pymethods]
 impl Decisions {
     #[new]
-    fn new(py: Python<'_>, settings: AccessSettings) -> PyResult<Self> {
+    fn new(py: Python<'_>, settings: Settings<AccessConfig>) -> PyResult<Self> {
         let shared = Arc::new(access::Decisions::new(&settings.into()));
         Ok(Self { shared, secret: Secret::new().into_python(py)?, listening: Mutex::new(None) })
     }
@@ -505,7 +505,7 @@ impl Question {
     }
 
     #[pyo3(signature = (lifetime, tenant, limits))]
-    fn allow(&self, lifetime: f64, tenant: Option<String>, limits: Option<TenantLimitSettings>) {
+    fn allow(&self, lifetime: f64, tenant: Option<String>, limits: Option<Settings<TenantLimits>>) {
         let (tenant, limits) = (tenant.map(String::into_boxed_str), limits.map(Into::into));
         let grant = Grant { tenant, limits, ..Grant::default() };
         self.answer(Verdict::Allow(grant), lifetime);

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_engine::Code;
-use penstock_engine::store::{self, CacheStats, DiskConfig, Listed, Overrides, Purge, RequestStats};
+use penstock_engine::store::{
+    self, CachePolicy, CacheStats, DiskConfig, Listed, Overrides, Purge, RequestStats,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::record::record;
-use crate::settings::CachingSettings;
+use crate::settings::Settings;
 
 /// What is stored.
 #[pyclass(frozen, module = "penstock._native")]
@@ -134,7 +136,7 @@ pub(crate) struct Caching(pub(crate) store::Caching);
 #[pymethods]
 impl Caching {
     #[new]
-    fn new(cache: &Bound<'_, Cache>, settings: CachingSettings, name: &str) -> Self {
+    fn new(cache: &Bound<'_, Cache>, settings: Settings<CachePolicy>, name: &str) -> Self {
         Self(store::Caching::new(Arc::clone(&cache.get().0), settings.into(), name))
     }
 }

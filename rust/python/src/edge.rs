@@ -9,7 +9,7 @@ use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
     self, Edit, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute,
-    Routes, Service, Site as EdgeSite,
+    RouteLimits, Routes, Service, Site as EdgeSite,
 };
 use penstock_engine::runtime::Threads;
 use pyo3::PyTraverseError;
@@ -28,7 +28,7 @@ use crate::lock;
 use crate::port::Slot;
 use crate::relay::Forwarding;
 use crate::request::{Endpoint, Timeouts};
-use crate::settings::{EdgeSettings, RouteLimitSettings};
+use crate::settings::{EdgeSettings, Settings};
 
 /// A request that the engine answers alone, who is called with its end, and who decides about it.
 #[pyclass(frozen, module = "penstock._native")]
@@ -70,7 +70,7 @@ impl Route {
         replacement: String,
         forwarding: &Bound<'_, Forwarding>,
         timeouts: &Bound<'_, Timeouts>,
-        limits: RouteLimitSettings,
+        limits: Settings<RouteLimits>,
         request: Vec<Change>,
         response: Vec<Change>,
         drain: Option<&Bound<'_, Drain>>,
@@ -120,7 +120,7 @@ pub(crate) struct Entered(Mutex<Option<EdgeEntered>>);
 #[pymethods]
 impl Limiter {
     #[new]
-    fn new(name: String, limits: RouteLimitSettings) -> Self {
+    fn new(name: String, limits: Settings<RouteLimits>) -> Self {
         Self(EdgeLimiter::new(name, limits.into()))
     }
 
@@ -246,7 +246,7 @@ impl Site {
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
-        settings: EdgeSettings,
+        settings: Settings<EdgeSettings>,
         natives: Vec<Answering<'_>>,
         access_log: Option<LogTarget<'_>>,
         lane: Option<&Bound<'_, Lane>>,
@@ -267,14 +267,14 @@ impl Site {
         let app = lane.map(|lane| lane.get().queue());
         let lane = lane.map(|lane| Arc::downgrade(lane.get().shared()));
         let table = routes(py, &natives, lane.as_ref())?;
-        let site = EdgeSite::new((&settings).into(), supplies, table, log, app);
+        let site = EdgeSite::new(settings.0.config, supplies, table, log, app);
         let shared = Arc::new(if own_log { site.without_application_log() } else { site });
         engine.get().board().add_site(&shared);
         Ok(Self {
             shared,
             threads,
             engine: engine.clone().unbind(),
-            options: (&settings).into(),
+            options: settings.0.listen,
             lane,
             idle: Mutex::new(None),
             gates: Mutex::new(gates(py, &natives)),

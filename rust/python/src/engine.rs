@@ -10,7 +10,7 @@ use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;
 use penstock_engine::metrics::{Board, Format, Parts};
 use penstock_engine::origin::{self, Notice, Notices, OriginLimits, Origins, Request, RequestBody};
-use penstock_engine::pool::{CopyReason, Pool, PoolState};
+use penstock_engine::pool::{CopyReason, Pool, PoolConfig, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
@@ -30,7 +30,7 @@ use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
 use crate::record::record;
 use crate::request::{Endpoint, Fields, Timeouts};
-use crate::settings::{FlowSettings, LimitSettings, PoolSettings, ReadSettings, TlsSettings};
+use crate::settings::{Settings, TlsSettings};
 use crate::stats::{origin_stats, pool_stats, relay_stats};
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
@@ -339,10 +339,10 @@ impl Engine {
     fn new(
         py: Python<'_>,
         threads: usize,
-        pool: PoolSettings,
-        flow: FlowSettings,
-        reads: ReadSettings,
-        limits: LimitSettings,
+        pool: Settings<PoolConfig>,
+        flow: Settings<FlowConfig>,
+        reads: Settings<ReadSizes>,
+        limits: Settings<OriginLimits>,
         tls: TlsSettings,
     ) -> PyResult<Self> {
         let pool = Pool::new(pool.into()).into_python(py)?;

@@ -5,10 +5,10 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
+use penstock_engine::edge::{Pattern, RouteLimits, Topics as EdgeTopics};
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{
-    self, Counted, Event, HubStats, Id, LogCounted, LogStats, Published, Reading, TopicStats,
+    self, Counted, Event, HubConfig, HubStats, Id, LogStats, Published, Reading, Terms, TopicStats,
 };
 use penstock_engine::workers::{self, Subscribing};
 use penstock_engine::{Code, Error};
@@ -27,7 +27,7 @@ use crate::framing::Framing;
 use crate::lock;
 use crate::port::Slot;
 use crate::record::record;
-use crate::settings::{HistorySettings, RouteLimitSettings, SubscriptionSettings};
+use crate::settings::Settings;
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
 use crate::workers::{Lines, Plan};
@@ -76,20 +76,35 @@ fn id(py: Python<'_>, text: &str) -> PyResult<Id> {
     })
 }
 
-/// Where it stands, its data (none: the topic's end), type, id and key, and milliseconds before one comes back.
-type LogEntry = (String, Option<String>, Option<String>, Option<String>, Option<String>, Option<u64>);
+/// `penstock.log.Entry`: what an external log has.
+#[derive(FromPyObject)]
+struct LogEntry {
+    position: String,
+    /// None: the topic's end.
+    event: Option<LogEvent>,
+}
+
+/// `penstock.log.Event`.
+#[derive(FromPyObject)]
+struct LogEvent {
+    data: String,
+    r#type: Option<String>,
+    id: Option<String>,
+    key: Option<String>,
+    retry: Option<u64>,
+}
 
 fn published<'a>(py: Python<'_>, entries: &'a [LogEntry]) -> PyResult<Vec<Published<'a>>> {
-    let one = |(position, data, name, named, key, retry): &'a LogEntry| {
-        let event = data.as_ref().map(|data| Event {
-            data: data.as_bytes(),
-            name: name.as_deref(),
-            id: named.as_deref(),
-            key: key.as_deref(),
-            retry: *retry,
-            nameless: false,
-        });
-        Ok(Published { id: id(py, position)?, event })
+    let event = |event: &'a LogEvent| Event {
+        data: event.data.as_bytes(),
+        name: event.r#type.as_deref(),
+        id: event.id.as_deref(),
+        key: event.key.as_deref(),
+        retry: event.retry,
+        nameless: false,
+    };
+    let one = |entry: &'a LogEntry| {
+        Ok(Published { id: id(py, &entry.position)?, event: entry.event.as_ref().map(event) })
     };
     entries.iter().map(one).collect()
 }
@@ -101,11 +116,11 @@ impl Hub {
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
-        settings: HistorySettings,
+        settings: Settings<HubConfig>,
         external: bool,
     ) -> PyResult<Self> {
         let (supplies, threads) = engine.get().lend(py)?;
-        let shared = Arc::new(hub::Hub::new(supplies.pool, settings.config(external)));
+        let shared = Arc::new(hub::Hub::new(supplies.pool, HubConfig { external, ..settings.into() }));
         engine.get().board().add_hub(&shared);
         let kept = Arc::downgrade(&shared);
         threads.spawn(0, move || hub::keep(kept));
@@ -218,23 +233,9 @@ impl Hub {
         record!(py, "penstock.hub", HubStats { topics, subscribers, used, limit, counts })
     }
 
-    /// Notes how it fares with its log: whether that is ready, the topics that are followed and those of them that are behind; events
-    /// published, refused and delivered, entries received, gaps, connections.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a snapshot, each once")]
-    fn set_log(
-        &self,
-        is_ready: bool,
-        topics: usize,
-        behind: usize,
-        published: u64,
-        refused: u64,
-        delivered: u64,
-        received: u64,
-        gaps: u64,
-        connections: u64,
-    ) {
-        let counted = LogCounted { published, refused, delivered, received, gaps, connections };
-        self.shared.set_log(LogStats { is_ready, topics, behind, counted });
+    /// Notes how it fares with its log.
+    fn set_log(&self, stats: Settings<LogStats>) {
+        self.shared.set_log(stats.into());
     }
 
     /// `penstock.hub.TopicStats`, if there is a topic of that name.
@@ -263,7 +264,7 @@ impl Hub {
         py: Python<'_>,
         topic: String,
         after: Option<String>,
-        terms: SubscriptionSettings,
+        terms: Settings<Terms>,
         framing: &Bound<'_, Framing>,
     ) -> PyResult<Source> {
         let reading = Reading { topic, after, terms: terms.into(), tenant: None, address: None };
@@ -278,7 +279,7 @@ impl Hub {
         py: Python<'_>,
         topic: String,
         after: Option<String>,
-        terms: SubscriptionSettings,
+        terms: Settings<Terms>,
         guest: (Option<String>, Option<String>),
         lease: Option<&Bound<'_, Lease>>,
     ) -> PyResult<Admission> {
@@ -341,7 +342,7 @@ impl Hub {
     }
 
     /// What worker processes subscribe by: this hub, and `terms`.
-    fn plan(&self, terms: SubscriptionSettings) -> Plan {
+    fn plan(&self, terms: Settings<Terms>) -> Plan {
         Plan::of_topics(Arc::clone(&self.shared), terms.into())
     }
 
@@ -494,8 +495,8 @@ impl Topics {
         host: Option<String>,
         prefix: String,
         hub: &Bound<'_, Hub>,
-        terms: SubscriptionSettings,
-        limits: RouteLimitSettings,
+        terms: Settings<Terms>,
+        limits: Settings<RouteLimits>,
         response: Vec<Change>,
         gate: Option<Py<Gate>>,
     ) -> PyResult<Self> {

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::origin::{self, Scheme};
@@ -11,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors::{IntoPython, exception};
+use crate::settings::Settings;
 
 /// An origin: what connections are kept by.
 #[pyclass(frozen, module = "penstock._native")]
@@ -64,37 +64,15 @@ impl Fields {
     }
 }
 
-/// Limits on time in seconds; `None` for no limit. Validated in `penstock.config`.
+/// Limits on time.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Timeouts(pub(crate) origin::Timeouts);
 
 #[pymethods]
 impl Timeouts {
     #[new]
-    #[pyo3(signature = (queue, resolve, connect, tls, first_byte, between_bytes, tunnel, total, lets_events_pause))]
-    #[expect(clippy::too_many_arguments, reason = "the limits, each once")]
-    fn new(
-        queue: Option<f64>,
-        resolve: Option<f64>,
-        connect: Option<f64>,
-        tls: Option<f64>,
-        first_byte: Option<f64>,
-        between_bytes: Option<f64>,
-        tunnel: Option<f64>,
-        total: Option<f64>,
-        lets_events_pause: bool,
-    ) -> Self {
-        let seconds = |value: Option<f64>| value.map(Duration::from_secs_f64);
-        Self(origin::Timeouts {
-            queue: seconds(queue),
-            resolve: seconds(resolve),
-            connect: seconds(connect),
-            tls: seconds(tls),
-            first_byte: seconds(first_byte),
-            between_bytes: seconds(between_bytes),
-            tunnel: seconds(tunnel),
-            total: seconds(total),
-            lets_events_pause,
-        })
+    /// `lets_events_pause`: the consumer of the response has a limit of its own on the pauses of event streams.
+    fn new(settings: Settings<origin::Timeouts>, lets_events_pause: bool) -> Self {
+        Self(origin::Timeouts { lets_events_pause, ..settings.into() })
     }
 }

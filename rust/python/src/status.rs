@@ -13,7 +13,7 @@ use penstock_engine::edge::{
     Heads, Ledger, ListenOptions, Listener, Pages, Routes, Service, Site as EdgeSite, Supplies,
 };
 use penstock_engine::metrics;
-use penstock_engine::pool::Pool;
+use penstock_engine::pool::{Pool, PoolConfig};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::Meter;
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ use pyo3::prelude::*;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::lock;
-use crate::settings::{EdgeSettings, PoolSettings, StatusSettings};
+use crate::settings::{EdgeSettings, Settings, StatusSettings};
 
 /// A listener, until it is closed.
 struct Running {
@@ -56,19 +56,19 @@ impl Status {
     fn new(
         py: Python<'_>,
         engine: &Bound<'_, Engine>,
-        settings: StatusSettings,
-        edge: EdgeSettings,
-        pool: PoolSettings,
+        settings: Settings<StatusSettings>,
+        edge: Settings<EdgeSettings>,
+        pool: Settings<PoolConfig>,
     ) -> PyResult<Self> {
         let (lent, _) = engine.get().lend(py)?;
         let pool = Pool::new(pool.into()).into_python(py)?;
         let threads = Arc::new(Threads::start_named("penstock-status", 1).into_python(py)?);
         let exhibit = metrics::Status {
             board: Arc::clone(engine.get().board()),
-            hung: Duration::from_secs_f64(settings.hung),
-            behind: Duration::from_secs_f64(settings.behind),
+            hung: Duration::from_secs_f64(settings.0.hung),
+            behind: Duration::from_secs_f64(settings.0.behind),
         };
-        let pages = Service::Pages(Arc::new(Pages::new(Box::new(exhibit), settings.scrapes)));
+        let pages = Service::Pages(Arc::new(Pages::new(Box::new(exhibit), settings.0.scrapes)));
         let supplies = Supplies {
             pool: pool.clone(),
             flow: lent.flow,
@@ -80,9 +80,9 @@ impl Status {
             heads: Arc::new(Heads::new(&pool)),
         };
         let routes = Routes::new(vec![pages]).into_python(py)?;
-        let site = Arc::new(EdgeSite::new((&edge).into(), supplies, routes, None, None));
+        let site = Arc::new(EdgeSite::new(edge.0.config, supplies, routes, None, None));
         let running = Mutex::new(Some(Running { site, threads, pool }));
-        Ok(Self { running, options: (&edge).into() })
+        Ok(Self { running, options: edge.0.listen })
     }
 
     /// Listens to an address, and returns it with the port that it got.

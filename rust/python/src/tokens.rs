@@ -22,17 +22,19 @@ use crate::port::{Receive, Slot};
 /// Where tokens are looked for: their name, "path", "query", "bearer" and "cookie", and whether the origin gets them as well.
 type PlacesRow = (String, Vec<String>, bool);
 
-fn places((name, places, forward): PlacesRow) -> Places {
-    let has = |place: &str| places.iter().any(|other| other == place);
-    wire::hide(&name);
-    Places {
-        path: has("path"),
-        query: has("query"),
-        bearer: has("bearer"),
-        cookie: has("cookie"),
-        name,
-        forward,
+fn places((name, places, forward): PlacesRow) -> Result<Places, Error> {
+    let mut at = Places { path: false, query: false, bearer: false, cookie: false, name, forward };
+    for place in places {
+        match place.as_str() {
+            "path" => at.path = true,
+            "query" => at.query = true,
+            "bearer" => at.bearer = true,
+            "cookie" => at.cookie = true,
+            _ => return Err(Code::BadConfiguration.error(format!("{place:?} is no place of a token"))),
+        }
     }
+    wire::hide(&at.name);
+    Ok(at)
 }
 
 /// Has logs show no values of the parameter `name` from now on.
@@ -49,13 +51,24 @@ pub(crate) fn shown(target: &str) -> Cow<'_, str> {
 
 /// What verifies signed URLs: ids and secrets, validated in Python.
 #[pyfunction]
-pub(crate) fn signed_url(secrets: Vec<(Option<String>, Vec<u8>)>, at: PlacesRow) -> Verifier {
+pub(crate) fn signed_url(
+    py: Python<'_>,
+    secrets: Vec<(Option<String>, Vec<u8>)>,
+    at: PlacesRow,
+) -> PyResult<Verifier> {
     let secrets = secrets.into_iter().map(|(id, secret)| Secret::new(id, &secret)).collect();
-    Verifier { shared: Arc::new(SignedUrl::new(secrets, places(at))), keeper: None }
+    let at = places(at).into_python(py)?;
+    Ok(Verifier { shared: Arc::new(SignedUrl::new(secrets, at)), keeper: None })
 }
 
-/// `("secret" | "pem" | "jwk", id, algorithm, bytes)`. The algorithm of a JWK may be its own.
-type KeyRow = (String, Option<String>, String, Vec<u8>);
+/// A key. `kind` is "secret", "pem" or "jwk".
+#[derive(FromPyObject)]
+struct KeySettings {
+    kind: String,
+    id: Option<String>,
+    algorithm: String,
+    key: Vec<u8>,
+}
 
 /// The claims that are asked for, validated in Python.
 #[derive(FromPyObject)]
@@ -110,12 +123,14 @@ fn algorithms(names: &[String]) -> Result<Vec<Algorithm>, Error> {
     names.iter().map(|name| algorithm(name)).collect()
 }
 
-fn key((kind, id, name, bytes): &KeyRow) -> Result<Key, Error> {
+fn key(settings: &KeySettings) -> Result<Key, Error> {
+    let KeySettings { kind, id, algorithm: name, key } = settings;
     let algorithm = algorithm(name)?;
     match kind.as_str() {
-        "secret" => Key::secret(id.clone(), algorithm, bytes),
-        "pem" => Key::pem(id.clone(), algorithm, &String::from_utf8_lossy(bytes)),
-        _ => read_key(bytes, &[algorithm]),
+        "secret" => Key::secret(id.clone(), algorithm, key),
+        "pem" => Key::pem(id.clone(), algorithm, &String::from_utf8_lossy(key)),
+        "jwk" => read_key(key, &[algorithm]),
+        _ => Err(Code::BadConfiguration.error(format!("{kind:?} is no kind of key: secret, pem or jwk"))),
     }
 }
 
@@ -152,14 +167,15 @@ impl Jwt {
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
         py: Python<'_>,
-        keys: Vec<KeyRow>,
+        keys: Vec<KeySettings>,
         claims: ClaimsSettings,
         at: PlacesRow,
         longest: usize,
     ) -> PyResult<Self> {
         let keys = keys.iter().map(key).collect::<Result<_, _>>().into_python(py)?;
         let claims = claims.try_into().into_python(py)?;
-        let shared = Arc::new(tokens::Jwt::new(Keys::new(keys), claims, places(at), longest));
+        let at = places(at).into_python(py)?;
+        let shared = Arc::new(tokens::Jwt::new(Keys::new(keys), claims, at, longest));
         Ok(Self { shared, fetching: Mutex::new(None) })
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use penstock_engine::Code;
 use penstock_engine::origin::{
-    self, Balance, CheckPolicy, HashKey, HealthPolicy, Hedge, Member, MemberStats, RetryPolicy,
-    UpstreamPolicy, UpstreamStats,
+    self, Balance, CheckPolicy, HashKey, HealthPolicy, Member, MemberStats, RetryPolicy, UpstreamPolicy,
+    UpstreamStats,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
@@ -14,6 +14,7 @@ use pyo3::types::{PyString, PyTuple};
 use crate::errors::exception;
 use crate::record::record;
 use crate::request::Endpoint;
+use crate::settings::{Settings, word};
 
 /// Several origins, and by what they are known together.
 #[pyclass(frozen, module = "penstock._native")]
@@ -22,8 +23,15 @@ pub(crate) struct Upstream {
     endpoint: Py<Endpoint>,
 }
 
-/// Endpoint, weight, whether it is a backup, requests at most.
-type MemberRow<'py> = (Bound<'py, Endpoint>, u32, bool, Option<usize>);
+/// What `penstock.config.Origin` says of one of them, besides where it is.
+#[derive(FromPyObject)]
+struct MemberSettings {
+    weight: u32,
+    backup: bool,
+    max_requests: Option<usize>,
+}
+
+type MemberRow<'py> = (Bound<'py, Endpoint>, MemberSettings);
 
 impl Upstream {
     pub(crate) fn shared(&self) -> &Arc<origin::Upstream> {
@@ -43,24 +51,16 @@ impl Upstream {
         identity: &Bound<'_, Endpoint>,
         members: Vec<MemberRow<'_>>,
         balance: &str,
-        key: String,
-        health: HealthSettings,
-        check: Option<CheckSettings>,
-        retries: RetrySettings,
+        key: &str,
+        health: Settings<HealthPolicy>,
+        check: Option<Settings<CheckPolicy>>,
+        retries: Settings<RetryPolicy>,
     ) -> PyResult<Self> {
         let policy = UpstreamPolicy {
-            balance: match balance {
-                "hash" => Balance::Hash(match key.strip_prefix("field:") {
-                    Some(name) => HashKey::Field(name.to_owned()),
-                    None if key == "target" => HashKey::Target,
-                    None => HashKey::Path,
-                }),
-                "least-loaded" => Balance::LeastLoaded,
-                _ => Balance::RoundRobin,
-            },
-            health: health.into(),
-            check: check.map(CheckPolicy::from),
-            retries: retries.into(),
+            balance: balance_by(py, balance, key)?,
+            health: health.0,
+            check: check.map(|check| check.0),
+            retries: retries.0,
         };
         let identity = identity.get();
         let name = Arc::from(identity.endpoint.to_string());
@@ -127,107 +127,31 @@ impl Upstream {
     }
 }
 
-fn member((endpoint, weight, backup, max_requests): &MemberRow<'_>) -> Member {
+fn member((endpoint, settings): &MemberRow<'_>) -> Member {
     let endpoint = endpoint.get();
     Member {
         endpoint: endpoint.endpoint.clone(),
         authority: endpoint.authority.clone(),
-        weight: *weight,
-        backup: *backup,
-        max_requests: *max_requests,
+        weight: settings.weight,
+        backup: settings.backup,
+        max_requests: settings.max_requests,
     }
 }
 
-#[derive(FromPyObject)]
-struct HealthSettings {
-    failures: Option<u32>,
-    failure_percent: Option<u32>,
-    least_requests: u32,
-    window: f64,
-    statuses: Vec<u16>,
-    eject: f64,
-    max_eject: f64,
-    slow_start: f64,
-    panic_percent: u32,
-}
-
-impl From<HealthSettings> for HealthPolicy {
-    fn from(settings: HealthSettings) -> Self {
-        Self {
-            failures: settings.failures,
-            failure_percent: settings.failure_percent,
-            least_requests: settings.least_requests,
-            window: Duration::from_secs_f64(settings.window),
-            statuses: settings.statuses,
-            eject: Duration::from_secs_f64(settings.eject),
-            max_eject: Duration::from_secs_f64(settings.max_eject),
-            slow_start: Duration::from_secs_f64(settings.slow_start),
-            panic_percent: settings.panic_percent,
-        }
-    }
-}
-
-#[derive(FromPyObject)]
-struct CheckSettings {
-    path: String,
-    interval: f64,
-    timeout: f64,
-    statuses: Vec<u16>,
-    fall: u32,
-    rise: u32,
-}
-
-impl From<CheckSettings> for CheckPolicy {
-    fn from(settings: CheckSettings) -> Self {
-        Self {
-            path: settings.path,
-            interval: Duration::from_secs_f64(settings.interval),
-            timeout: Duration::from_secs_f64(settings.timeout),
-            statuses: settings.statuses,
-            fall: settings.fall,
-            rise: settings.rise,
-        }
-    }
-}
-
-/// Seconds, or "p95" and the like.
-#[derive(FromPyObject)]
-enum HedgeSetting {
-    Seconds(f64),
-    Percentile(String),
-}
-
-impl From<HedgeSetting> for Hedge {
-    fn from(setting: HedgeSetting) -> Self {
-        match setting {
-            HedgeSetting::Seconds(seconds) => Self::After(Duration::from_secs_f64(seconds)),
-            // Validated in Python.
-            HedgeSetting::Percentile(text) => Self::Percentile(text[1..].parse().unwrap_or(100)),
-        }
-    }
-}
-
-#[derive(FromPyObject)]
-struct RetrySettings {
-    tries: usize,
-    statuses: Vec<u16>,
-    try_timeout: Option<f64>,
-    hedge: Option<HedgeSetting>,
-    resume: bool,
-    budget_percent: u32,
-    budget_per_second: u32,
-}
-
-impl From<RetrySettings> for RetryPolicy {
-    fn from(settings: RetrySettings) -> Self {
-        Self {
-            tries: settings.tries,
-            statuses: settings.statuses,
-            try_timeout: settings.try_timeout.map(Duration::from_secs_f64),
-            hedge: settings.hedge.map(Hedge::from),
-            resume: settings.resume,
-            budget_percent: settings.budget_percent,
-            budget_per_second: settings.budget_per_second,
+/// `key` is "path", "target" or "field:NAME".
+fn balance_by(py: Python<'_>, balance: &str, key: &str) -> PyResult<Balance> {
+    let key = match key.strip_prefix("field:") {
+        Some(name) => HashKey::Field(name.to_owned()),
+        None if word(py, key, &[("path", false), ("target", true)])? => HashKey::Target,
+        None => HashKey::Path,
+    };
+    match balance {
+        "round-robin" => Ok(Balance::RoundRobin),
+        "least-loaded" => Ok(Balance::LeastLoaded),
+        "hash" => Ok(Balance::Hash(key)),
+        _ => {
+            let detail = format!("{balance:?} is none of round-robin, least-loaded, hash");
+            Err(exception(py, &Code::BadConfiguration.error(detail)))
         }
     }
 }

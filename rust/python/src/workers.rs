@@ -87,13 +87,16 @@ impl Answer {
 
     /// By the name of a code.
     #[pyo3(signature = (name, detail, origin))]
-    fn failed(&self, name: &str, detail: String, origin: Option<String>) {
-        let code = Code::all().iter().find(|row| row.name == name).map_or(Code::Internal, |row| row.code);
-        let error = code.error(detail);
+    fn failed(&self, name: &str, detail: String, origin: Option<String>) -> PyResult<()> {
+        let Some(row) = Code::all().iter().find(|row| row.name == name) else {
+            return Err(PyValueError::new_err(format!("{name:?} is the name of no code")));
+        };
+        let error = row.code.error(detail);
         self.say(Err(match origin {
             Some(origin) => error.at(&origin.into()),
             None => error,
         }));
+        Ok(())
     }
 }
 
