@@ -203,7 +203,7 @@ async def test_what_is_there_and_is_no_socket_is_left_alone(control: str) -> Non
     assert (status, "and no socket" in log, path.read_text()) == (1, True, "precious")
 
 
-async def test_a_socket_that_nobody_serves_any_more_is_replaced(control: str) -> None:
+async def test_a_socket_whose_server_has_ended_is_replaced(control: str) -> None:
     path = control.removeprefix("unix:")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)

@@ -57,6 +57,6 @@ def test_no_fault_of_the_client_is_answered_as_one_of_the_gateway_or_the_origin(
 
 
 @pytest.mark.parametrize("row", penstock.error_codes(), ids=lambda row: row.name)
-def test_whoever_may_come_again_is_told_when(row: penstock.ErrorCode) -> None:
+def test_a_retryable_error_says_when_to_retry(row: penstock.ErrorCode) -> None:
     response = problem_response(exceptions.make_error(row.name, "something happened"))
     assert ("Retry-After" in response.headers) == (response.status in (429, 503))

@@ -205,7 +205,7 @@ async def test_sighup_without_workers_does_nothing_and_says_so(tmp_path: Path, w
 
 
 @pytest.mark.usefixtures("origin")
-async def test_sighup_while_workers_stop_kills_nobody(tmp_path: Path) -> None:
+async def test_sighup_while_workers_stop_kills_no_process(tmp_path: Path) -> None:
     async with started("workers", tmp_path) as served:
         film = await served.begin("/films/a")
         assert (await film.head()).status == 200

@@ -160,7 +160,9 @@ async def test_a_stream_that_was_read_to_its_end_owes_nothing(engine: penstock.E
     gc.collect()
 
 
-async def test_whoever_holds_the_window_and_awaits_more_is_told(engine: penstock.Engine) -> None:
+async def test_a_consumer_that_holds_the_window_and_awaits_more_gets_an_error(
+    engine: penstock.Engine,
+) -> None:
     async with penstock.open_fd(os.open("/dev/zero", os.O_RDONLY), engine=engine) as stream:
         held = []
         with pytest.raises(penstock.WindowHeldError) as caught:

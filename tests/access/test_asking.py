@@ -61,7 +61,7 @@ async def test_a_thousand_who_come_at_once_ask_once(edge: Edges) -> None:
         assert (hook.tokens, decisions.stats().asked) == (["good-a"], 1)
 
 
-async def test_the_answer_is_remembered_though_whoever_asked_has_left(edge: Edges) -> None:
+async def test_the_decision_is_remembered_though_its_client_has_left(edge: Edges) -> None:
     hook = Hook(gate=asyncio.Event())
     async with ScriptedOrigin(Recorder()) as upstream:
         route = edge.gateway(upstream.url).native("/", authorise=hook, decision_key=TOKEN)

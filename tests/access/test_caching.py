@@ -42,7 +42,7 @@ async def test_what_one_has_fetched_others_get_who_may() -> None:
         await edges.close()
 
 
-async def test_what_is_stored_is_given_to_nobody_who_was_revoked() -> None:
+async def test_a_revoked_client_gets_no_stored_response() -> None:
     origin, hook = Recorder(response=STORED), Hook()
     async with (
         ScriptedOrigin(origin) as upstream,

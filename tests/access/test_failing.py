@@ -118,7 +118,7 @@ async def test_a_hook_that_takes_too_long_refuses(anywhere: Edges, caplog: pytes
         assert (await (await anywhere.connect(served)).ask("/", "Token: good-a")).body == b"ok"
 
 
-async def test_an_interpreter_that_hangs_keeps_nobody_waiting(edge: Edges) -> None:
+async def test_a_blocked_interpreter_keeps_no_request_waiting(edge: Edges) -> None:
     """The engine keeps the time: a hook that burns is not there to be cancelled."""
     statuses: list[int] = []
     done = threading.Event()
@@ -189,7 +189,7 @@ async def test_clients_that_leave_while_they_wait_leave_nothing(edge: Edges) -> 
         await until(lambda: decisions.stats().running == 0, "nothing runs any more")
 
 
-async def test_a_site_that_closes_keeps_nobody_waiting(edge: Edges) -> None:
+async def test_a_site_that_closes_keeps_no_request_waiting(edge: Edges) -> None:
     hook = Hook(gate=asyncio.Event())
     async with ScriptedOrigin(Recorder()) as upstream:
         route = edge.gateway(upstream.url).native("/", authorise=hook, decision_key=TOKEN)
@@ -205,7 +205,7 @@ async def test_a_site_that_closes_keeps_nobody_waiting(edge: Edges) -> None:
         hook.gate.set()
 
 
-async def test_nobody_is_asked_where_the_hook_is_gone(edge: Edges) -> None:
+async def test_a_site_keeps_the_hook_of_its_route(edge: Edges) -> None:
     async with ScriptedOrigin(Recorder()) as upstream:
         served = await edge.serve(
             [edge.gateway(upstream.url).native("/", authorise=Hook(), decision_key=TOKEN)]

@@ -11,7 +11,7 @@ from support.hooks import TOKEN, Hook
 from support.origins import Recorder
 
 
-async def test_a_flood_of_bad_tokens_stays_bounded_and_pushes_out_nobody(edge: Edges) -> None:
+async def test_a_flood_of_bad_tokens_stays_bounded_and_evicts_no_permission(edge: Edges) -> None:
     hook = Hook(denied={"lifetime": 3600})
     async with ScriptedOrigin(Recorder()) as upstream:
         gateway = edge.gateway(upstream.url)
@@ -35,7 +35,7 @@ async def test_a_flood_of_bad_tokens_stays_bounded_and_pushes_out_nobody(edge: E
         assert len(hook.asked) == asked, "nobody was asked about again"
 
 
-async def test_a_flood_from_an_address_keeps_nobody_else_from_being_asked_about(edge: Edges) -> None:
+async def test_a_flood_from_one_address_does_not_block_decisions_for_others(edge: Edges) -> None:
     """Ten thousand distinct bad tokens, many more at a time than may be asked about, and an honest client amid them."""
     lines, each, honest = 100, 100, 20
     hook = Hook(denied={"lifetime": 0}, pause=0.005)

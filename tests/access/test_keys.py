@@ -142,7 +142,7 @@ def _key(target: str, fields: list[tuple[bytes, str]], remote: str) -> tuple[obj
     )
 
 
-async def test_a_key_names_one_client_behind_many_ways(edge: Edges) -> None:
+async def test_a_decision_key_has_its_parts_as_the_engine_read_them(edge: Edges) -> None:
     """What is in the key is told as the engine has read it."""
     seen: list[tuple[str | None, ...]] = []
 

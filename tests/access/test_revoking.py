@@ -29,7 +29,7 @@ async def many(edge: Edges, served: object, tokens: list[str]) -> list[RawClient
     [({"key": "good-a"}, ["good-b"]), ({"tenant": "a"}, ["good-b"]), ({"everybody": True}, [])],
     ids=repr,
 )
-async def test_what_is_revoked_counts_for_nobody_any_more(
+async def test_a_revoked_decision_admits_no_further_request(
     anywhere: Edges, whose: dict[str, object], left: list[str]
 ) -> None:
     banned: set[str] = set()
@@ -83,7 +83,7 @@ async def test_an_answer_to_what_was_asked_before_is_not_remembered(edge: Edges)
         assert (await in_time(client.head())).status == 403
 
 
-async def test_a_revoked_event_stream_ends_behind_a_whole_event(edge: Edges) -> None:
+async def test_a_revoked_event_stream_ends_after_a_whole_event(edge: Edges) -> None:
     steps = Steps(EVENTS)
     async with ScriptedOrigin(steps) as upstream:
         route = edge.gateway(upstream.url).native("/", authorise=Hook(), decision_key=TOKEN)

@@ -49,7 +49,7 @@ async def test_the_tenant_of_a_decision_counts_its_subscriptions(anywhere: Edges
     hub.close()
 
 
-async def test_a_subscription_is_asked_about_again_and_ends_behind_a_whole_event(anywhere: Edges) -> None:
+async def test_a_subscription_is_authorised_again_and_ends_after_a_whole_event(anywhere: Edges) -> None:
     hub = hub_of(anywhere)
     allowed = True
     asked = 0
@@ -101,7 +101,7 @@ async def test_subscriptions_that_run_out_together_take_turns(edge: Edges) -> No
     hub.close()
 
 
-async def test_a_revoked_subscription_ends_at_once_behind_a_whole_event(edge: Edges) -> None:
+async def test_a_revoked_subscription_ends_at_once_after_a_whole_event(edge: Edges) -> None:
     hub = hub_of(edge)
     route = hub.native("/events/", authorise=Hook(), decision_key=TOKEN)
     served = await edge.serve([route])

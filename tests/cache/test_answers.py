@@ -251,7 +251,7 @@ async def test_an_unsafe_request_makes_what_is_stored_invalid(caching: Edges) ->
         assert [request.method for request in script.requests] == ["GET", "POST", "GET"]
 
 
-async def test_only_if_cached_asks_nobody(caching: Edges) -> None:
+async def test_only_if_cached_does_not_ask_the_origin(caching: Edges) -> None:
     script = Origin(always(FRESH))
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))
@@ -311,7 +311,7 @@ async def test_what_is_missed_least_leaves(caching: Edges) -> None:
         assert used > limit // 2
 
 
-async def test_fields_for_one_client_reach_it_and_nobody_else(caching: Edges) -> None:
+async def test_fields_for_one_client_reach_it_alone(caching: Edges) -> None:
     script = Origin(always('Cache-Control: max-age=60, private="X-Mine"', "X-Mine: secret"))
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))

@@ -71,7 +71,7 @@ async def test_damage_of_what_is_sent_first_is_not_seen_by_anybody(tmp_path: Pat
 
 
 @pytest.mark.parametrize("way", ["from its file", "by way of memory"])
-async def test_damage_behind_is_never_served_and_the_origin_is_asked_instead(
+async def test_damage_in_the_body_is_never_served_and_the_origin_is_asked_instead(
     tmp_path: Path, way: str
 ) -> None:
     library = Library()

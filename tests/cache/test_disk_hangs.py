@@ -105,7 +105,7 @@ async def test_a_file_that_hangs_at_the_start_keeps_neither_the_rest_nor_the_end
         hang.let_go()
 
 
-async def test_what_is_no_regular_file_is_ignored_and_waited_for_by_nobody(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_regular_is_ignored_and_delays_nothing(tmp_path: Path) -> None:
     library, directory = Library(), tmp_path / "disk"
     async with ScriptedOrigin(library) as origin:
         await store(origin, directory, 5)

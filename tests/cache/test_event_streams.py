@@ -40,7 +40,7 @@ async def test_each_client_has_the_origin_asked_and_what_is_done_with_events_is_
         assert len(origin.requests) == 2
 
 
-async def test_nobody_waits_for_somebody_elses_stream(caching: Edges) -> None:
+async def test_no_request_waits_for_another_clients_event_stream(caching: Edges) -> None:
     held = asyncio.Event()
 
     async def endless(peer: Peer) -> None:

@@ -309,7 +309,7 @@ async def test_an_origin_that_stalls_within_its_response_ends_no_body(caching: E
 
 
 @pytest.mark.parametrize("readers", READERS)
-async def test_an_origin_that_lies_is_believed_by_nobody(caching: Edges, readers: int) -> None:
+async def test_a_lie_of_the_origin_is_never_served_as_a_whole_response(caching: Edges, readers: int) -> None:
     await fail_at_each(caching, {**LIES_IN_HEAD, **LIES_IN_BODY}, "lie", readers)
 
 
@@ -332,7 +332,7 @@ async def test_what_has_come_whole_is_kept_whatever_the_origin_does_then(
 
 @pytest.mark.parametrize("readers", [1, 50])
 @pytest.mark.parametrize("what", EXCESS)
-async def test_bytes_behind_a_whole_response_reach_nobody(caching: Edges, what: str, readers: int) -> None:
+async def test_bytes_after_a_whole_response_reach_no_client(caching: Edges, what: str, readers: int) -> None:
     """The response has ended where its head says, whatever the packets: it is sent on and kept, and they are dropped."""
     script = Faulty(EXCESS[what], "stall")
     async with ScriptedOrigin(script) as origin:

@@ -43,7 +43,7 @@ async def test_a_crowd_is_one_request_and_reads_what_has_come(caching: Edges) ->
         assert script.requests == 1
 
 
-async def test_whoever_comes_in_the_middle_reads_from_the_first_byte(caching: Edges) -> None:
+async def test_a_client_that_joins_a_fill_reads_from_the_first_byte(caching: Edges) -> None:
     script = Held()
     script.head_may_go.set()
     async with ScriptedOrigin(script) as origin:
@@ -87,7 +87,7 @@ async def test_the_one_who_asked_first_leaves_and_the_others_read_on(caching: Ed
         assert script.requests == 1
 
 
-async def test_a_fetch_that_nobody_reads_goes_on(caching: Edges) -> None:
+async def test_a_fill_without_readers_goes_on(caching: Edges) -> None:
     script = Held()
     script.head_may_go.set()
     async with ScriptedOrigin(script) as origin:
@@ -103,7 +103,7 @@ async def test_a_fetch_that_nobody_reads_goes_on(caching: Edges) -> None:
         assert script.requests == 1
 
 
-async def test_a_fetch_that_nobody_reads_ends_where_the_route_says_so(caching: Edges) -> None:
+async def test_a_fill_without_readers_is_cancelled_if_the_route_says_so(caching: Edges) -> None:
     script = Held()
     script.head_may_go.set()
     async with ScriptedOrigin(script) as origin:

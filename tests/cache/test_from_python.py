@@ -48,7 +48,7 @@ async def test_a_relay_answers_by_way_of_the_cache(caching: Edges, server: str) 
             assert (await client.ask("/a")).body == b"3"
 
 
-async def test_origins_behind_two_sockets_do_not_mix(caching: Edges, tmp_path: Path) -> None:
+async def test_origins_at_two_unix_sockets_do_not_mix(caching: Edges, tmp_path: Path) -> None:
     """Both have the same URL, which is the key."""
 
     async def ask(*paths: str) -> list[bytes]:

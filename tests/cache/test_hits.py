@@ -16,7 +16,7 @@ def work(edges: Edges) -> tuple[int, int, int]:
     return stats.requests, sum(stats.pool.bytes_copied.values()), stats.wakeups
 
 
-async def test_a_hit_begins_no_exchange_copies_nothing_and_wakes_nobody(caching: Edges) -> None:
+async def test_a_hit_begins_no_exchange_copies_nothing_and_does_not_wake_python(caching: Edges) -> None:
     script = NumberedOrigin(always(FRESH, 'ETag: "a"', body=bytes(range(256)) * 1000))
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=Caching()))

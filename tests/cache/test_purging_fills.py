@@ -47,7 +47,7 @@ async def test_what_was_asked_for_before_is_for_those_who_asked_before(
 
 
 @pytest.mark.parametrize("how", ["url", "prefix"])
-async def test_nobody_waits_for_what_was_asked_for_before_a_purge(caching: Edges, how: str) -> None:
+async def test_no_request_waits_for_a_fill_from_before_a_purge(caching: Edges, how: str) -> None:
     script = NumberedOrigin(numbered(*TAGGED), 1)
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=Caching())

@@ -112,7 +112,7 @@ async def test_a_condition_is_answered_from_slices(caching: Edges) -> None:
         assert script.ranges == [first_slice(0)]
 
 
-async def test_what_begins_behind_the_end_is_refused(caching: Edges) -> None:
+async def test_a_range_that_begins_after_the_end_is_answered_with_416(caching: Edges) -> None:
     script = Film()
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=SLICED))

@@ -308,7 +308,7 @@ async def test_who_asked_first_leaves_and_the_slice_goes_on(caching: Edges) -> N
         assert len(script.requests) == SLICES + 1
 
 
-async def test_what_nobody_reads_is_fetched_no_further_than_one_slice_ahead(caching: Edges) -> None:
+async def test_a_body_that_is_not_read_is_fetched_at_most_one_slice_ahead(caching: Edges) -> None:
     policy = Caching(range_fill="slices", slice=SLICE, unread=100)
     script = Film()
     async with ScriptedOrigin(script) as origin:

@@ -260,7 +260,7 @@ async def write(edges: Edges, served: Served, shelf: Shelf, counts: Counter[str]
 
 
 @pytest.mark.timeout(180 if REQUESTS == 200 else 3600)
-async def test_nobody_gets_bytes_of_two_versions_or_of_one_that_is_over(caching: Edges) -> None:
+async def test_no_response_mixes_two_versions_or_has_an_expired_one(caching: Edges) -> None:
     shelf = Shelf()
     async with ScriptedOrigin(shelf) as origin:
         gateway = caching.gateway(origin.url)

@@ -251,9 +251,7 @@ async def test_a_body_cut_short_never_looks_whole_to_the_origin(edge: Edges) -> 
 
 
 @pytest.mark.parametrize("behind", [b"\r\n", b"GET /hal"], ids=["an empty line", "half a head"])
-async def test_what_waits_behind_a_large_body_holds_no_large_piece_of_memory(
-    edge: Edges, behind: bytes
-) -> None:
+async def test_requests_that_wait_after_a_large_body_hold_no_large_slab(edge: Edges, behind: bytes) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
         client = await edge.connect(await edge.relay(origin.url))
         await client.send(SENT["length"] + behind)

@@ -50,7 +50,7 @@ async def test_leaving_in_the_midst_of_a_response_that_pauses(anywhere: Edges, d
 
 
 @pytest.mark.parametrize("how", ["closing", "resetting"])
-async def test_leaving_while_the_origin_sends_and_nobody_reads(anywhere: Edges, how: str) -> None:
+async def test_a_client_that_leaves_while_the_origin_sends_ends_the_fetch(anywhere: Edges, how: str) -> None:
     async def endless(peer: Peer) -> None:
         await peer.request()
         await peer.send(answer())
@@ -84,7 +84,7 @@ async def test_leaving_in_the_midst_of_an_upload(edge: Edges, how: str) -> None:
     assert received == []
 
 
-async def test_a_reset_behind_an_upload_that_nobody_reads_is_seen(edge: Edges) -> None:
+async def test_a_reset_after_an_upload_that_is_not_read_is_noticed(edge: Edges) -> None:
     """The window is full and the socket is not read: nothing but the reset itself says so, and no limit is over yet."""
     async with ScriptedOrigin(says(b"", then="stall")) as origin:
         served = await edge.relay(origin.url)
@@ -113,7 +113,7 @@ async def stands_still(client: RawClient) -> bool:
     return transport.get_write_buffer_size() == before
 
 
-async def test_a_reset_behind_requests_in_the_pipeline_is_seen(edge: Edges) -> None:
+async def test_a_reset_after_pipelined_requests_is_noticed(edge: Edges) -> None:
     async with ScriptedOrigin(says(answer("Content-Length: 10", body=b"half"), then="stall")) as origin:
         served = await edge.relay(origin.url)
         client = await edge.connect(served)

@@ -87,7 +87,7 @@ async def test_a_failure_before_the_head_is_answered(anywhere: Edges, fault: str
         await nothing_is_left(anywhere, origin)
 
 
-async def test_an_origin_that_nobody_listens_for_is_answered_with_502(anywhere: Edges) -> None:
+async def test_an_origin_that_refuses_connections_is_answered_with_502(anywhere: Edges) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
     client = await anywhere.connect(await anywhere.relay(f"http://127.0.0.1:{port}"))
@@ -152,7 +152,7 @@ async def test_an_exchange_that_takes_too_long_is_reset_in_its_body(edge: Edges)
         await nothing_is_left(edge, origin)
 
 
-async def test_a_head_that_nobody_has_seen_is_taken_back(edge: Edges) -> None:
+async def test_a_head_that_was_not_sent_is_replaced_by_the_error(edge: Edges) -> None:
     """The whole of it came at once, and cannot be believed: there is still time to say so."""
     async with ScriptedOrigin(says(CHUNKED + b"4\r\nhalf\r\nx\r\n", then="stall")) as origin:
         client = await edge.connect(await edge.relay(origin.url))

@@ -29,7 +29,7 @@ async def test_a_unix_socket(edge: Edges, tmp_path: Path) -> None:
         assert origin.requests[0].get("X-Forwarded-For") == "unknown"
 
 
-async def test_a_unix_socket_that_nobody_listens_to_is_replaced(edge: Edges, tmp_path: Path) -> None:
+async def test_a_unix_socket_without_a_listener_is_replaced(edge: Edges, tmp_path: Path) -> None:
     path = tmp_path / "socket"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))

@@ -239,7 +239,7 @@ async def test_without_an_interval_each_failure_has_its_line(
         await until(lambda: len(lines(caplog)) == 10, "each has its line")
 
 
-async def test_a_fill_that_fails_and_that_nobody_waits_for_is_told(
+async def test_a_fill_that_fails_without_a_waiter_is_logged(
     edges: Callable[..., Edges], caplog: pytest.LogCaptureFixture
 ) -> None:
     stale = answer("Content-Length: 2", "Cache-Control: max-age=0, stale-while-revalidate=60", body=b"ok")

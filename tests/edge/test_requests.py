@@ -133,7 +133,7 @@ async def test_close_is_honoured_and_said(anywhere: Edges) -> None:
         assert origin.requests[0].get("Connection") is None, "it is of the hop"
 
 
-async def test_what_is_behind_a_close_is_not_read(edge: Edges) -> None:
+async def test_requests_after_connection_close_are_not_read(edge: Edges) -> None:
     recorder = Recorder()
     async with ScriptedOrigin(recorder) as origin:
         client = await edge.connect(await edge.relay(origin.url))
@@ -227,7 +227,7 @@ async def test_a_client_that_leaves_within_a_head_loses_no_response(edge: Edges)
         assert (await client.rest()).endswith(b"\r\n\r\nok"), "and the end is no reset"
 
 
-async def test_an_empty_line_behind_a_body_is_passed_over(edge: Edges) -> None:
+async def test_an_empty_line_after_a_body_is_skipped(edge: Edges) -> None:
     recorder = Recorder()
     async with ScriptedOrigin(recorder) as origin:
         client = await edge.connect(await edge.relay(origin.url))

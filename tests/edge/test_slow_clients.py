@@ -121,7 +121,9 @@ async def test_a_full_pool_refuses_new_requests_and_recovers(tight: penstock.Eng
         await edges.close()
 
 
-async def test_whoever_has_stalled_longest_is_cut_while_the_pool_is_full(tight: penstock.Engine) -> None:
+async def test_the_client_that_has_stalled_longest_is_cut_while_the_pool_is_full(
+    tight: penstock.Engine,
+) -> None:
     """And then others are served again, while clients that read are left alone."""
     async with tight as engine, ScriptedOrigin(large) as origin:
         edges = Edges(engine)

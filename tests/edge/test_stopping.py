@@ -116,7 +116,7 @@ async def test_an_event_stream_goes_on_while_the_site_is_drained_and_ends_cleanl
         await (await origin.connection()).wait_left()
 
 
-async def test_an_event_stream_of_http_1_0_ends_behind_an_event(edge: Edges) -> None:
+async def test_an_event_stream_of_http_1_0_ends_after_a_whole_event(edge: Edges) -> None:
     steps = Steps(EVENTS)
     async with ScriptedOrigin(steps) as origin:
         served = await edge.relay(origin.url)

@@ -47,7 +47,7 @@ async def one(client: RawClient) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_failure_is_told_behind_the_last_event(way: Way, fault: str) -> None:
+async def test_a_failure_is_reported_after_the_last_event(way: Way, fault: str) -> None:
     rest, then, name = FAULTS[fault]
     seen = asyncio.Event()
     async with ScriptedOrigin(lambda peer: break_off(peer, rest, then, seen)) as origin:

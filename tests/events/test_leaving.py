@@ -115,7 +115,7 @@ async def test_nothing_is_read_on_for_longer_than_the_limit(way: Way) -> None:
     assert model.kept == []
 
 
-async def test_nor_is_a_head_waited_for(way: Way) -> None:
+async def test_the_drain_limit_counts_while_the_head_is_awaited(way: Way) -> None:
     policy = EventRelay(drain=Drain(seconds=0.2))
     model = Model(head_first=False)
     async with ScriptedOrigin(model) as origin:

@@ -226,7 +226,7 @@ async def test_interim_responses_pass_as_they_come(serving: Serving, connect: Co
         assert await served.error() is None
 
 
-async def test_a_failure_behind_an_interim_response_is_told(serving: Serving, connect: Connect) -> None:
+async def test_a_failure_after_an_interim_response_is_reported(serving: Serving, connect: Connect) -> None:
     async with ScriptedOrigin(says(HINTS)) as origin:
         client = await connect(await serving.gateway(origin.url))
         await client.get()

@@ -114,7 +114,7 @@ async def test_the_end_of_the_connection_is_a_whole_response_without_framing(
 
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
 @pytest.mark.parametrize("data", [LENGTH, LENGTH + b"half", CHUNKED, CHUNKED + b"a\r\nhalf"])
-async def test_a_failure_right_behind_the_head_is_a_problem_or_cuts_off(
+async def test_a_failure_right_after_the_head_is_a_problem_or_a_reset(
     serving: Serving, connect: Connect, data: bytes, version: str
 ) -> None:
     """Head and failure can come together, before anything was sent: then the client is told."""

@@ -99,7 +99,7 @@ async def test_a_client_that_sends_is_slowed_down_by_an_origin_that_does_not_rea
         assert serving.engine.stats().pool.live_bytes < 8_000_000
 
 
-async def test_bytes_behind_the_offer_and_behind_the_101_pass(serving: Serving, connect: Connect) -> None:
+async def test_bytes_after_the_offer_and_after_the_101_pass(serving: Serving, connect: Connect) -> None:
     async def eager(peer: Peer) -> None:
         await peer.request()
         await peer.send(ACCEPT + b"first")

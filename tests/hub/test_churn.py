@@ -52,7 +52,9 @@ async def _publish(hub: Hub, journal: Journal, source: random.Random) -> None:
 
 
 @pytest.mark.timeout(3 * _EVENTS / _PER_SECOND + 120)
-async def test_whoever_comes_and_goes_gets_each_event_once_in_order_or_is_told(topics: Topics) -> None:
+async def test_a_subscriber_that_reconnects_gets_each_event_once_in_order_or_a_gap_event(
+    topics: Topics,
+) -> None:
     hub = topics.hub(events=_HISTORY)
     # Who reads nothing is left to the policy of the slow, not to the limit on writes.
     edge = replace(DEFAULT, write_timeout=_UNLIMITED)

@@ -11,7 +11,7 @@ from support.subscribers import PATH, Topics, parse
 from support.waiting import in_time, until
 
 
-async def test_a_hub_that_is_closed_ends_its_subscriptions_behind_whole_events(topics: Topics) -> None:
+async def test_a_hub_that_is_closed_ends_its_subscriptions_after_whole_events(topics: Topics) -> None:
     hub = topics.hub()
     subscriber = await topics.subscribe(await topics.serve(hub))
     await hub.publish("news", "a")
@@ -25,7 +25,7 @@ async def test_a_hub_that_is_closed_ends_its_subscriptions_behind_whole_events(t
     assert (await subscriber.client.head()).status == 503
 
 
-async def test_a_site_that_is_closed_ends_subscriptions_behind_whole_events(topics: Topics) -> None:
+async def test_a_site_that_is_closed_ends_subscriptions_after_whole_events(topics: Topics) -> None:
     hub = topics.hub()
     served = await topics.serve(hub)
     everyone = [await topics.subscribe(served) for _ in range(5)]

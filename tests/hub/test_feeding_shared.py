@@ -199,7 +199,7 @@ async def test_a_stream_that_fails_is_told_of_everywhere(edge: Edges, nodes: Nod
             assert (said["name"], said["code"], said["retryable"]) == ("BODY_TRUNCATED", "0x10D", True)
 
 
-async def test_an_event_that_no_history_holds_ends_the_topic_behind_those_before(
+async def test_an_event_larger_than_the_history_ends_the_topic_after_the_events_before_it(
     edge: Edges, nodes: Nodes
 ) -> None:
     model = Model()
@@ -214,7 +214,7 @@ async def test_an_event_that_no_history_holds_ends_the_topic_behind_those_before
         model.end()
 
 
-async def test_whoever_finishes_a_topic_has_its_stream_cancelled(edge: Edges, nodes: Nodes) -> None:
+async def test_finishing_a_topic_cancels_its_stream(edge: Edges, nodes: Nodes) -> None:
     left = asyncio.Event()
 
     async def endless(peer: Peer) -> None:

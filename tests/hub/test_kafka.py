@@ -279,7 +279,7 @@ async def test_a_partition_of_which_all_has_gone_is_a_gap_for_who_comes_back_lat
     assert await subscriber.event() == Event("0:10", "message", "10")
 
 
-async def test_what_nobody_may_have_is_not_found(kafka: Kafka, kafka_nodes: KafkaNodes) -> None:
+async def test_a_topic_that_may_not_be_read_is_not_found(kafka: Kafka, kafka_nodes: KafkaNodes) -> None:
     topic, secret, missing = await kafka.topic(), await kafka.topic(), Kafka.name()
     node = await kafka_nodes.node(topic, missing)
     for path in (

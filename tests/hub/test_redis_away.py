@@ -71,7 +71,7 @@ async def test_what_is_published_while_a_node_is_cut_off_comes_when_it_is_back(
     assert one.log.gaps == 0
 
 
-async def test_a_stream_that_was_trimmed_behind_a_node_is_a_gap(nodes: Nodes, redis: RedisServer) -> None:
+async def test_a_redis_stream_that_was_trimmed_past_a_node_is_a_gap(nodes: Nodes, redis: RedisServer) -> None:
     one, other = await nodes.node(), await nodes.node(log={"url": redis.second_url})
     subscriber = await one.subscribe()
     first = await other.hub.publish("news", "first")

@@ -149,7 +149,7 @@ async def test_topics_that_are_there_nowhere_are_answered_with_404(nodes: Nodes)
     assert (await client.ask("/events/more")).head.status == 404
 
 
-async def test_what_cannot_be_published_is_given_to_nobody(nodes: Nodes, redis: object) -> None:
+async def test_an_event_that_cannot_be_published_reaches_no_subscriber(nodes: Nodes, redis: object) -> None:
     one = await nodes.node(history={"bytes": 1000})
     for wrong in ({"event": "a\nb"}, {"id": ""}, {"key": "\0"}):
         with pytest.raises(penstock.ArgumentError, match="BAD_EVENT"):
@@ -163,7 +163,7 @@ async def test_what_cannot_be_published_is_given_to_nobody(nodes: Nodes, redis: 
     assert one.log.published == 0
 
 
-async def test_topics_that_nobody_has_any_more_are_let_go(nodes: Nodes) -> None:
+async def test_topics_without_references_are_dropped(nodes: Nodes) -> None:
     one, other = await nodes.node(), await nodes.node()
     subscriber = await other.subscribe()
     assert other.log.topics == 1

@@ -40,7 +40,7 @@ def numbers(events: list[Event]) -> list[int]:
     return [int(event.data.split(" ")[0]) for event in events]
 
 
-async def test_one_that_lost_its_place_is_disconnected_behind_a_whole_event(topics: Topics) -> None:
+async def test_a_subscriber_that_lost_its_place_is_disconnected_after_a_whole_event(topics: Topics) -> None:
     hub = topics.hub(bytes="512KiB")
     served = await topics.serve(hub)
     slow, fast = await stalled(topics, served), await topics.subscribe(served)
@@ -60,7 +60,7 @@ async def test_one_that_lost_its_place_is_disconnected_behind_a_whole_event(topi
     assert hub.stats().subscribers == 2
 
 
-async def test_one_that_is_further_behind_than_it_may_be_is_disconnected(topics: Topics) -> None:
+async def test_a_subscriber_with_too_large_a_backlog_is_disconnected(topics: Topics) -> None:
     hub = topics.hub(bytes="32MiB", memory="12MiB", events=100_000)
     served = await topics.serve(hub, behind="1MiB")
     slow, fast = await stalled(topics, served), await topics.subscribe(served)

@@ -51,7 +51,7 @@ async def test_an_event_wakes_neither_python_nor_a_stream(served: Served) -> Non
 
 
 @on_the_engine
-async def test_a_connection_goes_on_behind_a_topic(served: Served) -> None:
+async def test_a_connection_goes_on_after_a_topic(served: Served) -> None:
     port = await served.serve(streaming(served))
     reader = await served.subscribe(port, path="/one")
     for topic in ("one", "two", "three"):
@@ -112,7 +112,7 @@ async def test_one_who_leaves_between_decision_and_head_is_counted_out(served: S
 
 
 @on_the_engine
-async def test_one_that_is_slow_goes_on_behind_a_gap(served: Served) -> None:
+async def test_a_slow_subscriber_goes_on_after_a_gap(served: Served) -> None:
     hub = served.hub
     port = await served.serve(streaming(served, slow="drop-oldest"))
     client = await RawClient.connect(port, SMALL)
@@ -145,7 +145,7 @@ async def test_one_that_is_slow_goes_on_behind_a_gap(served: Served) -> None:
 
 
 @on_a_site
-async def test_a_server_that_stops_ends_subscriptions_behind_whole_events(served: Served) -> None:
+async def test_a_server_that_stops_ends_subscriptions_after_whole_events(served: Served) -> None:
     port = await served.serve(streaming(served))
     everyone = [await served.subscribe(port) for _ in range(5)]
     for number in range(20):
@@ -161,7 +161,7 @@ async def test_a_server_that_stops_ends_subscriptions_behind_whole_events(served
 
 
 @on_the_engine
-async def test_a_permit_that_is_withdrawn_while_events_come_ends_behind_a_whole_one(served: Served) -> None:
+async def test_a_revoked_permit_ends_a_subscription_after_a_whole_event(served: Served) -> None:
     hub = served.hub
     may = True
 

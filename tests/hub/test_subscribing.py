@@ -136,7 +136,7 @@ async def test_a_client_of_http_1_0_gets_events_without_chunks(topics: Topics) -
     assert await in_time(client.rest()) == (expected + end).encode()
 
 
-async def test_a_head_request_is_told_what_a_get_would_be_and_subscribes_nobody(topics: Topics) -> None:
+async def test_a_head_request_gets_the_head_of_a_get_and_does_not_subscribe(topics: Topics) -> None:
     hub = topics.hub()
     served = await topics.serve(hub)
     client = await topics.edge.connect(served)
@@ -218,7 +218,7 @@ async def test_history_beyond_the_hubs_memory_is_refused_but_each_topic_goes_on(
     assert hub.stats().used <= 8192
 
 
-async def test_a_connection_serves_the_next_request_behind_a_topic_that_has_ended(topics: Topics) -> None:
+async def test_a_connection_serves_the_next_request_after_a_topic_that_has_ended(topics: Topics) -> None:
     hub = topics.hub()
     served = await topics.serve(hub)
     subscriber = await topics.subscribe(served)

@@ -107,7 +107,7 @@ async def test_a_refused_expectation_ends_the_connection(serve: Serve, connect: 
     assert await client.rest() == b""
 
 
-async def test_a_body_that_nobody_has_read_is_no_request(serve: Serve, connect: Connect) -> None:
+async def test_a_body_that_was_not_read_is_not_taken_for_a_request(serve: Serve, connect: Connect) -> None:
     async def ignore(_: web.Request) -> web.Response:
         return web.Response(text="ignored")
 

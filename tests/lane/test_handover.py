@@ -85,7 +85,7 @@ async def test_the_end_is_told_once_however_it_comes(
         ends.clear()
 
 
-async def test_a_kept_connection_goes_on_behind_a_relay(
+async def test_a_kept_connection_goes_on_after_a_relay(
     engine: penstock.Engine, serve: Serve, connect: Connect
 ) -> None:
     chunked = answer("Transfer-Encoding: chunked", body=b"3\r\none\r\n0\r\n\r\n")

@@ -32,7 +32,7 @@ async def test_an_idle_client_leaves_after_the_keepalive_timeout_of_the_runner(
     assert await client.rest() == b""
 
 
-async def test_a_keepalive_timeout_of_zero_keeps_nobody(serve: Serve, connect: Connect) -> None:
+async def test_a_keepalive_timeout_of_zero_closes_connections(serve: Serve, connect: Connect) -> None:
     client = await connect(await serve(ok, server={"keepalive_timeout": 0}))
     # Before its first request it may wait: as long as another is served.
     assert (await (await connect(await serve(ok))).ask()).body == b"1"

@@ -117,7 +117,7 @@ async def test_what_is_written_to_a_transport_that_is_free_goes_nowhere(
     assert len(served.runner.server.connections) == 1, "one handler has served them all"
 
 
-async def test_who_keeps_a_transport_past_its_response_reaches_nobody(serve: Serve, connect: Connect) -> None:
+async def test_a_transport_kept_past_its_response_reaches_no_client(serve: Serve, connect: Connect) -> None:
     """The handler of one client's request is that of another's afterwards, and its transport must not be."""
     kept: list[web.Request] = []
     transports: list[asyncio.Transport] = []

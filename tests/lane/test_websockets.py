@@ -48,7 +48,7 @@ async def test_messages_both_ways(serve: Serve) -> None:
     assert served.counts() == (0, 0, 0)
 
 
-async def test_bytes_behind_the_offer_wait_for_the_101(serve: Serve, connect: Connect) -> None:
+async def test_bytes_after_the_offer_wait_for_the_101(serve: Serve, connect: Connect) -> None:
     go_on = asyncio.Event()
 
     async def late(request: web.Request) -> web.WebSocketResponse:
@@ -65,7 +65,7 @@ async def test_bytes_behind_the_offer_wait_for_the_101(serve: Serve, connect: Co
     assert await client.reader.readexactly(len(FROM_SERVER)) == FROM_SERVER
 
 
-async def test_bytes_behind_an_offer_that_is_refused_are_a_request(serve: Serve, connect: Connect) -> None:
+async def test_bytes_after_a_refused_offer_are_a_request(serve: Serve, connect: Connect) -> None:
     async def refuse(request: web.Request) -> web.Response:
         return web.Response(text=request.path)
 

@@ -105,7 +105,7 @@ async def test_wrong_requests_are_refused(pages: Pages, request_: str, status: i
     assert (await pages.get("/health")).head.status == 200
 
 
-async def test_whoever_asks_for_pages_is_no_client(pages: Pages) -> None:
+async def test_a_scraper_does_not_count_as_a_client(pages: Pages) -> None:
     await pages.metrics()
     await pages.get("/nothing")
     metrics = await pages.metrics()
@@ -114,7 +114,7 @@ async def test_whoever_asks_for_pages_is_no_client(pages: Pages) -> None:
     assert not any(name == "penstock_requests_total" for name, _ in metrics.samples)
 
 
-async def test_a_scraper_that_does_not_read_keeps_nobody_from_the_other_pages(
+async def test_a_scraper_that_does_not_read_blocks_no_other_page(
     engine: penstock.Engine, serve: Serve
 ) -> None:
     # Names so long that the page is more than what sockets keep.

@@ -252,7 +252,7 @@ def test_what_cannot_be_is_refused() -> None:
         Origins(["http://a"]).set(["http://b/other"])
 
 
-async def test_one_cached_copy_serves_whoever_has_sent_it() -> None:
+async def test_one_cached_copy_is_served_whichever_origin_sent_it() -> None:
     """What is stored is known by the name of the origins, whichever of them has answered, and by that after a change."""
     async with Backends(2) as (a, b), penstock.Engine(memory="8MiB", cache=Cache(memory="2MiB")) as engine:
         origins = Origins([a.url, b.url])

@@ -47,7 +47,7 @@ async def test_another_origin_is_asked(front: Front, fault: str | int) -> None:
         assert all(backend.count(f"/{number}") <= 1 for backend in backends for number in range(3))
 
 
-async def test_an_origin_that_nobody_listens_at_costs_a_request_nothing(front: Front) -> None:
+async def test_an_origin_that_refuses_connections_costs_a_request_nothing(front: Front) -> None:
     async with Backends(2) as (a, b):
         origins = Origins([a.url, b.url], health=NO_EJECTION)
         port = await front.serve(origins)

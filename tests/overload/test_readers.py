@@ -51,7 +51,7 @@ async def test_those_that_hold_all_connections_make_room_for_those_that_wait(edg
         )
 
 
-async def test_nobody_is_cut_where_nobody_waits(edge: Overloaded) -> None:
+async def test_no_stalled_reader_is_cut_while_no_request_waits_for_a_connection(edge: Overloaded) -> None:
     async with ScriptedOrigin(endless) as origin, ScriptedOrigin(Recorder()) as other:
         edges = Edge(stall_grace=0.01, write_timeout=None)
         served, quick = await edge.relay(origin.url, edge=edges), await edge.relay(other.url, edge=edges)

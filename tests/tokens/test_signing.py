@@ -26,7 +26,7 @@ def test_a_token_says_all_that_it_is_given() -> None:
     assert fields == "exp=2000000000~st=1000000000~ip=203.0.113.0/24~acl=/a!/b/*~id=acme~kid=new"
 
 
-def test_a_url_has_its_token_in_the_query_or_behind_the_prefix() -> None:
+def test_a_url_has_its_token_in_the_query_or_after_the_prefix() -> None:
     query = URLS.sign("https://media.example:8443/vod/7/a%20b.m4s?x=1#t", expires=1764000000)
     assert query.startswith(
         "https://media.example:8443/vod/7/a%20b.m4s?x=1&token=exp=1764000000~acl=/vod/7/a%2520b.m4s~hmac="
@@ -58,6 +58,6 @@ def test_a_url_has_its_token_in_the_query_or_behind_the_prefix() -> None:
         lambda: SignedUrl(SECRET, places=("cookie",)).sign("/vod/a", lifetime=1),
     ],
 )
-def test_what_nobody_could_verify_is_not_signed(make: object) -> None:
+def test_a_url_that_could_not_be_verified_is_not_signed(make: object) -> None:
     with pytest.raises(penstock.ConfigurationError):
         make()  # type: ignore[operator]

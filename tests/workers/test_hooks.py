@@ -143,7 +143,7 @@ async def test_another_worker_answers_for_one_that_dies(family: Family) -> None:
         assert asked == ["the one that dies", "the other"]
 
 
-async def test_what_is_revoked_in_a_worker_counts_for_nobody(family: Family) -> None:
+async def test_a_decision_revoked_in_a_worker_admits_no_request(family: Family) -> None:
     hook = Hook()
     first, second = await family.worker(), await family.worker()
     async with ScriptedOrigin(Recorder()) as upstream:

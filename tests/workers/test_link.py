@@ -99,7 +99,7 @@ async def test_any_other_error_is_known_by_its_text(links: tuple[Link, Link]) ->
         await one.call("fail")
 
 
-async def test_a_name_that_nobody_answers_is_refused(links: tuple[Link, Link]) -> None:
+async def test_a_call_of_an_unknown_name_is_refused(links: tuple[Link, Link]) -> None:
     one, _ = links
     with pytest.raises(RuntimeError, match="nothing is called 'nobody'"):
         await one.call("nobody")
@@ -357,7 +357,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_there(links: tuple[Link, Li
     assert await one.call("quick") == 1, "the link goes on"
 
 
-async def test_an_answer_that_nobody_waits_for_is_dropped(raw: tuple[Link, socket.socket]) -> None:
+async def test_an_answer_without_a_caller_is_dropped(raw: tuple[Link, socket.socket]) -> None:
     link, other = raw
     link.handle("quick", lambda: 1)
     other.send(messages.dump(("answer", 99, None)) + messages.dump(("cancel", 99)))

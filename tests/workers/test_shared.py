@@ -52,7 +52,7 @@ async def test_what_a_worker_fetches_by_itself_goes_where_it_has_set(family: Fam
             assert await response.bytes() == b"b"
 
 
-async def test_origins_that_nobody_has_any_more_are_forgotten(family: Family) -> None:
+async def test_origins_without_references_are_forgotten(family: Family) -> None:
     worker = await family.worker()
     with worker.inside():
         origins = Origins(["http://127.0.0.1:9"])

@@ -143,7 +143,7 @@ async def test_newer_code_that_fails_changes_nothing(
         await shop.serving(3)
 
 
-async def test_what_is_wanted_during_a_reload_comes_behind_it(directory: Path) -> None:
+async def test_a_reload_that_is_requested_during_another_follows_it(directory: Path) -> None:
     async with workshop(directory) as shop:
         await shop.start()
         shop.supervisor.reload()
