@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
+from support.waiting import in_time
 
 COMMON = """
 import asyncio, atexit, os, sys, traceback
@@ -155,7 +156,7 @@ async def test_after_a_fork(tmp_path, program: str, connections: int) -> None:
         finally:
             if process.returncode is None:
                 process.kill()
-                await process.wait()
+                await in_time(process.wait(), "the process has ended")
         assert process.returncode == 0, output.decode()
         assert output == b""
         assert len(origin.connections) == connections

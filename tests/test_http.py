@@ -9,7 +9,7 @@ import pytest
 
 import penstock
 from penstock import config, framing
-from support.waiting import until
+from support.waiting import in_time, until
 
 
 class Origin:
@@ -195,7 +195,7 @@ async def test_cancelling_the_wait_for_the_head_cancels_the_request(engine, orig
             pass
 
     task = asyncio.ensure_future(ask())
-    await arrived.wait()
+    await in_time(arrived.wait(), "the request has arrived")
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -307,6 +307,7 @@ async def test_a_slow_consumer_is_not_a_slow_origin(engine, origins) -> None:
     limits = config.Timeouts(between_bytes=0.05)
     async with engine.request("GET", origin.url, timeouts=limits) as response:
         await anext(response)
+        # Nothing is waited for: a consumer that takes four times as long as an origin may is what is tested.
         await asyncio.sleep(0.2)
         assert len(await response.bytes()) > 0
 

@@ -17,7 +17,7 @@ from penstock.testing import ScriptedOrigin, respond
 from support.client import answer
 from support.command import free_port
 from support.documents import ROOT, blocks
-from support.waiting import until
+from support.waiting import in_time, until
 
 OK = answer("Content-Length: 2", "Content-Type: text/plain", body=b"ok")
 TOKEN = {"Authorization": "Bearer let-me-in"}
@@ -213,7 +213,7 @@ async def test_the_example_of_an_hls_gateway(tmp_path: Path) -> None:
     finally:
         if process.returncode is None:
             process.kill()
-            await process.wait()
+            await in_time(process.wait(), "the process has ended")
 
 
 async def test_the_example_of_live_events(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from support.client import RawClient
 from support.edges import Edges
 from support.hooks import TOKEN, Hook
 from support.origins import Recorder
+from support.waiting import in_time
 
 
 async def test_a_flood_of_bad_tokens_stays_bounded_and_evicts_no_permission(edge: Edges) -> None:
@@ -60,7 +61,7 @@ async def test_a_flood_from_one_address_does_not_block_decisions_for_others(edge
         async with asyncio.TaskGroup() as group:
             for line in range(lines):
                 group.create_task(flood(line))
-            await halfway.wait()
+            await in_time(halfway.wait(), "the flood is halfway")
             viewer = await RawClient.connect(served.port, source="127.0.0.2")
             edge.keep(viewer)
             replies = [await viewer.ask("/", f"Token: good-{number}") for number in range(honest)]

@@ -337,7 +337,7 @@ async def test_what_was_asked_for_before_an_unsafe_request_is_not_stored(caching
         served = await caching.relay(origin.url, caching=Caching())
         slow, other = await caching.connect(served), await caching.connect(served)
         await slow.get("/a")
-        await asked.wait()
+        await in_time(asked.wait(), "the origin is asked")
         await other.ask("/a", "Content-Length: 0", method="POST")
         may_answer.set()
         assert (await in_time(slow.head())).status == 200

@@ -57,7 +57,7 @@ async def test_nothing_damaged_is_served_after_kills_in_the_middle_of_fills(tmp_
                     while len(whole) < enough and not any(task.done() for task in watchers):
                         await asyncio.sleep(0)
                 running.process.send_signal(signal.SIGKILL)
-                await running.process.wait()
+                await in_time(running.process.wait(), "the server has ended")
                 await in_time(asyncio.gather(*watchers))
         assert files(directory), "something had left memory"
         before = library.asked.total()

@@ -110,7 +110,7 @@ async def test_no_wrong_byte_of_a_film_is_served_after_kills(tmp_path: Path) -> 
                     while len(seen) < enough and not any(task.done() for task in watchers):
                         await asyncio.sleep(0)
                 running.process.send_signal(signal.SIGKILL)
-                await running.process.wait()
+                await in_time(running.process.wait(), "the server has ended")
                 await in_time(asyncio.gather(*watchers))
         assert files(tmp_path / "disk"), "something had left memory"
         before = len(script.requests)

@@ -69,7 +69,7 @@ async def test_the_one_who_asked_first_leaves_and_the_others_read_on(caching: Ed
         served = await caching.relay(origin.url, caching=Caching(unread=100))
         first = await caching.connect(served)
         await first.get("/segment")
-        await script.asked.wait()
+        await in_time(script.asked.wait(), "the origin is asked")
         second = await caching.connect(served)
         await second.get("/segment")
         await until(lambda: served.requests == 2, "both have asked")

@@ -11,7 +11,7 @@ from penstock.config import Caching
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
 from support.edges import Edges
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .disk import gateway
 
@@ -172,7 +172,7 @@ async def test_a_late_older_answer_does_not_replace_a_newer_one(caching: Edges) 
         slow, client = await caching.connect(served), await caching.connect(served)
         assert (await client.ask("/a")).body == b"0"
         late = asyncio.create_task(slow.ask("/a", "Cache-Control: no-cache"))
-        await come.wait()
+        await in_time(come.wait(), "the older answer has come")
         assert (await client.ask("/a", "Cache-Control: no-cache")).body == b"2"
         answer_now.set()
         assert (await late).body == b"1", "who asked gets its own"

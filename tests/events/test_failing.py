@@ -10,7 +10,7 @@ from penstock.config import EventRelay, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
 from support.origins import EVENTS, ChunkSteps, chunk, end
-from support.waiting import until
+from support.waiting import in_time, until
 from support.ways import Way
 
 ONE = b"data: 1\n\n"
@@ -120,7 +120,7 @@ async def test_a_client_that_is_slow_gets_the_last_events_and_is_told(way: Way) 
     async with ScriptedOrigin(fail) as origin:
         client = await (await way.relay(origin.url, events=TOLD)).ask(receive_buffer=4096)
         client.writer.transport.pause_reading()
-        await failed.wait()
+        await in_time(failed.wait(), "the origin has failed")
         client.writer.transport.resume_reading()
         await client.head()
         data = b""

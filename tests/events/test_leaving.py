@@ -9,7 +9,7 @@ from penstock.config import Drain, EventRelay
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient
 from support.origins import EVENTS, chunk
-from support.waiting import until
+from support.waiting import in_time, until
 from support.ways import Way, left
 
 ONE = b"data: 1\n\n"
@@ -76,7 +76,7 @@ async def test_or_is_read_on_to_its_end(way: Way, how: str, when: str) -> None:
         client = await relay.ask()
         if model.head_first:
             await client.reader.readuntil(ONE)
-        await model.asked.wait()
+        await in_time(model.asked.wait(), "the origin is asked")
         LEAVE[how](client)
         await until(lambda: way.counts().draining == 1, "it is read on")
         beaten = way.counts().heartbeats
@@ -120,7 +120,7 @@ async def test_the_drain_limit_counts_while_the_head_is_awaited(way: Way) -> Non
     model = Model(head_first=False)
     async with ScriptedOrigin(model) as origin:
         client = await (await way.relay(origin.url, events=policy)).ask()
-        await model.asked.wait()
+        await in_time(model.asked.wait(), "the origin is asked")
         client.reset()
         await until(lambda: way.counts().drained == 1, "it is read on")
         await left(way, await origin.connection())
@@ -165,7 +165,7 @@ async def test_what_a_route_says_of_all_responses_holds_for_events(way: Way, whe
         client = await relay.ask()
         if model.head_first:
             await client.reader.readuntil(ONE)
-        await model.asked.wait()
+        await in_time(model.asked.wait(), "the origin is asked")
         client.reset()
         await until(lambda: way.counts().draining == 1, "it is read on")
         model.go_on.set()

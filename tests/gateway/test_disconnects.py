@@ -11,7 +11,7 @@ from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import FAILURE, Gateway
 from support.client import RawClient, answer
 from support.origins import says
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .conftest import Connect
 from .server import Served, Serving
@@ -135,7 +135,7 @@ async def test_leaving_while_uploading(
         await client.send(b"3e8\r\n" + bytes(500))
         peer = await origin.connection()
         if reads:
-            await received.wait()
+            await in_time(received.wait(), "the origin has received some of it")
         leave(client, how)
         await peer.wait_left()
         await assert_gone(served)

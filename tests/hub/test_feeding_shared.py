@@ -20,7 +20,7 @@ from support.client import RawClient
 from support.edges import Edges
 from support.origins import EVENTS, Model
 from support.subscribers import Event, Subscriber
-from support.waiting import in_time, until
+from support.waiting import in_time, settled, until
 
 from .nodes import Node, Nodes
 
@@ -266,7 +266,7 @@ async def test_a_process_that_dies_has_its_topic_ended_with_an_error(
             assert await subscriber.data(1) == ["a"]
         finally:
             process.kill()
-            await process.wait()
+            await in_time(process.wait(), "the process has ended")
         events = await subscriber.rest()
         assert [event.type for event in events] == ["error", "penstock-end"]
         assert json.loads(events[0].data)["error"]["name"] == "FEEDER_GONE"
@@ -350,10 +350,7 @@ async def test_the_stream_is_read_no_further_than_the_log_has_it(
         await in_time(published(redis, BETWEEN))
         redis.stop()
         # What is on the way fills the buffers of both sides, and then nothing more is taken.
-        sent = -1
-        while numbers.sent != sent:
-            sent = numbers.sent
-            await asyncio.sleep(0.2)
+        sent = await settled(lambda: numbers.sent, "the origin has stopped")
         held = edge.engine.stats().pool.live_bytes
         assert held < 2 << 20, "what waits is a window, and no more"
         redis.go_on()

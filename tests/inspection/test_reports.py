@@ -10,7 +10,7 @@ from penstock.config import Drain, EventRelay, Inspection
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import answer
 from support.origins import CHUNKED, EVENT_STREAM, JSON, ChunkSteps, Recorder, whole_stream
-from support.waiting import until
+from support.waiting import in_time, until
 from support.ways import Way, left
 
 from .gateways import KNOWN, inspecting, inspection_of, stream_of
@@ -231,7 +231,7 @@ async def test_a_drain_from_before_the_head_is_seen_too(way: Way) -> None:
     async with ScriptedOrigin(late) as origin:
         chat = await inspecting(way, origin.url, events=EventRelay(heartbeat=None, drain=Drain()))
         client = await chat.post()
-        await asked.wait()
+        await in_time(asked.wait(), "the origin is asked")
         client.abort()
         await until(lambda: way.counts().draining == 1, "the origin is waited for")
         go_on.set()

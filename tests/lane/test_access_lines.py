@@ -17,7 +17,7 @@ from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, Site
 from support.client import answer
 from support.origins import says
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .conftest import Connect, Serve, Served
 
@@ -192,7 +192,7 @@ async def test_a_client_that_leaves_has_a_line_with_what_it_got(
         served = await serve(app, server={"access_log": log, "handler_cancellation": True})
         client = await connect(served)
         await client.get("/waits")
-        await asked.wait()
+        await in_time(asked.wait(), "the origin is asked")
         client.reset()
         found = await lines.first(1)
         code = found[0].rpartition("failed=")[2]

@@ -8,7 +8,7 @@ from aiohttp import web
 import penstock
 from penstock.config import Edge
 from support.client import RawClient
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .conftest import Connect, Serve
 
@@ -137,7 +137,7 @@ async def test_a_body_that_breaks_off_is_not_whole(serve: Serve, connect: Connec
     client = await connect(await serve(read))
     await client.get("/", "Content-Length: 10", method="POST")
     await client.send(b"half")
-    await begun.wait()
+    await in_time(begun.wait(), "the handler has begun")
     client.abort()
     assert isinstance(await outcome, ConnectionResetError)
 

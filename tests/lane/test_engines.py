@@ -13,7 +13,7 @@ from penstock.exceptions import ConfigurationError, PenstockError
 from penstock.testing import Peer, ScriptedOrigin, respond
 from penstock.web import Gateway, RelayEnd, Site
 from support.client import answer
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .conftest import Connect, Serve
 
@@ -110,7 +110,7 @@ async def test_a_relay_whose_client_has_left_makes_no_engine(serve: Serve, conne
 
     client = await connect(await serve(relay))
     await client.get("/")
-    await asked.wait()
+    await in_time(asked.wait(), "the origin is asked")
     client.abort()
     error = (await ended.get()).error
     assert isinstance(error, PenstockError)

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import os
+import select
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -16,7 +17,7 @@ from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import RawClient, answer
 from support.origins import says
-from support.waiting import until
+from support.waiting import in_time, until, until_blocking
 
 from .conftest import Connect, Serve
 
@@ -37,9 +38,9 @@ async def test_handlers_hear_of_it_as_on_aiohttps_own(serve: Serve, connect: Con
     served = await serve(wait, server={"handler_cancellation": True})
     client = await connect(served)
     await client.get()
-    await begun.wait()
+    await in_time(begun.wait(), "the handler has begun")
     how(client)
-    await ended.wait()
+    await in_time(ended.wait(), "the handler has ended")
     await until(lambda: not served.runner.server.connections, "the handler is gone")
     assert served.counts() == (0, 0, 0), "it is not used again"
 
@@ -56,11 +57,11 @@ async def test_without_cancellation_a_handler_goes_on(serve: Serve, connect: Con
     served = await serve(wait)
     client = await connect(served)
     await client.get()
-    await begun.wait()
+    await in_time(begun.wait(), "the handler has begun")
     client.abort()
     await until(lambda: not served.connections(), "the engine has seen it")
     go_on.set()
-    await ended.wait()
+    await in_time(ended.wait(), "the handler has ended")
 
 
 async def test_a_request_whose_client_left_is_not_handled(serve: Serve, connect: Connect) -> None:
@@ -74,10 +75,15 @@ async def test_a_request_whose_client_left_is_not_handled(serve: Serve, connect:
     with socket.create_connection(("127.0.0.1", served.port)) as client:
         client.sendall(b"GET /left HTTP/1.1\r\nHost: a\r\n\r\n")
         # Nothing of Python's runs meanwhile: the engine takes the request, and then takes it back.
-        time.sleep(0.2)
-    time.sleep(0.2)
+        until_blocking(lambda: served.counts()[0] == 1, "the request waits for the application")
+    until_blocking(lambda: served.counts()[0] == 0, "it is taken back")
     await (await connect(served)).ask("/stayed")
     assert handled == ["/stayed"]
+
+
+def answered(sockets: list[int]) -> list[int]:
+    """The sockets that there is something to read from."""
+    return select.select(sockets, [], [], 0)[0]
 
 
 async def test_a_stalled_application_is_waited_for_by_so_many(serve: Serve, connect: Connect) -> None:
@@ -88,9 +94,10 @@ async def test_a_stalled_application_is_waited_for_by_so_many(serve: Serve, conn
     clients = [await connect(served) for _ in range(4)]
     for client in clients:
         await client.ask()
-    for client in clients:
-        client.writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    time.sleep(0.2)
+    sockets = [client.writer.get_extra_info("socket").fileno() for client in clients]
+    for connection in sockets:
+        os.write(connection, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    until_blocking(lambda: len(answered(sockets)) == 2, "two are refused")
     statuses = []
     for client in clients:
         head = await client.head()
@@ -113,8 +120,9 @@ async def test_a_stalled_application_is_waited_for_so_long(serve: Serve, connect
 
     served = await serve(ok, edge=Edge(app_wait=0.1))
     client = await connect(served)
-    client.writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    time.sleep(0.5)
+    connection = client.writer.get_extra_info("socket").fileno()
+    os.write(connection, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    until_blocking(lambda: answered([connection]), "the request is refused")
     assert (await client.head()).status == 503
     assert not handled
 
@@ -138,7 +146,7 @@ async def test_cleanup_lets_requests_finish(serve: Serve, connect: Connect) -> N
     served = await serve(wait, server={"shutdown_timeout": 5})
     idle, busy = await connect(served), await connect(served)
     await busy.get()
-    await begun.wait()
+    await in_time(begun.wait(), "the handler has begun")
     cleanup = asyncio.create_task(served.runner.cleanup())
     assert await idle.rest() == b"", "one that is idle is closed at once"
     await until(lambda: refuses(served.port), "nobody listens")

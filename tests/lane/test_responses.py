@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 import penstock
-from support.waiting import until
+from support.waiting import settled, until
 
 from .conftest import Connect, Serve
 
@@ -76,10 +76,8 @@ async def test_a_client_that_does_not_read_stops_the_application(
     client = await connect(await serve(endless, server={"handler_cancellation": True}), 4096)
     client.writer.transport.pause_reading()
     await client.get()
-    previous = -1
-    while written != previous or not written:
-        previous = written
-        await asyncio.sleep(0.1)
+    await until(lambda: written, "the handler writes")
+    await settled(lambda: written, "the handler has stopped")
     assert written < 12_000_000, "sockets and the transport's buffer hold this much"
     client.abort()
 

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 import penstock
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .conftest import Connect, Serve
 
@@ -185,7 +185,7 @@ async def test_frames_are_lent_and_come_back(
     client = await connect(await serve(handler), 4096)
     await client.get()
     head = await client.head()
-    await ended.wait()
+    await in_time(ended.wait(), "the handler has ended")
     (frame,) = frames
     body = await client.body(head)
     assert body[15 * size :] == path.read_bytes() + path.read_bytes()[100:200]

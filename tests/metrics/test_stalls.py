@@ -9,6 +9,7 @@ from penstock.testing import ScriptedOrigin
 from support.client import RawClient
 from support.origins import Recorder
 from support.scraping import Pages
+from support.waiting import in_time
 
 
 async def connect(path: Path) -> RawClient:
@@ -71,5 +72,5 @@ async def test_pages_and_native_routes_answer_while_the_interpreter_hangs(tmp_pa
             if process.returncode is None:
                 process.stdin.close()
                 process.send_signal(signal.SIGTERM)
-            await process.wait()
+            await in_time(process.wait(), "the process has ended")
         assert process.returncode == 0

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from support.waiting import DEADLINE, in_time
+
 
 @dataclass(frozen=True)
 class Head:
@@ -72,7 +74,7 @@ class RawClient:
         await self.send("\r\n".join((*lines, "", "")).encode("latin-1"))
 
     async def head(self) -> Head:
-        head = await self.reader.readuntil(b"\r\n\r\n")
+        head = await in_time(self.reader.readuntil(b"\r\n\r\n"), "the head of a response", within=DEADLINE)
         line, *lines = head[:-4].decode("latin-1").split("\r\n")
         version, status, reason = line.split(" ", 2)
         pairs = (field.partition(": ") for field in lines)

@@ -23,11 +23,39 @@ async def until(condition: Callable[[], object], what: str, *, within: float = D
 
 
 async def in_time(awaitable: Awaitable[T], what: str = "", *, within: float = 10.0) -> T:
-    """Await what would wait for ever only if something is broken; after `within` seconds the test fails with `what`."""
+    """Await what would wait for ever only if something is broken; after `within` seconds the test fails with `what`.
+
+    The default of `what` is the name of the coroutine.
+    """
+    limit = asyncio.timeout(within)
     try:
-        async with asyncio.timeout(within) as limit:
+        async with limit:
             return await awaitable
     except TimeoutError:
-        if limit.expired() and what:
-            pytest.fail(f"not within {within} s: {what}")
-        raise
+        if not limit.expired():
+            raise
+    pytest.fail(f"not within {within} s: {what or getattr(awaitable, '__qualname__', repr(awaitable))}")
+
+
+async def settled(value: Callable[[], T], what: str, *, quiet: float = 0.2) -> T:
+    """Poll until `value` has not changed for `quiet` seconds, and return it.
+
+    For what has no event of its own: that a sender whose buffers are full has stopped.
+    """
+    last, since, end = value(), time.monotonic(), time.monotonic() + DEADLINE
+    while time.monotonic() < since + quiet:
+        if time.monotonic() > end:
+            pytest.fail(f"not within {DEADLINE} s: {what}")
+        await asyncio.sleep(quiet / 10)
+        if (now := value()) != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def until_blocking(condition: Callable[[], object], what: str) -> None:
+    """The same as `until` while the event loop stands still: for what the engine does without Python."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > end:
+            pytest.fail(f"not within {DEADLINE} s: {what}")
+        time.sleep(0.002)

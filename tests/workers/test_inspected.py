@@ -16,7 +16,7 @@ from penstock.web import Gateway, RelayEnd
 from support.client import RawClient, answer
 from support.origins import CHUNKED, EVENT_STREAM, JSON, ChunkSteps, Recorder, whole_stream
 from support.relaying import Relaying
-from support.waiting import until
+from support.waiting import in_time, until
 
 TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
 USAGE = {"prompt_tokens": 3, "completion_tokens": 5}
@@ -203,7 +203,7 @@ async def test_a_client_that_leaves_before_the_head(
         await relaying.serve(functools.partial(gateway.relay, on_complete=ends.append))
         client = await relaying.connect()
         await client.get("/model")
-        await late.asked.wait()
+        await in_time(late.asked.wait(), "the origin is asked")
         client.abort()
         if events is not None:
             relays = relaying.family.engine.stats
@@ -311,7 +311,7 @@ async def test_what_a_worker_had_asked_for_when_it_died_is_counted(relaying: Rel
         site = await relaying.serve(gateway.relay)
         client = await relaying.connect()
         await client.get("/model", "Content-Length: 0", method="POST")
-        await late.asked.wait()
+        await in_time(late.asked.wait(), "the origin is asked")
         site.site.close()
         assert (await client.head()).status == 502
         await (await upstream.connection()).wait_left()

@@ -18,6 +18,7 @@ from penstock import config
 from penstock.exceptions import make_error
 from penstock.workers import messages
 from penstock.workers.link import Calls, Link
+from support.waiting import in_time
 
 
 @pytest.fixture
@@ -308,12 +309,12 @@ async def test_a_call_ends_with_the_other_end(links: tuple[Link, Link]) -> None:
 
     other.handle("wait", for_ever)
     calls = [asyncio.create_task(one.call("wait")) for _ in range(3)]
-    await began.wait()
+    await in_time(began.wait(), "the call has begun")
     await other.aclose()
     for call in calls:
         with pytest.raises(ConnectionError, match="the other end is gone"):
             await call
-    await cancelled.wait()
+    await in_time(cancelled.wait(), "the call is cancelled at the other end")
     await one.wait_closed()
     with pytest.raises(ConnectionError, match="the other end is gone"):
         await one.call("wait")
@@ -349,11 +350,11 @@ async def test_a_call_that_is_cancelled_is_cancelled_there(links: tuple[Link, Li
     other.handle("wait", for_ever)
     other.handle("quick", lambda: 1)
     call = asyncio.create_task(one.call("wait"))
-    await began.wait()
+    await in_time(began.wait(), "the call has begun")
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await cancelled.wait()
+    await in_time(cancelled.wait(), "the call is cancelled at the other end")
     assert await one.call("quick") == 1, "the link goes on"
 
 
@@ -436,7 +437,7 @@ async def test_a_blocking_call_ends_with_the_other_end(
 
     links[1].handle("wait", for_ever)
     call = asyncio.create_task(asyncio.to_thread(calls.call, "wait"))
-    await began.wait()
+    await in_time(began.wait(), "the call has begun")
     await beside.aclose()
     with pytest.raises(ConnectionError, match="the other end is gone"):
         await call

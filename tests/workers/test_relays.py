@@ -181,7 +181,7 @@ async def test_what_a_client_sends_goes_on_without_the_worker(
             start = 2048
             await client.send(b"%x\r\n%s\r\n" % (start, body[:start]) if chunked else body[:start])
             if late:
-                await some_has_come.wait()
+                await in_time(some_has_come.wait(), "the origin has some of the body")
             rest = body[start:]
             await client.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(rest), rest) if chunked else rest)
             reply = await client.head()

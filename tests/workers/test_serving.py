@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from support.command import LISTENING, Running, run
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .serving import APP, workers
 
@@ -129,7 +129,7 @@ async def test_workers_end_with_their_parent(directory: Path) -> None:
     async with workers(directory, app=APP) as serving:
         assert len(serving.alive()) == 2
         serving.running.process.kill()
-        await serving.running.process.wait()
+        await in_time(serving.running.process.wait(), "the server has ended")
         await until(lambda: not serving.alive(), "the workers are gone")
 
 

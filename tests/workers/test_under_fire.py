@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from support.waiting import until
+from support.waiting import in_time, until
 
 from .burning import SEGMENT, SEGMENTS, Fire, fire
 
@@ -207,5 +207,5 @@ async def test_no_worker_outlives_its_parent(
         await state(burning)
         assert len(burning.alive()) >= 2
         burning.running.process.kill()
-        await burning.running.process.wait()
+        await in_time(burning.running.process.wait(), "the server has ended")
         await until(lambda: not burning.alive(), "the workers are gone")
