@@ -5,11 +5,11 @@ import sys
 import time
 
 import pytest
-from edge.serving import Edges
 
 import penstock
 from penstock import Hub, RedisLog
 from support.brokers.redis_server import RedisServer
+from support.edges import Edges
 from support.subscribers import Event, Subscriber
 from support.waiting import until
 
