@@ -6,13 +6,15 @@ import os
 import signal
 import socket
 import stat
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
-from support.command import COMMAND, Running, run, serve
+from support.command import COMMAND, LISTENING, Running, run, serve
 
 
 class Origin:
@@ -101,7 +103,7 @@ async def test_what_the_server_refuses_ends_with_1_and_its_words(control: str) -
         assert "Traceback" not in err
 
 
-async def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
+async def raw(path: Path, request: bytes) -> tuple[int, dict[str, object]]:
     reader, writer = await asyncio.open_unix_connection(path)
     writer.write(request)
     async with asyncio.timeout(20):
@@ -109,6 +111,35 @@ async def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
     writer.close()
     head, _, body = whole.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a server that no test here changes, and that has to go on after each."""
+    path = tmp_path_factory.mktemp("shared") / "control"
+    command = [
+        *COMMAND,
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--origin",
+        "http://127.0.0.1:9",
+        "--cache",
+        "8MiB",
+    ]
+    with subprocess.Popen(
+        [*command, "--control", f"unix:{path}"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = next((line for line in process.stderr if LISTENING.search(line)), None)
+            assert said is not None, "it ended before it listened"
+            yield path
+            process.terminate()
+            _, log = process.communicate(timeout=30)
+            assert (process.returncode, "Traceback" in log) == (0, False), log
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(
@@ -130,12 +161,13 @@ async def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
     ],
     ids=lambda value: value[:20],
 )
-async def test_what_is_no_purge_is_refused_by_the_socket(control: str, body: str, says: str) -> None:
-    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)):
-        head = f"POST /cache/purge HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
-        status, found = await raw(control.removeprefix("unix:"), (head + body).encode())
-        assert status == 400
-        assert says in str(found["detail"])
+async def test_what_is_no_purge_is_refused_by_the_socket(shared: Path, body: str, says: str) -> None:
+    head = (
+        f"POST /cache/purge HTTP/1.1\r\nHost: c\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    status, found = await raw(shared, (head + body).encode())
+    assert status == 400
+    assert says in str(found["detail"])
 
 
 @pytest.mark.parametrize(
@@ -146,20 +178,16 @@ async def test_what_is_no_purge_is_refused_by_the_socket(control: str, body: str
     ],
     ids=lambda value: value[:20],
 )
-async def test_a_listing_that_cannot_be_is_refused_by_the_socket(control: str, query: str) -> None:
-    async with ScriptedOrigin(Origin()) as origin, serve(*options(origin, control)) as running:
-        path = control.removeprefix("unix:")
-        request = f"GET /cache/stored?{query} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
-        status, found = await raw(path, request.encode())
-        assert status == (200 if query.startswith("after") else 400), found
-        assert len(str(found)) < 300
-        request = "POST /cache/purge HTTP/1.1\r\nHost: c\r\nConnection: close\r\n"
-        request += 'Content-Type: application/json; charset=none\r\nContent-Length: 14\r\n\r\n{"tag": "tag"}'
-        assert (await raw(path, request.encode()))[0] in (200, 400)
-        assert (await cache("stats", "--control", control))[0] == 0, "it goes on"
-        running.process.send_signal(signal.SIGTERM)
-        assert await running.ended() == 0
-    assert "Traceback" not in running.log()
+async def test_a_listing_that_cannot_be_is_refused_by_the_socket(shared: Path, query: str) -> None:
+    request = f"GET /cache/stored?{query} HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+    status, found = await raw(shared, request.encode())
+    assert status == (200 if query.startswith("after") else 400), found
+    assert len(str(found)) < 300
+    request = "POST /cache/purge HTTP/1.1\r\nHost: c\r\nConnection: close\r\n"
+    request += 'Content-Type: application/json; charset=none\r\nContent-Length: 14\r\n\r\n{"tag": "tag"}'
+    assert (await raw(shared, request.encode()))[0] in (200, 400)
+    request = "GET /cache HTTP/1.1\r\nHost: c\r\nConnection: close\r\n\r\n"
+    assert (await raw(shared, request.encode()))[0] == 200, "it goes on"
 
 
 async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(control: str) -> None:
