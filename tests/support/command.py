@@ -1,6 +1,7 @@
 """The `penstock` command as a process of its own."""
 
 import asyncio
+import random
 import re
 import socket
 import subprocess
@@ -85,5 +86,11 @@ async def refused(running: Running) -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+    """A port that nothing listens to, below those that the kernel gives to others."""
+    for port in random.sample(range(10_000, 30_000), 100):
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+    raise AssertionError("no port is free")
