@@ -29,7 +29,7 @@ NOTE: Final = (
     "<!-- Written by docs/generate_reference.py: change the docstrings, then run it. -->\n<!-- fmt: off -->\n"
 )
 
-# Bases that are nobody's business.
+# Bases that the reference does not name.
 _HIDDEN: Final = ("Shared",)
 _SECTIONS: Final = ("Args", "Attributes", "Raises", "Returns")
 _ITEM: Final = re.compile(r"(\w+(?:\.\w+)*): (.*)", re.DOTALL)
@@ -338,7 +338,7 @@ def errors_page() -> str:
     for row in penstock.error_codes():
         error = penstock.exceptions.make_error(row.name, "")
         retryable = "yes" if row.retryable else "no"
-        # Nobody receives what answers a client that has left.
+        # A client that has disconnected receives no status.
         status = "-" if row.name in {"CLIENT_GONE", "CLIENT_STALLED", "WRITE_TIMEOUT"} else str(row.status)
         cells = (f"0x{row.number:03X}", f"`{row.name}`", f"`{type(error).__name__}`", row.source)
         lines.append("| " + " | ".join((*cells, retryable, status, row.meaning)) + " |")

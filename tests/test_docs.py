@@ -225,6 +225,15 @@ def test_the_layout_names_every_file() -> None:
                 assert path.stem in named, f"CONTRIBUTING.md does not say what {name(path)} is for"
 
 
+def test_the_files_of_where_is_exist() -> None:
+    answers = (ROOT / "CONTRIBUTING.md").read_text().partition("## Where is")[2].partition("## Rules")[0]
+    named = re.findall(r"`([\w/]+\.(?:rs|py))`", answers)
+    assert len(named) >= 12
+    for name_of_file in named:
+        found = [*ROOT.glob(f"rust/**/{name_of_file}"), *ROOT.glob(f"python/penstock/**/{name_of_file}")]
+        assert found, f"CONTRIBUTING.md names {name_of_file}, which is not there"
+
+
 def anchors(path: Path) -> set[str]:
     """The anchors of headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)

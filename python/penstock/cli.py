@@ -1,8 +1,8 @@
 """The `penstock` command.
 
-Reads arguments, sets up logging and the event loop, and hands over: to `penstock.web.serving` or
-`penstock.demo`. What can be wrong with arguments is said in one line with exit status 2; what fails at the
-start ends with 1. Every default comes from `penstock.config`.
+Reads arguments, sets up logging and the event loop, and calls `penstock.web.serving` or `penstock.demo`. Wrong
+arguments are reported in one line with exit status 2; a failure at the start has exit status 1. Every default comes
+from `penstock.config`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _LIMITS: Final = config.OriginLimits()
 _WORKERS: Final = config.Workers(count=1)
 _MEMORY: Final = next(field.default for field in fields(config.Pool) if field.name == "memory")
 _WORKER_MEMORY: Final = next(field.default for field in fields(config.Workers) if field.name == "memory")
-# Of the engine that is the command's own: given with MODULE:APP alone, these would be without effect.
+# Options of the command's own engine: with MODULE:APP alone they would have no effect.
 _ENGINE_OPTIONS: Final = frozenset(
     ("memory", "threads", "connections", "ca", "cache", "cache_disk", "cache_disk_size", "control")
 )
@@ -80,9 +80,9 @@ main.add_command(cache)
     "--origin",
     metavar="URL",
     multiple=True,
-    help="Relay every request to this origin, such as http://10.0.0.5:8080. Given several times: in turn, and to "
-    "another where one fails. The origin gets its own Host, unless --preserve-host is given, and a Location that names "
-    "it becomes a path here.",
+    help="Relay every request to this origin, such as http://10.0.0.5:8080. With several origins: to each in turn, and "
+    "to another one if one fails. The origin gets its own Host, unless --preserve-host is given, and a Location that "
+    "names it becomes a path of this server.",
 )
 @listen_option(
     address,
@@ -94,47 +94,51 @@ main.add_command(cache)
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time that requests get to finish after SIGTERM or SIGINT.",
+    help="Time for requests to finish after SIGTERM or SIGINT.",
 )
 @click.option(
     "--status-listen",
     metavar="ADDRESS",
-    help="Where to serve pages about the process, /penstock/health, /penstock/ready and /penstock/metrics, in the "
-    "forms of --listen. By default nowhere; they are for all who can connect.",
+    help="Where to serve the status pages /penstock/health, /penstock/ready and /penstock/metrics, in the forms of "
+    "--listen. By default nowhere; every client that can connect can read them.",
 )
 @click.option(
-    "--memory", default=_MEMORY, show_default=True, metavar="SIZE", help="Budget for bytes on their way."
+    "--memory",
+    default=_MEMORY,
+    show_default=True,
+    metavar="SIZE",
+    help="Memory budget of the pool, for payload bytes.",
 )
 @click.option(
     "--cache",
     metavar="SIZE",
-    help="Memory for what the origin lets be stored, at most half of the budget. By default nothing is.",
+    help="Memory for cached responses, at most half of --memory. By default nothing is cached.",
 )
 @click.option(
     "--cache-disk",
     metavar="DIR",
-    help="Directory for what leaves the cache's memory, which one process at a time may use.",
+    help="Directory for responses that leave the cache's memory. One process at a time may use it.",
 )
-@click.option("--cache-disk-size", metavar="SIZE", help="What the files in there may take.")
+@click.option("--cache-disk-size", metavar="SIZE", help="Bytes that the files in --cache-disk may take.")
 @click.option(
     "--cache-stale",
     type=click.FloatRange(0, 1e9),
     default=config.Caching().stale_if_error,
     show_default=True,
     metavar="SECONDS",
-    help="For how long a stored response that is no longer fresh stands in for an origin that cannot be reached or "
-    "answers 500, 502, 503 or 504, unless the origin says otherwise; with --cache. 0: not at all.",
+    help="How long a stale response is used if the origin cannot be reached or answers 500, 502, 503 or 504, unless the "
+    "origin says otherwise; with --cache. 0: not at all.",
 )
 @click.option(
     "--control",
     type=control_path,
     metavar="unix:PATH",
-    help="A socket for `penstock cache`, which is made for its owner alone; with --cache. By default none.",
+    help="A socket for `penstock cache`, created for its owner alone; with --cache. By default there is no socket.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(1, 256),
-    help="Engine threads. By default the cores that may be used, less one, at least one.",
+    help="Engine threads. By default one less than the usable cores, at least one.",
 )
 @click.option(
     "--connections",
@@ -147,15 +151,14 @@ main.add_command(cache)
     "--ca",
     type=click.Path(exists=True, dir_okay=False, readable=True),
     metavar="FILE",
-    help="Certificates, in PEM, of the authorities that https origins are verified by, and by no others. By default "
-    "the system's.",
+    help="Certificates, in PEM, of the only authorities that https origins are verified by. By default the system's.",
 )
 @click.option(
     "--client-connections",
     type=click.IntRange(1),
     metavar="N",
-    help="Connections of one client address at a time; an IPv6 network of 64 bits is one. Not behind a proxy. By "
-    "default any number.",
+    help="Connections of one client address at a time; an IPv6 network of 64 bits is one address. Not for use "
+    "behind a proxy. By default any number.",
 )
 @click.option(
     "--client-requests",
@@ -164,9 +167,11 @@ main.add_command(cache)
     help="Requests of one client address at a time. By default any number.",
 )
 @timeout_options
-@click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) in place of X-Forwarded-*.")
+@click.option("--forwarded", is_flag=True, help="Send Forwarded (RFC 7239) instead of X-Forwarded-*.")
 @click.option(
-    "--trust-forwarded", is_flag=True, help="Keep what clients say in these: for a proxy of your own only."
+    "--trust-forwarded",
+    is_flag=True,
+    help="Keep the clients' forwarding fields: only behind a proxy of your own.",
 )
 @click.option("--preserve-host", is_flag=True, help="Send the client's Host to the origin.")
 @click.option(
@@ -174,21 +179,21 @@ main.add_command(cache)
     type=click.Choice(("native", "app")),
     default="native",
     show_default=True,
-    help="Who relays to the origin: the engine alone, or an aiohttp application, for comparison.",
+    help="What relays to the origin: the engine alone, or an aiohttp application, for comparison.",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Run the application in N processes behind this one, which SIGHUP replaces by newer code. By default it "
-    "runs in this one.",
+    help="Run the application in N worker processes, which SIGHUP replaces with newer code. By default it runs in this "
+    "process.",
 )
 @click.option(
     "--worker-memory",
     default=_WORKER_MEMORY,
     show_default=True,
     metavar="SIZE",
-    help="Budget of each worker for what passes the application itself.",
+    help="Memory budget of each worker, for bodies that pass through the application.",
 )
 @click.option(
     "--worker-start-timeout",
@@ -196,7 +201,7 @@ main.add_command(cache)
     default=_WORKERS.start_timeout,
     show_default=True,
     metavar="SECONDS",
-    help="Time that a worker has to import the application and be ready.",
+    help="Time for a worker to import the application and be ready.",
 )
 @click.option(
     "--worker-hang",
@@ -204,18 +209,18 @@ main.add_command(cache)
     default=f"{_WORKERS.hang:g}",
     show_default=True,
     metavar="SECONDS",
-    help="Kill a worker whose event loop is blocked for so long, or 'none'.",
+    help="Kill a worker whose event loop is blocked for so long. 'none': never.",
 )
 @_uvloop_option
 @click.option(
-    "--access-log/--no-access-log", default=True, show_default=True, help="Log a line for each request."
+    "--access-log/--no-access-log", default=True, show_default=True, help="Log one line for each request."
 )
 @click.option(
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error"), case_sensitive=False),
     default="info",
     show_default=True,
-    help="The least that is logged, to stderr.",
+    help="The lowest level that is logged, to stderr.",
 )
 @click.pass_context
 def serve(
@@ -241,15 +246,15 @@ def serve(
       penstock serve --origin http://10.0.0.5:8080 --listen 0.0.0.0:80
       penstock serve package.module:app
 
-    APP is an aiohttp.web.Application, or a function, also a coroutine function, that returns one; it is looked
-    for in the current directory too. A function may be called with literals, as in 'media:make(debug=True)';
-    one with a single parameter gets an empty list, as from python -m aiohttp.web. What the gateway is told about
-    the origin, timeouts and memory is then the application's to say. With --workers the cache and the memory of
-    what is relayed are this process's, and the application says the rest.
+    APP is an aiohttp.web.Application, or a function or coroutine function that returns one; it is imported from
+    the current directory too. A function may be called with literals, as in 'media:make(debug=True)'; one with a
+    single parameter gets an empty list, as from python -m aiohttp.web. The application configures its own
+    gateways, timeouts and memory. With --workers this process has the cache and the memory of relayed bodies, and
+    the application configures the rest.
 
-    The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; those that
-    have not are cut off so that no client takes what it has for the whole. A second signal ends the process
-    at once. With --workers SIGHUP imports the application anew, in new workers.
+    The first SIGTERM or SIGINT stops accepting and lets requests finish for the time of --drain; then the
+    remaining ones are aborted, in a way that no client takes for a whole response. A second signal ends the
+    process at once. With --workers SIGHUP imports the application again, in new workers.
 
     \b
     Exit status: 0 after a signal, 1 if serving could not begin, 2 for wrong arguments.
@@ -317,7 +322,7 @@ def serve(
 
 
 def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
-    """Refuse the options `names`, which would be without effect."""
+    """Refuse the options `names`, which would have no effect."""
     given = sorted(name for name in names if ctx.get_parameter_source(name) != ParameterSource.DEFAULT)
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
@@ -326,7 +331,7 @@ def _refuse(ctx: click.Context, names: frozenset[str], why: str) -> None:
 
 @asynccontextmanager
 async def _operated(engine: Engine | None, control: Path | None) -> AsyncIterator[None]:
-    """While the block lasts the cache of `engine` is operated through `control`; behind it `engine` is closed."""
+    """Serve the cache of `engine` on the socket `control` within the block; close `engine` after it."""
     try:
         async with AsyncExitStack() as stack:
             if control is not None and engine is not None and engine.cache is not None:

@@ -1,7 +1,7 @@
-"""What the options of the command are read with, and how errors about settings name them.
+"""Types of the command's options, and the names of options in errors about settings.
 
-`penstock.config` checks what options say, and its errors name its own fields. Who has typed a command knows options:
-`errors_of_options` is around everything that is made of them.
+`penstock.config` checks the values, and its errors name its own fields. The user of a command knows options:
+`errors_of_options` surrounds everything that is made of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,11 +36,11 @@ TIMEOUTS: Final = {
     "tls": "for the TLS handshake",
     "first_byte": "from the request to the first byte of the response",
     "between_bytes": "between two reads of the response",
-    "tunnel": "for a byte to pass a WebSocket, either way",
+    "tunnel": "for a byte to pass a WebSocket, in either direction",
     "total": "for the whole exchange",
 }
 
-# The option that says what a setting is.
+# The option of each setting.
 _OPTIONS: Final = {
     "Pool.memory": "--memory",
     "Cache.memory": "--cache",
@@ -67,7 +67,7 @@ _FAILED: Final = {
 
 @contextmanager
 def errors_of_options(*, others: str | None = None) -> Iterator[None]:
-    """Have an error about settings name the option that says it; `others` is the option of what is no single setting."""
+    """Make errors about settings name the option; `others` is the option of errors about several settings."""
     try:
         yield
     except ConfigurationError as error:
@@ -78,7 +78,7 @@ def errors_of_options(*, others: str | None = None) -> Iterator[None]:
 
 
 def failure(error: Exception, listens: Mapping[str, object]) -> str:
-    """What is said of a failure to start. `listens` has the options of addresses, with what they say."""
+    """The message for a failure to start. `listens` has the options of addresses, with their values."""
     option = None
     if isinstance(error, PenstockError):
         option = _FAILED.get(error.name)

@@ -1,4 +1,4 @@
-"""What all settings are checked with: each says what is wrong, and where.
+"""Checks of settings: each says what is wrong, and where.
 
 A setting is checked once, in place, when its dataclass is made, and then has the form in which the engine reads it.
 """
@@ -45,7 +45,7 @@ def parse_size(size: Size) -> int:
     KiB, MiB, GiB, TiB are powers of 1024; KB, MB, GB, TB powers of 1000. Case does not matter.
 
     Raises:
-        ConfigurationError: it is none of these, is negative, or is not a whole number of bytes.
+        ConfigurationError: it has another form, is negative, or is not a whole number of bytes.
     """
     try:
         return _bytes(size)
@@ -82,13 +82,13 @@ def in_words(size: int) -> str:
 
 
 def parse_address(text: str) -> tuple[str, int] | str:
-    """Take apart what is listened on: host and port, or the path of a Unix socket.
+    """Parse an address to listen on: host and port, or the path of a Unix socket.
 
     `HOST:PORT`, `[ADDRESS]:PORT`, and `PORT`, `:PORT` or `*:PORT` for all interfaces, whose host is empty; or
     `unix:PATH`.
 
     Raises:
-        ValueError: it is none of these. The text says what it must be.
+        ValueError: it has another form. The text says what it must be.
     """
     kind, _, path = text.partition(":")
     if kind == "unix" and path:

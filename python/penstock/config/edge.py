@@ -8,7 +8,7 @@ from .checks import PAGE, REGION, Size, parse_size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """What a client may take of a server whose sockets the engine owns, `penstock.web.Site`.
+    """The limits of clients of a server whose sockets the engine owns, `penstock.web.Site`.
 
     Times are seconds; None is no limit.
     """
@@ -20,44 +20,45 @@ class Edge:
     head_fields: int = 128
     """Header fields of a request; what aiohttp allows."""
     chunk_extension_bytes: Size = "16KiB"
-    """Bytes of chunk extensions in one request body. Nobody sends any, so this many are an attack."""
+    """Bytes of chunk extensions in one request body. No known client sends any, so this many are an attack."""
     trailer_bytes: Size = "16KiB"
     """Bytes of a request's trailer section."""
     max_body: Size | None = None
-    """Bytes of a request body (413), unless its route says otherwise. None: an application has limits of its own, and
-    a body that is passed on takes no more memory than its window."""
+    """Bytes of a request body (413), unless its route says otherwise. None: an application has limits of its own,
+    and a relayed body takes no more memory than its window."""
     idle_timeout: float | None = 75.0
-    """Seconds for the next request on a kept connection; nginx's default, above what most proxies and browsers use."""
+    """Seconds for the next request on a kept-alive connection; nginx's default, above what most proxies and
+    browsers use."""
     head_timeout: float | None = 10.0
-    """Seconds for a request head, from its first byte to its last (408). It is one packet, mostly; a client that drips
-    it attacks."""
+    """Seconds for a request head, from its first byte to its last (408). It is usually one packet; a client that
+    drips it attacks."""
     body_timeout: float | None = 60.0
     """Seconds between two reads of a request body (408)."""
     body_total_timeout: float | None = None
-    """Seconds for a whole request body (408). None: a live stream that is sent here has no end."""
+    """Seconds for a whole request body (408). None: an uploaded live stream has no end."""
     least_rate: Size | None = 500
-    """Bytes a second that a request has to come at, on the average since it began (408, REQUEST_TOO_SLOW). Time in
-    which a body waits for its origin does not count. What Apache's mod_reqtimeout asks for; the slowest mobile line has
-    ten times as much."""
+    """Bytes a second that a request must arrive at, on average since it began (408, REQUEST_TOO_SLOW). Time in
+    which a body waits for its origin does not count. As Apache's mod_reqtimeout; the slowest mobile line has ten
+    times as much."""
     head_patience: float = 5.0
-    """Seconds for a request head before it is held to `least_rate`: two lost packets."""
+    """Seconds for a request head before `least_rate` applies: two lost packets."""
     body_patience: float = 20.0
-    """Seconds for a request body before it is held to `least_rate`. What Apache gives."""
+    """Seconds for a request body before `least_rate` applies, as in Apache."""
     write_timeout: float | None = 60.0
-    """Seconds for a client to take a byte of what waits for it. A player that pauses longer comes back with a range.
+    """Seconds for a client to take a byte of the waiting ones. A player that pauses longer returns with a range.
 
-    The kernel is given the same limit, in whole seconds: what it has sent is acknowledged by then (TCP_USER_TIMEOUT),
-    and a client that is sent nothing answers its probes. So one whose host has vanished is gone, whatever waits for
-    it."""
+    The kernel gets the same limit, in whole seconds: sent bytes must be acknowledged by then (TCP_USER_TIMEOUT),
+    and a client that is sent nothing must answer its probes. So a client whose host has vanished is cut, whether
+    bytes wait for it or not."""
     stall_grace: float = 1.0
-    """Seconds for a client that takes nothing while others wait for what it holds: memory, because the pool is full,
-    or a connection to an origin. After so long it may be cut off, and so many are as are needed, beginning with the
-    ones that have taken nothing for longest. Several round trips of a bad network."""
+    """Seconds for a client that takes nothing while others wait for what it holds: memory, because the pool is
+    full, or a connection to an origin. After that it may be cut, as many clients as needed, the longest stalled
+    first. Several round trips of a bad network."""
     client_connections: int | None = None
-    """Connections of one address at a time. One more is answered with 429 and closed. None: behind a proxy, or a network
-    address translation, many clients have one address."""
+    """Connections of one address at a time. Further ones are answered with 429 and closed. None: behind a proxy,
+    or a network address translation, many clients have one address."""
     client_requests: int | None = None
-    """Requests of one address that are being answered at a time. One more is answered with 429 (ADDRESS_LIMITED)."""
+    """Requests of one address in progress at a time. Further ones are answered with 429 (ADDRESS_LIMITED)."""
     client_prefix: int = 64
     """Bits of an IPv6 address that are one client for these two: a site is given a network of 64."""
     linger: float = 2.0
@@ -65,18 +66,19 @@ class Edge:
     max_event: Size = "1MiB"
     """Bytes of the longest event of a text/event-stream that a native route relays."""
     event_backlog: Size | None = "64KiB"
-    """Bytes of an event stream that the kernel may keep unsent for a client (TCP_NOTSENT_LOWAT): some hundred events. By
-    itself it takes 4 MB, so that a slow client is minutes behind, out of memory that nobody counts. What is sent and not
-    acknowledged is not limited, so no line is too long for it. None: what the system says."""
+    """Bytes of an event stream that the kernel may hold unsent for a client (TCP_NOTSENT_LOWAT): some hundred
+    events. Its default is 4 MB, which puts a slow client minutes behind, in memory that no counter shows. Bytes
+    that are sent and not acknowledged are not limited, so no line is too long for it. None: the system's
+    default."""
     app_waiting: int = 1024
-    """Requests that wait for the application to look at them; one more is answered with 503 at once. The application
-    looks at all of them in one turn of its loop, so that they only wait where Python is stalled or overloaded."""
+    """Requests that wait for the application; further ones are answered with 503 at once. The application takes
+    all of them in one turn of its loop, so they wait only if Python is stalled or overloaded."""
     app_wait: float | None = 10.0
-    """Seconds for the application to look at a request (503). A client that has waited this long has mostly gone."""
+    """Seconds for the application to take a request (503). A client that has waited this long has usually
+    disconnected."""
     app_ends: Size = "16MiB"
-    """Bytes that what became of requests on native routes may take while it waits for an `on_complete` because Python
-    is stalled: some 40,000 requests. What is beyond is dropped, and the log says how many: an engine thread waits for
-    nobody."""
+    """Bytes of results of native requests that wait for an `on_complete` while Python is stalled: some 40,000
+    requests. Further ones are dropped, and the log says how many: an engine thread does not wait for Python."""
     secret_parameters: tuple[str, ...] = (
         "token",
         "access_token",
@@ -87,9 +89,9 @@ class Edge:
         "api_key",
     )
     """Parameters whose values no log shows, in the query and in the path; case does not matter. They hold for the
-    process, and so do the defaults, on servers of aiohttp's own as well: what is named here is hidden besides. The names
-    of tokens that routes are given (`tokens.SignedUrl.name`, `tokens.Jwt.name`) are always among them, and a JSON Web
-    Token is hidden whatever it is called."""
+    whole process, and so do the defaults, on aiohttp's own servers as well: names given here are added. The names
+    of tokens that routes are given (`tokens.SignedUrl.name`, `tokens.Jwt.name`) are always included, and a JSON
+    Web Token is hidden whatever its name."""
     backlog: int = 4096
     """Connections that wait to be accepted: a burst must not meet a full queue. The kernel caps it at somaxconn."""
     reuse_port: bool = False
@@ -128,17 +130,17 @@ class Edge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteLimits:
-    """What one native route serves at most; None for no limit. What is beyond is answered with 429."""
+    """The limits of one native route; None for no limit. Further requests are answered with 429."""
 
     concurrency: int | None = None
     """Requests at a time."""
     rate: float | None = None
-    """Requests a second, over time."""
+    """Requests a second, on average."""
     burst: int = 64
-    """Requests that may come at once after a pause, where there is a rate: a player's first segments and playlists,
-    a few times over."""
+    """Requests that may come at once after a pause, if there is a rate: a player's first segments and playlists, a
+    few times over."""
     body: Size | None = None
-    """Bytes of a request body (413). None: what `Edge.max_body` says."""
+    """Bytes of a request body (413). None: `Edge.max_body`."""
 
     def __post_init__(self) -> None:
         if self.concurrency is not None:

@@ -8,28 +8,28 @@ from .checks import PAGE, REGION, Size, parse_size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """The one budget of memory that all bytes on their way live in."""
+    """The one memory budget for all payload bytes."""
 
     memory: Size = "256MiB"
     """Bytes; rounded down to whole regions of 256 KiB. 256 MiB hold 1024 streams of 256 KiB each."""
     reserve: Size | None = None
-    """Bytes that only response heads and joined frames may take, so that established streams can go on when
-    the rest is taken. None: a thirty-second of `memory`."""
+    """Bytes that only response heads and joined frames may take, so that established streams can go on when the
+    rest is used. None: a thirty-second of `memory`."""
     heads: Size | None = None
-    """Bytes that only request heads of clients may take, so that a client is answered however full the rest is. Heads
-    that are not complete take at most half of it: beyond that the one that has held the most for the longest is refused
-    (HEADS_FULL). None: a sixteenth of `memory`; in 16 MiB 2,000 heads can be on their way at a time."""
+    """Bytes that only request heads of clients may take, so that a client is answered however full the rest is.
+    Incomplete heads take at most half of it: beyond that the head that has held the most memory for the longest
+    time is refused (HEADS_FULL). None: a sixteenth of `memory`; 16 MiB hold 2,000 arriving heads."""
     pressed_percent: int = 75
-    """From this use on windows shrink to their floor; a quarter is for what is under way."""
+    """From this use on windows shrink to their floor; a quarter is for responses in progress."""
     full_percent: int = 95
-    """From this use on new work is refused at once; the rest is for the established."""
+    """From this use on new work is refused at once; the rest is for established streams."""
     hysteresis_percent: int = 10
     """How far below a threshold the use must fall before the state relaxes, so that it does not flap."""
     prefault: Size = "4MiB"
     """Bytes kept present ahead of need by a background thread: faulting a fresh 64 KiB in takes 43 us."""
     huge_pages: bool = True
-    """Ask for transparent huge pages: a hit of 512 KiB out of a large cache costs a fifth less with them. Resident
-    memory grows by steps of 2 MiB then."""
+    """Ask for transparent huge pages: a hit of 512 KiB in a large cache costs a fifth less with them. Resident
+    memory then grows in steps of 2 MiB."""
     lock: bool = False
     """Ask for the pages to be locked into memory. Off: the usual limit (RLIMIT_MEMLOCK) is 8 MiB."""
     caches: int = 4
@@ -65,7 +65,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The window of one stream: how much may be under way to a consumer that has not let go of it yet."""
+    """The window of one stream: bytes on their way to a consumer that has not released them yet."""
 
     floor: Size = "64KiB"
     """Bytes at the start, and at least: one read of the largest size that saves CPU time."""
@@ -81,12 +81,12 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reads:
-    """How much memory one read of a body is offered; it adapts to what arrives between `least` and `most`."""
+    """Memory that one read of a body is offered; it adapts to the arriving bytes between `least` and `most`."""
 
     least: Size = "4KiB"
     """Bytes at least: the smallest slab, which is what an idle or slow stream costs."""
     unknown: Size = "16KiB"
-    """Bytes at the start of a body of unknown length: an event stream, or anything."""
+    """Bytes at the start of a body of unknown length, such as an event stream."""
     known: Size = "64KiB"
     """Bytes at the start of a body whose length is known, unless that is shorter."""
     most: Size = "256KiB"

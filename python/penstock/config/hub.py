@@ -1,4 +1,4 @@
-"""Topics: what is kept of them, where, and how those who subscribe are served."""
+"""Topics: what is kept of them, where, and how subscribers are served."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,24 +13,25 @@ from .checks import PAGE, Size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What a hub keeps of its topics, for those who come later or come back. Times are seconds."""
+    """What a hub keeps of its topics, for later and returning subscribers. Times are seconds."""
 
     events: int = 1000
     """Events of a topic; the oldest leave. Ten minutes of a score that changes twice a second."""
     bytes: Size = "1MiB"
-    """Bytes of a topic's events, as they stand on the wire. A larger event is refused (BAD_EVENT)."""
+    """Bytes of a topic's events, as they are sent. A larger event is refused (BAD_EVENT)."""
     age: float | None = 600.0
-    """Seconds for which an event stays: longer than a laptop is closed between two rooms. None: for ever; a topic then
-    never goes, unless it is finished."""
+    """Seconds for which an event is kept: longer than a laptop is closed between two rooms. None: for ever; a
+    topic then exists until it is finished."""
     memory: Size | None = None
-    """Bytes that all topics take at most: whole slabs of the engine's pool, of 4 to 64 KiB, and the lists of events, 80
-    bytes each and what a key takes. What is beyond costs the oldest events of the topic that is published to; then
-    publishing is refused (POOL_FULL). None: a quarter of the pool."""
+    """Bytes that all topics take at most: whole slabs of the engine's pool, of 4 to 64 KiB, and the lists of
+    events, 80 bytes each and their keys. Beyond it the oldest events of the topic that is published to are
+    dropped; then publishing is refused (POOL_FULL). None: a quarter of the pool."""
     topics: int = 10_000
-    """Topics at a time; one more is refused (TOO_MANY_TOPICS). Each takes 4 KiB at least once it has an event."""
+    """Topics at a time; further ones are refused (TOO_MANY_TOPICS). Each takes at least 4 KiB once it has an
+    event."""
     finished_age: float = 600.0
-    """Seconds for which it is known of a topic that it has been finished; after that its name means a new one. As
-    `age`: who comes back within that time is told, and not let wait for what never comes."""
+    """Seconds for which a finished topic is remembered; after that its name means a new one. As `age`: a client
+    that returns within that time is told, and does not wait for events that never come."""
 
     def __post_init__(self) -> None:
         checks.count(self, "events", 1)
@@ -44,32 +45,33 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class RedisLog:
-    """A Redis that hubs of several processes share: history and order are its. Times are seconds.
+    """A Redis with the history and order of topics that hubs of several processes share. Times are seconds.
 
     Needs `pip install penstock[redis]`, and Redis 6.2 or newer, or Valkey.
     """
 
     url: str = field(repr=False)
-    """`redis://user:password@host:6379/0`, `rediss://` for TLS, `unix://` for a socket's path. Not a cluster's."""
+    """`redis://user:password@host:6379/0`, `rediss://` for TLS, `unix://` for the path of a socket. No cluster."""
     _: KW_ONLY
     prefix: str = "penstock:"
-    """What its keys begin with. Hubs of the same prefix share their topics."""
+    """The beginning of its keys. Hubs with the same prefix share their topics."""
     timeout: float = 2.0
-    """Seconds for each operation, and for how long Redis may say nothing before it counts as away. A failover of Redis
-    takes longer; a client that waits for an answer should not."""
+    """Seconds for each operation, and for how long Redis may be silent before it counts as unavailable. A failover
+    of Redis takes longer; a client that waits for an answer should not."""
     away: Literal["refuse", "deliver"] = "refuse"
-    """What becomes of what is published while Redis is away. `refuse`: publishing fails (HUB_UNAVAILABLE). `deliver`: it
-    goes to the subscribers of this process alone, without an id, and they are told of a gap when Redis is back."""
+    """What happens to events published while Redis is unavailable. `refuse`: publishing fails (HUB_UNAVAILABLE).
+    `deliver`: they go to the subscribers of this process alone, without an id, and a gap is announced when Redis
+    is back."""
     longest_wait: float = 5.0
-    """Seconds between two attempts to reach it: the first comes at once, each later one after twice the time, and
-    chance takes up to half off."""
+    """Seconds between two attempts to connect at most: the first is at once, each later one after twice the time,
+    less up to half by chance."""
     idle: float = 86_400.0
-    """Seconds after which Redis forgets a topic that nothing is published to. Who still listens is told of a gap when
-    something is. Longer than most pages stay open."""
+    """Seconds after which Redis forgets a topic without new events. Subscribers that are still connected are told
+    of a gap at the next event. Longer than most pages stay open."""
     lease: float = 15.0
-    """Seconds after which a process that feeds a topic (`Hub.feed`) and says nothing counts as dead: another one then
+    """Seconds after which a process that feeds a topic (`Hub.feed`) and is silent counts as dead: another one then
     ends the topic, with an event that says so. It must be above one and a half times `timeout` and `longest_wait`
-    together, or a Redis that is restarted would find all of them dead; and longer than any handler holds up the event
+    together, or a restarted Redis would find all of them dead; and longer than any handler blocks the event
     loop."""
 
     def __post_init__(self) -> None:
@@ -97,24 +99,24 @@ _HOW_TO_CONNECT: Final = re.compile(r"client_id|security_protocol|(ssl|sasl)_[a-
 class KafkaLog:
     """Topics of a Kafka that hubs follow, and publish nothing to. Times are seconds.
 
-    Each partition is a topic of the hub, `TOPIC/PARTITION`, and an event's id is `PARTITION:OFFSET`. Needs
-    `pip install penstock[kafka]`.
+    Each partition is a topic of the hub, `TOPIC/PARTITION`, and an event's id is `PARTITION:OFFSET`. Needs `pip
+    install penstock[kafka]`.
     """
 
     servers: str
     """`host:9092,host:9092`: some of its brokers, which know the others."""
     topics: Sequence[str]
-    """Those that may be listened to, by their names in Kafka. Whoever is let into a route that serves the hub can have
-    all of them."""
+    """Topics that may be subscribed to, by their names in Kafka. A client that is allowed on a route that serves
+    the hub can subscribe to all of them."""
     _: KW_ONLY
     type_header: str | None = None
     """The header of a record that has the event's type, such as `ce_type`. None: events have no types."""
     timeout: float = 10.0
-    """Seconds for each operation, and for how long Kafka may say nothing before it counts as away. A partition gets
-    another leader within it."""
+    """Seconds for each operation, and for how long Kafka may be silent before it counts as unavailable. A
+    partition gets another leader within it."""
     longest_wait: float = 5.0
-    """Seconds between two attempts to reach it: the first comes at once, each later one after twice the time, and
-    chance takes up to half off."""
+    """Seconds between two attempts to connect at most: the first is at once, each later one after twice the time,
+    less up to half by chance."""
     connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """How to connect: arguments of `aiokafka.AIOKafkaConsumer` that begin with `ssl_` or `sasl_`, `security_protocol`
     and `client_id`."""
@@ -132,11 +134,11 @@ class KafkaLog:
         if not isinstance(self.connection, Mapping) or not all(
             isinstance(name, str) for name in self.connection
         ):
-            # What it has is nobody's to read.
+            # Its values may be secrets: errors do not show them.
             raise make_error("BAD_CONFIGURATION", "KafkaLog.connection: must be a mapping of names to values")
         for name in self.connection:
             if not _HOW_TO_CONNECT.fullmatch(name):
-                # What it has is nobody's to read.
+                # Its values may be secrets: errors do not show them.
                 rule = f"{name}: only client_id, security_protocol, and what begins with ssl_ or sasl_"
                 raise make_error("BAD_CONFIGURATION", f"KafkaLog.connection: {rule}")
         checks.seconds(self, "timeout")
@@ -145,36 +147,36 @@ class KafkaLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscriptions:
-    """How a hub serves those who subscribe. Times are seconds."""
+    """How a hub serves subscribers. Times are seconds."""
 
     join: int | Literal["now", "start"] = "now"
-    """Where one begins that had nothing before: with what is published from now on, with all that is there, or with
-    that many of the newest events. Who had something before goes on behind that."""
+    """Where a new subscriber begins: with events published from now on, with the whole history, or with that many
+    of the newest events. A returning subscriber goes on after its last event."""
     slow: Literal["disconnect", "drop-oldest", "newest-per-key"] = "disconnect"
-    """What becomes of one who does not keep up, so that what it is to get next has left the history. `disconnect`: its
-    response ends behind a whole event, and it comes back by its last id. `drop-oldest`: it goes on with the oldest event
-    that is there, behind a `penstock-gap`. `newest-per-key`: as that, and of what waits for it, it gets the newest event
-    of each key alone, and those without a key."""
+    """What happens to a slow subscriber, whose next event has left the history. `disconnect`: its response ends
+    after a whole event, and it returns with its last id. `drop-oldest`: it goes on with the oldest event in the
+    history, after a `penstock-gap`. `newest-per-key`: like that, and of its waiting events it gets only the newest
+    of each key, and the events without a key."""
     behind: Size | None = None
-    """Bytes that may wait for one who had caught up, before it is disconnected. None: all that the history has."""
+    """Bytes that may wait for a subscriber that had caught up, before it is disconnected. None: all of the
+    history."""
     retry: float | None = None
-    """After which time a client that was disconnected is to come back (`retry:`), sent once at the beginning. None: as
-    it likes; browsers wait for some seconds."""
+    """Seconds after which a disconnected client should return (`retry:`), sent once at the beginning. None: as it
+    likes; browsers wait for some seconds."""
     open: bool = True
-    """Whether a topic that is not there begins with its first subscriber. If not, that is answered with 404."""
+    """Whether the first subscriber creates a topic. If not, an unknown topic is answered with 404."""
     heartbeat: float | None = 15.0
-    """Seconds for which nothing may be sent before a comment is, which browsers pass over; up to a quarter less, by
-    chance. Proxies and load balancers cut connections that are quiet for 60 s, some for 30 s. None: never."""
+    """Seconds without a byte sent after which a comment is sent, which browsers ignore; up to a quarter less, by
+    chance. Proxies and load balancers cut connections that are idle for 60 s, some for 30 s. None: never."""
     max_age: float | None = None
-    """Seconds for which a response goes on before it ends behind a whole event and the client comes back; up to a
-    quarter less, by chance. It lets load move to other nodes. None: for ever."""
+    """Seconds after which a response ends after a whole event and the client returns; up to a quarter less, by
+    chance. It lets load move to other nodes. None: no limit."""
     per_topic: int | None = None
-    """Subscribers that the topic may have for one more to be let in, which is answered with 429 else. None: any number;
-    and so below."""
+    """Subscribers of one topic; further ones are answered with 429. None: any number; and so below."""
     per_tenant: int | None = None
-    """Subscriptions of the same tenant to all topics of the hub, where `Hub.stream` is told the tenant."""
+    """Subscriptions of one tenant to all topics of the hub, if `Hub.stream` is told the tenant."""
     per_address: int | None = None
-    """Subscriptions from the same address to all topics of the hub. Clients behind one proxy have one address."""
+    """Subscriptions from one address to all topics of the hub. Clients behind one proxy have one address."""
     most: int | None = None
     """Subscribers of all topics of the hub."""
 

@@ -1,4 +1,4 @@
-"""Origins: limits on time and connections, how they are verified, and what they are told."""
+"""Origins: limits on time and connections, verification, and forwarding fields."""
 
 import os
 import re
@@ -17,7 +17,7 @@ class Timeouts:
     """How long each stage of a request may take, in seconds; None for no limit."""
 
     queue: float | None = 10.0
-    """Seconds for a connection to become free. A client that has waited this long has mostly gone."""
+    """Seconds for a connection to become free. A client that has waited this long has usually disconnected."""
     resolve: float | None = 5.0
     """Seconds for the origin's name. Resolvers ask again after 5 s; a second question fares no better."""
     connect: float | None = 5.0
@@ -41,36 +41,36 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginLimits:
-    """What one origin (scheme, host, port) may take of the engine, and what its responses may look like."""
+    """The limits of one origin (scheme, host, port), and of its responses."""
 
     connections: int = 1024
     """Connections open at a time, per engine thread. Each carries one response, and an event stream for hours."""
     waiting: int = 1024
-    """Requests that wait for a connection; one more is refused at once."""
+    """Requests that wait for a connection; further ones are refused at once."""
     upload_part: Size = "64KiB"
-    """Bytes of a request body that have to be here before a connection is taken for it, or the whole of it: a client
-    that sends slowly then keeps no connection from others. A window (`Flow.floor`) that is smaller is enough too. 0: a
+    """Bytes of a request body that must have arrived before a connection is taken for it, or all of it: a client
+    that sends slowly then keeps no connection from others. A smaller window (`Flow.floor`) is enough too. 0: a
     connection is taken with the head, for origins that answer before they have the body."""
     upload_wait: float | None = 1.0
-    """Seconds that a body of unknown length is waited for. A live stream of 8 KB/s is not held up for longer. None: for
-    as long as it takes."""
+    """Seconds that a body of unknown length is waited for. A live stream of 8 KB/s is not delayed for longer.
+    None: as long as it takes."""
     upload_percent: int = 75
-    """Of the connections, and of those that may wait, in percent, what requests may take whose bodies are still coming.
-    The rest is for all others."""
+    """Share of the connections, and of the waiting requests, that requests with an arriving body may take. The
+    rest is for all others."""
     idle_timeout: float = 60.0
     """Seconds an unused connection is kept. Below the 75 s after which nginx closes it."""
     requests_per_connection: int = 10_000
     """Requests on one connection before it is replaced, so that load follows when the origin moves."""
     connection_age: float = 3600.0
-    """Seconds before a connection is not used again, for the same reason where requests are few."""
+    """Seconds before a connection is not used again, for the same reason if there are few requests."""
     name_lifetime: float = 30.0
-    """Seconds after which a name that is in use is resolved again, beside the requests; the system's resolver tells no
-    lifetimes. Connections to addresses that it no longer has are then not used again. As long as most are told by DNS
-    servers that mean to move origins. 0: each new connection has it resolved."""
+    """Seconds after which a name that is in use is resolved again, beside the requests; the system's resolver
+    reports no lifetimes. Connections to addresses that the name no longer has are then not used again. A usual
+    lifetime for names of origins that move. 0: each new connection resolves it."""
     log_interval: float = 10.0
-    """Seconds between two lines of the log (`penstock.origins`) about one origin that fails in one way: the first has a
-    line at once, and those in between are counted in the next. What fails is seen within seconds, and a log of six
-    lines a minute can be read. 0: each has a line."""
+    """Seconds between two lines of the log (`penstock.origins`) about one origin that fails in one way: the first
+    failure has a line at once, and later ones are counted in the next line. Failures are seen within seconds, and
+    six lines a minute can be read. 0: each failure has a line."""
     head_bytes: Size = "64KiB"
     """Bytes of a response head; origins limit the heads they accept to 8 to 64 KiB themselves."""
     head_fields: int = 128
@@ -78,7 +78,7 @@ class OriginLimits:
     interim_responses: int = 8
     """1xx responses before the final one; 100 and some 103 occur, an endless row is an attack."""
     chunk_extension_bytes: Size = "16KiB"
-    """Bytes of chunk extensions in one body. Nobody sends any, so this many are an attack."""
+    """Bytes of chunk extensions in one body. No known origin sends any, so this many are an attack."""
     trailer_bytes: Size = "16KiB"
     """Bytes of the trailer section."""
 
@@ -135,16 +135,16 @@ class Forwarding:
     forwarded: bool = False
     """Send Forwarded (RFC 7239). Off: where both arrive, applications disagree on which one counts."""
     via: str | None = "penstock"
-    """The pseudonym in Via (RFC 9110 §7.6.3), both ways; None sends none, and then nobody sees a loop."""
+    """The pseudonym in Via (RFC 9110 §7.6.3), both ways; None sends none, and then loops are not detected."""
     trust_incoming: bool = False
-    """Whether the client is a proxy of one's own. If so, what it says about its client is kept and added to;
-    if not, the client's Forwarded, X-Real-IP and every X-Forwarded-*, also with `_` or `.` for `-`, are dropped,
-    because anybody can send them."""
+    """Whether the client is a proxy of yours. If so, its fields about its client are kept and added to; if not,
+    the client's Forwarded, X-Real-IP and every X-Forwarded-*, also with `_` or `.` for `-`, are removed, because
+    any client can send them."""
     preserve_host: bool = False
     """Send the client's Host to the origin, and not the origin's own: for origins with several sites."""
     map_location: bool = True
-    """Give clients the path by which they reach it in place of a URL of the origin's own scheme, host and port, in
-    Location, Content-Location and Refresh: an origin that is asked by its own Host builds such URLs, and clients may not
+    """Give clients the path that leads to it instead of a URL with the origin's own scheme, host and port, in
+    Location, Content-Location and Refresh: an origin that gets its own Host builds such URLs, and clients may not
     be able to reach them. As nginx's `proxy_redirect default`."""
 
     def __post_init__(self) -> None:

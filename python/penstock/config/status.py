@@ -12,24 +12,25 @@ _KNOWN: Final = {"": "0.0.0.0", "localhost": "127.0.0.1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The pages about an engine, on a listener of their own: whether it is well, whether it takes work, its metrics.
+    """The pages about an engine, on a listener of their own: health, readiness, metrics.
 
-    Whoever can connect can read them, and they change nothing.
+    Every client that can connect can read them, and they change nothing.
     """
 
     listen: str = "127.0.0.1:9145"
-    """Address and port, `[address]:port`, a port alone for all interfaces, or `unix:PATH`; port 0 takes a free one. This
-    machine alone by default: metrics tell where origins are. No name but `localhost`: another would have to be resolved
-    at a bad moment."""
+    """Address and port, `[address]:port`, a port alone for all interfaces, or `unix:PATH`; port 0 takes a free
+    one. This machine alone by default: metrics name the origins. No name but `localhost`: another would have to be
+    resolved at a bad moment."""
     hung: float = 10.0
-    """An engine thread that has not turned for so many seconds hangs. It turns once a second when it is idle; on a
-    machine that swaps it may take a few."""
+    """An engine thread that has made no progress for so many seconds hangs. An idle one reports once a second; on
+    a machine that swaps it may take a few."""
     behind: float = 5.0
-    """An application that lets a request wait for so many seconds, or its loop a sign, is not ready. Longer than what
-    garbage collection or a slow import takes, and half of what requests wait for by default (`Edge.app_wait`)."""
+    """An application is not ready if a request has waited for it, or its event loop has not answered, for so many
+    seconds. Longer than garbage collection or a slow import, and half of what requests wait by default
+    (`Edge.app_wait`)."""
     scrapes: int = 8
-    """Pages of metrics that may be sent at a time (429): each is in memory until it is. Two scrapers, and those of them
-    that are stuck."""
+    """Pages of metrics that may be sent at a time (429): each is in memory until it is. Two scrapers, and some
+    stuck ones."""
 
     def __post_init__(self) -> None:
         self.place()

@@ -1,4 +1,4 @@
-"""Several origins that stand in for one another: who they are, and how they are watched and tried."""
+"""Several origins for the same content: health, health checks, retries."""
 
 import os
 import re
@@ -9,18 +9,18 @@ from . import checks
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """One of several origins that stand in for one another; see `penstock.Origins`."""
+    """One of several origins for the same content; see `penstock.Origins`."""
 
     url: str
     """`http://host:port` or `https://host`; a path must be the same for all of them."""
     _: KW_ONLY
     weight: int = 1
-    """Its share of the requests, beside those of the others."""
+    """Its share of the requests, relative to the others."""
     backup: bool = False
-    """Used only while none of the others is available."""
+    """Used only while no other origin is available."""
     max_requests: int | None = None
-    """Requests under way at most, over all engine threads; what is more goes to others, and is refused (QUEUE_FULL)
-    where all are as busy. None: `OriginLimits` alone, which count connections by engine thread."""
+    """Requests in progress at most, over all engine threads; further ones go to other origins, and are refused
+    (QUEUE_FULL) if all are as busy. None: `OriginLimits` alone, which count connections by engine thread."""
     unix: str | os.PathLike[str] | None = None
     """Path of a Unix socket to reach it by."""
 
@@ -37,35 +37,35 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """When an origin is ejected for what clients' requests have met there, and how it comes back.
+    """When an origin is ejected because of failed requests, and how it returns.
 
-    A failure is a connection that cannot be had or breaks, a limit of time that the origin exceeds, an answer that is
-    not HTTP or has one of `statuses`, or a body that ends too soon. A client that leaves is none.
+    A failure is a connection that cannot be opened or breaks, an exceeded time limit, a response that is not HTTP
+    or has one of `statuses`, or a body that ends too soon. A client that disconnects is not a failure.
     """
 
     failures: int | None = 5
-    """Failures in a row that eject; None for no such rule. Five, as in Envoy: one alone can be any origin's. Whoever has
-    been ejected and comes back is out again at its first."""
+    """Failures in a row that eject; None for no such rule. Five, as in Envoy: a single one can happen to any
+    origin. An origin that returns is ejected again at its first failure."""
     failure_percent: int | None = 50
-    """Share of the requests of a window that eject when they fail, for origins that fail now and then; None for no such
-    rule. Half: one that fails less is still of use, and retries cover for it."""
+    """Share of failed requests in a window that ejects, for origins that fail now and then; None for no such rule.
+    Half: an origin that fails less is still useful, and retries cover for it."""
     least_requests: int = 20
-    """Requests that must have ended in a window for that share to mean something."""
+    """Requests that must have ended in a window for that share to count."""
     window: float = 10.0
     """Seconds over which the share is taken."""
     statuses: tuple[int, ...] = (500, 502, 503, 504)
-    """Answers that are failures of the origin. Others are about the request."""
+    """Statuses that are failures of the origin. Others are about the request."""
     eject: float = 10.0
     """Seconds of the first ejection; each that follows soon is twice as long. Long enough for a process to be started
     again."""
     max_eject: float = 300.0
-    """Seconds of the longest, as in Envoy: who has come back is noticed within five minutes."""
+    """Seconds of the longest ejection, as in Envoy: a recovered origin is noticed within five minutes."""
     slow_start: float = 10.0
-    """Seconds over which an origin that comes back, or is new, gets its whole share, from a tenth on: its caches and
-    its connections are cold. 0 for at once."""
+    """Seconds over which a returning or new origin gets its whole share, from a tenth on: its caches and its
+    connections are cold. 0 for at once."""
     panic_percent: int = 0
-    """Where a smaller share of the origins is available, all are used as if they were, so that the last ones are not
-    felled as well. 0: only where none is; then all are used in any case."""
+    """If a smaller share of the origins is available, all are used as if they were, so that the last ones are not
+    overloaded as well. 0: only if no origin is available; then all are used in any case."""
 
     def __post_init__(self) -> None:
         if self.failures is not None:
@@ -85,19 +85,19 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """How origins are asked whether they are well, besides what clients' requests find out.
+    """Health checks of origins, besides the results of clients' requests.
 
-    The first check is sent with the first request. Until checks have found out otherwise an origin is well.
+    The first check is sent with the first request. An origin counts as healthy until checks fail.
     """
 
     path: str
-    """What is asked for by GET, on a connection of its own."""
+    """The path that is requested by GET, on a connection of its own."""
     interval: float = 5.0
     """Seconds from one check of an origin to the next."""
     timeout: float = 2.0
-    """Seconds that one may take, the connection included."""
+    """Seconds that one check may take, the connection included."""
     statuses: tuple[int, ...] = (200, 204)
-    """Answers of one that is well."""
+    """Statuses of a healthy origin."""
     fall: int = 3
     """Failures in a row that take an origin out, as in HAProxy: one check can be lost."""
     rise: int = 2
@@ -115,31 +115,33 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """What is sent to another origin when one fails, before a byte of the answer has gone to the client, or behind it.
+    """What is sent to another origin if one fails, before or after the response has begun.
 
-    GET, HEAD and OPTIONS are, unless their bodies are streamed. Anything else is only where nothing of it was sent:
-    where no connection could be had.
+    GET, HEAD and OPTIONS are retried, unless their bodies are streamed. Any other request is sent elsewhere only
+    if none of it was sent: if no connection could be opened.
     """
 
     tries: int = 3
     """Origins that one request is sent to at most, the first included, each once."""
     statuses: tuple[int, ...] = (500, 502, 503, 504)
-    """Answers in place of which another origin is asked. The client gets the last of them if there is no better."""
+    """Statuses after which another origin is tried. The client gets the last such response if there is no
+    better."""
     try_timeout: float | None = None
-    """Seconds that one origin has for its answer to begin, the connection included. None: `Timeouts` alone; models think
-    long. Set it where origins answer at once: it is what a stalled origin costs."""
+    """Seconds that one origin has to begin its response, the connection included. None: `Timeouts` alone; models
+    think long. Set it if origins answer at once: it is what a stalled origin costs."""
     hedge: float | str | None = None
-    """Seconds without an answer after which a second origin is asked beside the first; the first answer is taken. Or
-    `"p95"`, from `"p50"` to `"p99"`: as long as that share of the last 128 requests took, once there were 32. None:
-    never."""
+    """Seconds without a response after which a second origin is tried beside the first; the first response is
+    used. Or `"p95"`, from `"p50"` to `"p99"`: as long as that share of the last 128 requests took, once there were
+    32. None: never."""
     resume: bool = True
-    """Ask another origin for the rest of a body that broke off, where a strong entity tag says that it is the same."""
+    """Request the rest of a body that broke off from another origin, if a strong entity tag proves that it is the
+    same."""
     budget_percent: int = 20
-    """Retries, hedges and resumptions for so many requests of the last ten seconds, as in Finagle, Linkerd and Envoy:
-    when all origins fail, load grows by a fifth and not threefold."""
+    """Retries, hedges and resumptions as a share of the requests of the last ten seconds, as in Finagle, Linkerd
+    and Envoy: when all origins fail, load grows by a fifth and not threefold."""
     budget_per_second: int = 10
-    """Those that there may be a second besides, as in Finagle and Linkerd: a quiet route has few requests to take a
-    share of."""
+    """Retries, hedges and resumptions allowed each second besides, as in Finagle and Linkerd: a quiet route has
+    few requests to take a share of."""
 
     def __post_init__(self) -> None:
         checks.count(self, "tries", 1, 100)

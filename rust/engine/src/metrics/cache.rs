@@ -6,9 +6,9 @@ use crate::store::{Cache, CacheStats, DiskStats};
 pub(super) fn write(cache: &Cache, out: &mut Exposition) {
     let (stats, disk) = (cache.stats(), cache.disk_stats());
     write_fullness(&stats, disk.as_ref(), out);
-    let help = "Requests by way of the cache, by what they got: a fresh response that was stored, a stale one, one that the \
-                origin had just confirmed, what another request had fetched, what the origin sent and was stored, what it \
-                sent and was not, an error.";
+    let help = "Requests to the cache, by result: a stored fresh response, a stale one, one that the origin had \
+        just confirmed, another request's fetch, a response of the origin that was stored, one that was \
+        not, an error.";
     let mut requests = out.counter("penstock_cache_requests_total", help);
     for (route, went) in cache.requests() {
         let route = ("route", &*route);
@@ -37,12 +37,12 @@ fn write_fullness(stats: &CacheStats, disk: Option<&DiskStats>, out: &mut Exposi
     if let Some(disk) = disk {
         objects.sample(&on_disk, disk.objects);
     }
-    let mut used = out.gauge("penstock_cache_used_bytes", "Bytes that are taken.");
+    let mut used = out.gauge("penstock_cache_used_bytes", "Bytes that are used.");
     used.sample(&memory, stats.used);
     if let Some(disk) = disk {
         used.sample(&on_disk, disk.used);
     }
-    let mut limit = out.gauge("penstock_cache_limit_bytes", "Bytes that may be.");
+    let mut limit = out.gauge("penstock_cache_limit_bytes", "Bytes that may be used.");
     limit.sample(&memory, stats.limit);
     if let Some(disk) = disk {
         limit.sample(&on_disk, disk.limit);
@@ -50,11 +50,11 @@ fn write_fullness(stats: &CacheStats, disk: Option<&DiskStats>, out: &mut Exposi
 }
 
 fn write_disk(disk: &DiskStats, out: &mut Exposition) {
-    let help = "Whether what was on disk at the start has been looked through.";
+    let help = "Whether the files that were on disk at the start have been read.";
     out.gauge("penstock_cache_disk_ready", help).sample(&[], disk.ready);
-    let help = "Whether the disk answers nothing: it is as if nothing were there.";
+    let help = "Whether the disk hangs: it then counts as empty.";
     out.gauge("penstock_cache_disk_hanging", help).sample(&[], disk.hanging);
-    out.counter("penstock_cache_disk_hits_total", "Answers out of files.").sample(&[], disk.hits);
+    out.counter("penstock_cache_disk_hits_total", "Responses served from files.").sample(&[], disk.hits);
     out.counter("penstock_cache_disk_promotions_total", "Responses that were brought back into memory.")
         .sample(&[], disk.promoted);
     out.counter("penstock_cache_disk_writes_total", "Responses written.").sample(&[], disk.written);
@@ -64,6 +64,6 @@ fn write_disk(disk: &DiskStats, out: &mut Exposition) {
         .sample(&[], disk.failed);
     let help = "Files that were not what was written, and were dropped.";
     out.counter("penstock_cache_disk_damages_total", help).sample(&[], disk.damaged);
-    let help = "Times that somebody has waited for the disk for as long as may be.";
+    let help = "Requests that waited for the disk for the whole time limit.";
     out.counter("penstock_cache_disk_timeouts_total", help).sample(&[], disk.timeouts);
 }

@@ -39,7 +39,7 @@ const COUNTERS: [Counter; 3] = [
     ),
     (
         "penstock_decision_evictions_total",
-        "Decisions that were forgotten before their time, for want of room.",
+        "Decisions that were evicted before their time, for lack of room.",
         |counted| counted.evicted,
     ),
     ("penstock_decision_revocations_total", "Decisions that were revoked.", |counted| counted.revoked),
@@ -70,8 +70,8 @@ impl Board {
         for (route, stats) in &now {
             running.sample(&[("route", route)], stats.running);
         }
-        let help = "Requests by what was known of them: let in or refused by what was remembered, asked about, or joined to a \
-                    question that was open.";
+        let help = "Requests by the result of the lookup: allowed or refused by a remembered decision, asked about, \
+            or joined to an open question.";
         let mut lookups = out.counter("penstock_decision_lookups_total", help);
         for (route, counted) in &counted {
             let route = ("route", &**route);

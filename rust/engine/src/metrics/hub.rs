@@ -45,23 +45,23 @@ impl Board {
             limit += stats.limit;
         }
         out.gauge("penstock_hub_topics", "Topics that are there.").sample(&[], topics);
-        out.gauge("penstock_hub_subscribers", "Subscribers of all of them.").sample(&[], subscribers);
-        out.gauge("penstock_hub_used_bytes", "Bytes of the pool that history takes.").sample(&[], used);
-        out.gauge("penstock_hub_limit_bytes", "Bytes that it may.").sample(&[], limit);
+        out.gauge("penstock_hub_subscribers", "Subscribers of all topics.").sample(&[], subscribers);
+        out.gauge("penstock_hub_used_bytes", "Bytes of the pool that history uses.").sample(&[], used);
+        out.gauge("penstock_hub_limit_bytes", "Bytes that history may use.").sample(&[], limit);
         out.counter("penstock_hub_events_total", "Events that were published.").sample(&[], counted.events);
-        out.counter("penstock_hub_event_bytes_total", "Bytes of them, as they stand on the wire.")
+        out.counter("penstock_hub_event_bytes_total", "Bytes of published events, as they are sent.")
             .sample(&[], counted.bytes);
-        let help = "Events that were given to subscribers to be sent, once for each.";
+        let help = "Events that were given to subscribers, once for each subscriber.";
         out.counter("penstock_hub_deliveries_total", help).sample(&[], counted.delivered);
         out.counter("penstock_hub_subscriptions_total", "Subscriptions.").sample(&[], counted.subscribed);
-        let help = "Those of them that had something before and got all that they lacked.";
+        let help = "Subscriptions that resumed and got all that they had missed.";
         out.counter("penstock_hub_resumptions_total", help).sample(&[], counted.resumed);
         out.counter("penstock_hub_gaps_total", "Gaps that were announced.").sample(&[], counted.gaps);
         let help = "Subscribers that were cut off because they did not keep up.";
         out.counter("penstock_hub_slow_subscribers_total", help).sample(&[], counted.slow);
-        let help = "Events that subscribers missed who went on behind a gap.";
+        let help = "Events that subscribers missed and were told of by a gap.";
         out.counter("penstock_hub_dropped_events_total", help).sample(&[], counted.dropped);
-        let help = "Events that newer ones of their keys stood for.";
+        let help = "Events that were replaced by newer ones of the same key.";
         out.counter("penstock_hub_conflated_events_total", help).sample(&[], counted.conflated);
         if totals.has_log {
             write_logs(&there, totals.log, out);
@@ -81,11 +81,12 @@ fn write_logs(there: &[Arc<Hub>], counted: LogCounted, out: &mut Exposition) {
         .sample(&[("state", "ready")], ready)
         .sample(&[("state", "away")], away);
     out.gauge("penstock_hub_log_topics", "Topics that are followed.").sample(&[], topics);
-    let help = "Those of them that wait for room in the hub's memory, or for what they lack.";
+    let help = "Followed topics that wait for room in the hub's memory, or for missing entries.";
     out.gauge("penstock_hub_log_topics_behind", help).sample(&[], behind);
     out.counter("penstock_hub_log_connections_total", "Times that a log was connected to.")
         .sample(&[], counted.connections);
-    let help = "Events for a log: published, refused, or delivered to the hub's own subscribers alone while it was away.";
+    let help = "Events for a log: published, refused, or delivered to the hub's own subscribers alone while it \
+        was away.";
     out.counter("penstock_hub_log_events_total", help)
         .sample(&[("outcome", "published")], counted.published)
         .sample(&[("outcome", "refused")], counted.refused)

@@ -65,7 +65,7 @@ pub(super) fn write(origins: &[Arc<Origins>], out: &mut Exposition) {
         }
     }
     let help =
-        "Requests that failed before or behind the head of their response, by the name of the error's code.";
+        "Requests that failed before or after the head of their response, by the name of the error's code.";
     let mut failures = out.counter("penstock_origin_failures_total", help);
     for (name, origin) in &named {
         for (code, count) in origin.failures() {

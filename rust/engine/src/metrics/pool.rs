@@ -7,7 +7,7 @@ use crate::stream::Meter;
 pub(super) fn write(pool: &Pool, meter: &Meter, out: &mut Exposition) {
     let stats = pool.stats();
     out.gauge("penstock_pool_budget_bytes", "Bytes that the pool may hold.").sample(&[], stats.budget);
-    out.gauge("penstock_pool_used_bytes", "Bytes of slabs and runs that somebody holds.")
+    out.gauge("penstock_pool_used_bytes", "Bytes of slabs and runs that are held.")
         .sample(&[], stats.live_bytes);
     out.gauge("penstock_pool_peak_bytes", "The highest number of bytes held so far.")
         .sample(&[], stats.peak_bytes);
@@ -19,13 +19,13 @@ pub(super) fn write(pool: &Pool, meter: &Meter, out: &mut Exposition) {
     }
     out.counter("penstock_pool_refusals_total", "Times that memory was asked for and there was none.")
         .sample(&[], stats.refusals);
-    let mut slabs = out.gauge("penstock_pool_slabs", "Slabs by size in bytes, held by somebody or free.");
+    let mut slabs = out.gauge("penstock_pool_slabs", "Slabs by size in bytes, held or free.");
     for class in &stats.classes {
         let size = class.size.to_string();
         slabs.sample(&[("size", &size), ("state", "held")], class.live);
         slabs.sample(&[("size", &size), ("state", "free")], class.total.saturating_sub(class.live));
     }
-    out.gauge("penstock_pool_runs", "Objects larger than the largest slab that somebody holds.")
+    out.gauge("penstock_pool_runs", "Objects larger than the largest slab that are held.")
         .sample(&[], stats.live_runs);
     let help = "Payload moved by the CPU inside the process, by reason.";
     let mut copied = out.counter("penstock_copied_bytes_total", help);
@@ -42,7 +42,7 @@ pub(super) fn write(pool: &Pool, meter: &Meter, out: &mut Exposition) {
         .sample(&[], relays.heartbeats);
     let help = "Event streams cut because their origin sent no event within the limit.";
     out.counter("penstock_event_streams_idle_total", help).sample(&[], relays.idle);
-    out.counter("penstock_event_failures_told_total", "Failures that a client was told of by an event.")
+    out.counter("penstock_event_failures_told_total", "Failures that were reported to a client by an event.")
         .sample(&[], relays.told);
     out.gauge("penstock_draining_responses", "Responses that are read on although their clients have left.")
         .sample(&[], relays.draining);
@@ -51,6 +51,6 @@ pub(super) fn write(pool: &Pool, meter: &Meter, out: &mut Exposition) {
         "Responses that were read on although their clients had left.",
     )
     .sample(&[], relays.drained);
-    let help = "Responses that were to be read on and were not, because too many others were.";
+    let help = "Responses that should have been read on and were not, because of the limit on their number.";
     out.counter("penstock_undrained_responses_total", help).sample(&[], relays.undrained);
 }

@@ -37,7 +37,7 @@ fn write_threads(threads: &Threads, out: &mut Exposition) {
         busy.sample(&[("thread", number)], activity.busy);
     }
     let help =
-        "Time since an engine thread last said that it turns; it does so once a second unless it hangs.";
+        "Time since an engine thread last reported progress; it does so once a second unless it hangs.";
     let mut silent = out.gauge("penstock_engine_thread_silent_seconds", help);
     for (number, activity) in each() {
         silent.sample(&[("thread", number)], activity.silent);

@@ -58,8 +58,8 @@ pub(super) fn write(totals: &SiteTotals, out: &mut Exposition) {
     out.counter("penstock_refusals_total", help).sample(&[], counts.refused);
     let help = "Connections that were refused because their address had as many as it may.";
     out.counter("penstock_client_connections_refused_total", help).sample(&[], counts.unconnected);
-    let help = "Clients that were cut off because others needed what they held: memory of the pool or a connection to an \
-                origin while they read nothing, or the memory of heads that they did not finish.";
+    let help = "Clients that were cut because others needed what they held: memory of the pool or a connection \
+        to an origin while they read nothing, or the memory of heads that they did not finish.";
     out.counter("penstock_client_evictions_total", help)
         .sample(&[("reason", "memory")], counts.cut_for_memory)
         .sample(&[("reason", "connection")], counts.cut_for_connections)
@@ -79,22 +79,25 @@ pub(super) fn write_queues(queues: &[QueueStats], totals: &SiteTotals, out: &mut
         "Requests that wait for the application to look at them.",
     )
     .sample(&[], waiting);
-    out.gauge("penstock_application_waiting_limit", "Requests that may.").sample(&[], bound);
-    out.gauge("penstock_application_oldest_wait_seconds", "For how long the first of them has waited.")
-        .sample(&[], oldest);
-    let help = "How long the application's event loop took to answer when it was asked for a sign, at the last scrape or \
-                look at whether it is ready; or for how long it has not. With workers that of the fastest, or for how long none \
-                of them has been there.";
+    out.gauge("penstock_application_waiting_limit", "Requests that may wait.").sample(&[], bound);
+    out.gauge(
+        "penstock_application_oldest_wait_seconds",
+        "For how long the first waiting request has waited.",
+    )
+    .sample(&[], oldest);
+    let help = "How long the application's event loop took to answer the last probe (at a scrape or a readiness \
+        check), or for how long it has not answered. With workers, of the fastest one, or for how long \
+        there has been no worker.";
     out.gauge("penstock_application_lag_seconds", help).sample(&[], lag);
     let queue = &totals.queue;
-    let help = "Requests for the application: taken by it, refused because too many waited, expired because it did not take \
-                them in time, left by their clients before.";
+    let help = "Requests for the application: taken by it, refused because too many waited, expired because it \
+        did not take them in time, or left by their clients before.";
     out.counter("penstock_application_requests_total", help)
         .sample(&[("outcome", "taken")], queue.taken)
         .sample(&[("outcome", "refused")], queue.refused)
         .sample(&[("outcome", "expired")], queue.expired)
         .sample(&[("outcome", "left")], queue.withdrawn);
     let help =
-        "Ends of requests on native routes that no on_complete was told of, because Python was stalled.";
+        "Ends of requests on native routes for which on_complete was not called, because Python was stalled.";
     out.counter("penstock_untold_ends_total", help).sample(&[], queue.untold);
 }

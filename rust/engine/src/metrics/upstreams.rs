@@ -110,7 +110,7 @@ type Gauge = (&'static str, &'static str, fn(&OriginNow) -> Value);
 const GAUGES: [Gauge; 4] = [
     (
         "penstock_upstream_origin_up",
-        "Whether checks have found an origin to be well, or not found anything.",
+        "Whether health checks have found an origin healthy, or there was no check yet.",
         |now| now.is_up.into(),
     ),
     (
