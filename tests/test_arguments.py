@@ -488,7 +488,7 @@ async def test_pairs_are_header_fields_wherever_fields_are_given() -> None:
         gateway = Gateway(ORIGIN, engine=engine)
         for headers in ([], (), {}, [("A", "b")], (("A", "b"),), {"A": "b"}):
             route = gateway.native("/", headers=headers, add_headers=headers, response_headers=headers)
-            assert json.dumps(route.request.set) in ("[]", '[["A", "b"]]')
+            assert json.dumps(route.spec.request.set) in ("[]", '[["A", "b"]]')
             with pytest.raises(penstock.PenstockError) as caught:
                 await engine.get(ORIGIN, headers=headers)
             assert caught.value.name == "CONNECT_FAILED"

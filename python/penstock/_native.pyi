@@ -16,6 +16,7 @@ from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
+from .web.relay_spec import Handles, HeaderEdits, RelaySpec
 
 __all__ = [
     "BUILD_PROFILE",
@@ -56,6 +57,7 @@ __all__ = [
     "Plan",
     "Question",
     "Refused",
+    "Relay",
     "Report",
     "RequestEnd",
     "Route",
@@ -235,29 +237,23 @@ class Forwarding:
         """
 
 @final
+class Relay:
+    """A relay that this engine can carry out."""
+
+    def __new__(cls, spec: RelaySpec, handles: Handles) -> Self: ...
+
+@final
 class Route:
     """A request that the engine answers alone."""
 
     def __new__(
         cls,
-        name: str,
+        spec: RelaySpec,
+        handles: Handles,
         host: str | None,
-        prefix: str,
-        endpoint: Endpoint,
-        replacement: str,
-        forwarding: Forwarding,
-        timeouts: Timeouts,
-        limits: config.RouteLimits,
-        request: Sequence[tuple[str, bytes, bytes]],
-        response: Sequence[tuple[str, bytes, bytes]],
-        drain: Drain | None,
-        caching: Caching | None,
-        events: EventPolicy | None,
-        inspected: tuple[Inspection, Counts] | None,
         on_end: Callable[[RequestEnd], object] | None,
         gate: Gate | None,
-    ) -> Self:
-        """A change is "set", "add" or "drop", a name and a value."""
+    ) -> Self: ...
 
 @final
 class Decisions:
@@ -622,10 +618,9 @@ class Topics:
         hub: Hub,
         terms: config.Subscriptions,
         limits: config.RouteLimits,
-        response: Sequence[tuple[str, bytes, bytes]],
+        response: HeaderEdits,
         gate: Gate | None,
-    ) -> Self:
-        """A change is "set", "add" or "drop", a name and a value."""
+    ) -> Self: ...
 
 @final
 class AccessLog:
@@ -1134,14 +1129,7 @@ class Engine:
 class Plan:
     """What a worker process' relays or subscriptions go by."""
 
-    def __new__(
-        cls,
-        endpoint: Endpoint,
-        caching: Caching | None,
-        policy: EventPolicy | None,
-        events: Framing,
-        inspected: tuple[Inspection, Counts] | None,
-    ) -> Self:
+    def __new__(cls, relay: Relay) -> Self:
         """Of relays; of subscriptions it is made by `Hub.plan`."""
 
 @final

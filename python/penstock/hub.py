@@ -400,7 +400,6 @@ class Hub(Shared):
         """
         from .web.access import note  # noqa: PLC0415 (the library does without aiohttp)
         from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
-        from .web.native import changes  # noqa: PLC0415
         from .web.subscription import respond  # noqa: PLC0415
 
         _topic(topic)
@@ -418,7 +417,7 @@ class Hub(Shared):
             tenant=tenant,
             authorise=authorise,
             subscriptions=self._terms(subscriptions),
-            changes=changes("headers", headers, ()),
+            headers=headers,
         )
 
     async def _admit(

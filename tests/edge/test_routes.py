@@ -1,6 +1,5 @@
 """Which route a request takes, and what is changed on its way: paths, fields, forwarding."""
 
-import dataclasses
 import json
 
 import pytest
@@ -9,7 +8,6 @@ from aiohttp import web
 import penstock
 from penstock.config import Forwarding
 from penstock.testing import ScriptedOrigin, respond
-from penstock.web.native import Changes
 from support.client import answer
 from support.edges import Edges
 from support.origins import Recorder
@@ -387,18 +385,3 @@ async def test_each_of_several_origins_is_one_that_is_mapped(anywhere: Edges) ->
         client = await anywhere.connect(await anywhere.serve([gateway.native("/")]))
         for _ in range(2):
             assert (await client.ask("/")).head.one("Location") == "/x"
-
-
-class Misspelt(Changes):
-    """Changes of a kind that there is not."""
-
-    def native(self) -> list[tuple[str, bytes, bytes]]:
-        return [("replace", b"X-A", b"1")]
-
-
-@pytest.mark.parametrize("side", ["request", "response"])
-def test_an_unknown_kind_of_change_is_an_error(edge: Edges, side: str) -> None:
-    """It was a field dropped."""
-    route = dataclasses.replace(edge.gateway("http://origin.test").native("/"), **{side: Misspelt((), ())})
-    with pytest.raises(penstock.ConfigurationError, match="replace"):
-        route.native(edge.engine)

@@ -21,7 +21,7 @@ def test_what_is_not_said_is_as_documented() -> None:
     )
     assert Drain().bytes == 16 << 20
     assert Edge().event_backlog == 64 << 10
-    assert Gateway("http://o").native("/").events is None
+    assert Gateway("http://o").native("/").spec.events is None
 
 
 WRONG: dict[str, tuple[type, dict[str, Any]]] = {
@@ -48,17 +48,17 @@ def test_what_cannot_be_is_refused(what: str) -> None:
 
 def test_a_size_is_short_for_a_drain() -> None:
     gateway = Gateway("http://o")
-    assert gateway.native("/", drain="1MiB").drain == Drain(bytes="1MiB")
-    assert gateway.native("/", drain=5).drain == Drain(bytes=5)
-    assert gateway.native("/", drain=Drain(seconds=1)).drain == Drain(seconds=1)
-    assert gateway.native("/").drain is None
+    assert gateway.native("/", drain="1MiB").spec.drain == Drain(bytes="1MiB")
+    assert gateway.native("/", drain=5).spec.drain == Drain(bytes=5)
+    assert gateway.native("/", drain=Drain(seconds=1)).spec.drain == Drain(seconds=1)
+    assert gateway.native("/").spec.drain is None
 
 
 def test_a_route_has_the_policy_of_its_gateway_unless_it_has_its_own() -> None:
     gateway = Gateway("http://o", events=EventRelay(idle=5))
 
     def events(route: NativeRoute) -> EventRelay | None:
-        return route.events
+        return route.spec.events
 
     assert events(gateway.native("/")) == EventRelay(idle=5)
     assert events(gateway.native("/", events=EventRelay())) == EventRelay()

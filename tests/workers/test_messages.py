@@ -18,10 +18,11 @@ from penstock.origins import Place
 from penstock.stats import Timings
 from penstock.web import Inspected, RelayEnd
 from penstock.web.decisions import Allow, Deny
-from penstock.web.native import Changes
+from penstock.web.relay_spec import HeaderEdits
 from penstock.workers import messages, plans, shapes
+from penstock.workers.described import Code, Reference, SpecDescription
 from penstock.workers.ends import Account, Ended, Orphan
-from penstock.workers.registration import Code, Reference, Registration, RouteDescription
+from penstock.workers.registration import Registration, RouteDescription
 
 
 def loads(text: str | bytes) -> Any:
@@ -68,11 +69,9 @@ def test_plain_data_arrives_as_it_was(value: object) -> None:
         Registration((RouteDescription("relay", "/", {"host": None, "list": [1]}),), (Reference(3),)),
         Reference(3),
         Code("mine.authorise"),
-        Changes((("A", "b"), ("C", None)), ()),
+        HeaderEdits((("A", "b"), ("C", None)), ()),
         Place("http", "origin", 80, ""),
-        plans.Relay(
-            Place("http", "o", 80, ""), None, config.Caching(), "", None, "1MiB", (3, config.Inspection())
-        ),
+        plans.Relay(3, SpecDescription({"origin": Place("http", "o", 80, ""), "caching": config.Caching()})),
         plans.Topics(3, config.Subscriptions(join=3)),
         Allow("tenant", 3, config.TenantLimits(streams=2)),
         Deny(402, "pay"),
@@ -187,11 +186,11 @@ def test_a_message_with_bytes_changed_is_a_message_or_refused(data: st.DataObjec
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"penstock.workers.registration.Reference":{"number":"3"}}', "Reference.number is a str"),
-        ('{"penstock.workers.registration.Reference":{"number":true}}', "Reference.number is a bool"),
-        ('{"penstock.workers.registration.Reference":{}}', "missing 1 required"),
-        ('{"penstock.workers.registration.Reference":{"number":3,"__class__":4}}', "unexpected keyword"),
-        ('{"penstock.workers.registration.Reference":[3]}', "where fields stand"),
+        ('{"penstock.workers.described.Reference":{"number":"3"}}', "Reference.number is a str"),
+        ('{"penstock.workers.described.Reference":{"number":true}}', "Reference.number is a bool"),
+        ('{"penstock.workers.described.Reference":{}}', "missing 1 required"),
+        ('{"penstock.workers.described.Reference":{"number":3,"__class__":4}}', "unexpected keyword"),
+        ('{"penstock.workers.described.Reference":[3]}', "where fields stand"),
         ('{"penstock.workers.registration.Registration":{"routes":[],"kept":[3]}}', "kept is a tuple"),
         ('{"penstock.origins.Place":{"scheme":1,"host":"","port":1,"base":""}}', "Place.scheme is a int"),
         ('{"penstock.config.edge.Edge":{"backlog":0}}', "must be"),

@@ -13,9 +13,11 @@ from penstock.testing import ScriptedOrigin
 from penstock.tokens import Jwks, Jwt, Key, SignedUrl
 from penstock.web import Gateway, NativeRequest, RelayEnd
 from penstock.web.native import NativeRoute
+from penstock.web.relay_spec import RelaySpec
 from penstock.web.topics import TopicsRoute
 from penstock.workers import messages
-from penstock.workers.registration import ROUTES, Code, Reference, RouteDescription
+from penstock.workers.described import Code, Reference, SpecDescription
+from penstock.workers.registration import ROUTES, RouteDescription
 from support.family import Family, Worker
 from support.origins import Recorder
 from support.waiting import until
@@ -61,7 +63,11 @@ INSPECTED: dict[str, Any] = {
 
 def parts_of(route: Any) -> dict[str, Any]:
     """All that a route is made of, with what is shared as what it was declared with."""
-    return {field.name: plain(getattr(route, field.name)) for field in fields(route)}
+    parts = {field.name: getattr(route, field.name) for field in fields(route)}
+    spec = parts.pop("spec", None)
+    if spec is not None:
+        parts |= {field.name: getattr(spec, field.name) for field in fields(spec)}
+    return {name: plain(value) for name, value in parts.items()}
 
 
 def plain(value: Any) -> Any:
@@ -73,10 +79,14 @@ def plain(value: Any) -> Any:
 
 def restored(family: Family, description: RouteDescription) -> Any:
     """The route that the parent makes of a description that went over a link."""
-    parts = {
-        name: family.declarations._object(value.number) if isinstance(value, Reference) else value
-        for name, value in description.fields.items()
-    }
+    parts: dict[str, Any] = {}
+    for name, value in description.fields.items():
+        if isinstance(value, Reference):
+            parts[name] = family.declarations._object(value.number)
+        elif isinstance(value, SpecDescription):
+            parts[name] = family.declarations._spec(value)
+        else:
+            parts[name] = value
     parts = {name: told if isinstance(value, Code) else value for name, value in parts.items()}
     return ROUTES[description.kind](**parts)
 
@@ -109,13 +119,14 @@ async def test_no_option_of_a_route_is_left_out_of_that_test() -> None:
     for options in (RELAY, INSPECTED):
         allowed = {name: value for name, value in options.items() if name != "caching"}
         route = Gateway("http://127.0.0.1:9").native(**allowed)
-        for field in fields(route):
-            if plain(getattr(route, field.name)) != plain(getattr(given, field.name)):
-                changed.pop(field.name, None)
-    assert set(changed) == {"gateway", "unix", "forwarding", "caching"}
+        first, other = parts_of(given), parts_of(route)
+        for name in first:
+            if first[name] != other[name]:
+                changed.pop(name, None)
+    assert set(changed) == {"gateway", "unix", "forwarding", "caching", "max_event"}
 
 
-@pytest.mark.parametrize("cls", [NativeRoute, TopicsRoute])
+@pytest.mark.parametrize("cls", [NativeRoute, RelaySpec, TopicsRoute])
 def test_a_route_is_made_of_what_can_be_described(cls: type) -> None:
     """Whoever adds a part that is no argument of the class finds it missing in the parent."""
     assert is_dataclass(cls)
@@ -178,7 +189,7 @@ async def test_origins_are_there_with_what_they_were_given(family: Family) -> No
             name="https://media.example",
         )
         route = Gateway(origins).native("/")
-    made = restored(family, await one_description(worker, route)).origin
+    made = restored(family, await one_description(worker, route)).spec.origin
     assert type(made) is Origins
     assert made is not origins
     assert made._declaration() == origins._declaration()

@@ -15,6 +15,7 @@ from .gateway import TENANT, Gateway
 from .handover import RelayEnd
 from .inspected import Inspected
 from .native import NativeRoute
+from .relay_spec import HeaderEdits, RelaySpec
 from .running import run_app
 from .site import Site
 from .topics import TopicsRoute
@@ -28,10 +29,12 @@ __all__ = [
     "Deny",
     "Failure",
     "Gateway",
+    "HeaderEdits",
     "Inspected",
     "NativeRequest",
     "NativeRoute",
     "RelayEnd",
+    "RelaySpec",
     "Revoked",
     "Site",
     "TenantStats",

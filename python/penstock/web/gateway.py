@@ -7,8 +7,9 @@ How that is carried out is in `relaying`, and on native routes in the engine.
 import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from aiohttp import web
 
@@ -27,7 +28,7 @@ from penstock.config import (
     Timeouts,
     parse_size,
 )
-from penstock.engine import MAKE_CACHE, Engine, native_timeouts
+from penstock.engine import MAKE_CACHE, Engine
 from penstock.exceptions import ConfigurationError, make_error
 from penstock.framing import Events
 from penstock.hub import Hub
@@ -41,14 +42,14 @@ from .feeding import Feeding
 from .handler import engine_for
 from .handover import OnComplete, engines
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path
-from .native import NativeRoute, RelayResource, changes, checked_host, handles, lets_pause
+from .native import NativeRoute, RelayResource, checked_host
+from .prepared_relay import PreparedRelay
+from .relay_spec import NO_EDITS, RelaySpec, event_handles, handles_of, header_edits
 from .relaying import Order, relay
 from .target import raw_target, replaced_target
 from .tunnel import offers_websocket
 
 __all__ = ["TENANT", "Gateway"]
-
-_ForwardingKey = tuple[Place | Origins, Caching | None, bool]
 
 TENANT: Final = web.RequestKey("tenant", str)
 """Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
@@ -124,18 +125,16 @@ class Gateway(Shared):
         self._prefix = prefix
         self._unix = None if unix is None else os.fspath(unix)
         self._framing = Events(max_frame=max_event, blocks=True)
-        self._cut = self._framing._native()  # noqa: SLF001
         self._events = events
         self._policies: dict[EventRelay, _native.EventPolicy] = {}
-        self._timeouts = None if timeouts is None else native_timeouts(timeouts)
         self._limits = timeouts
         self._policy = forwarding or Forwarding()
-        self._forwardings: dict[_ForwardingKey, _native.Forwarding] = {}
+        self._relays: dict[tuple[Engine, _Kind], PreparedRelay] = {}
         self._caching = caching
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         self._counting: set[asyncio.Task[None]] = set()
-        self._plans = None if self._parent is None else Plans(self._parent, self._unix, self._framing)
+        self._plans = None if self._parent is None else Plans(self._parent, self)
         if self._parent is not None and inspect is not None:
             self._parent.keep(self)
         if caching is not None:
@@ -235,33 +234,29 @@ class Gateway(Shared):
         events, inspect, caching = events or self._events, inspect or self._inspect, caching or self._caching
         check_one(caching, inspect, "a relay")
         headers = plain_headers(headers, inspect)
+        if overrides is not None and caching is None:
+            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
         engine = engine_for(request, self._engine)
         where = self._origin if origin is None else place_of(origin)
         target = None if path is None else replaced_target(request, where.base, path)
         # What feeds a topic and is seen is fetched here: it is no client's, whom the parent could tell the end of.
         is_seen_feed = topic is not None and (inspect is not None or on_complete is not None)
-        plan = None if is_seen_feed else self._plan(request, where, caching, events, inspect)
-        order = Order(
-            *(engine, self._framing, self._cut),
-            where,
-            self._unix,
-            lambda: target or raw_target(request, where.base, self._prefix),
-            None if headers is None else tuple(headers.items()),
-            None,
-            self._forwarding(engine, where, _fill(request, caching, overrides), is_mapped=path is None),
-            self._native_timeouts(engine, timeouts, events),
-            policy=None if events is None else self._policy_of(events),
-            on_complete=on_complete,
-            caching=None
-            if caching is None or plan is not None
-            else _checked(engine, "a relay").caching(caching, route_path(request)),
-            overrides=overrides,
-            tenant=tenant,
-            seen=None if inspect is None else self._seen(inspect, route_path(request), apart=is_seen_feed),
-            plan=plan,
+        is_planned = not is_seen_feed and self._has_parent(request)
+        name = "" if caching is None and inspect is None else route_path(request)
+        prepared = self._prepared(
+            engine, _Kind(where, timeouts, caching, events, inspect, name, path is None, is_planned)
         )
-        if overrides is not None and caching is None:
-            raise make_error("BAD_CONFIGURATION", "there are overrides of a caching, and there is no caching")
+        order = Order(
+            prepared,
+            lambda: target or raw_target(request, where.base, self._prefix),
+            prepared.forwarding(fills=_fills(request, caching, overrides)),
+            None if headers is None else tuple(headers.items()),
+            overrides,
+            on_complete,
+            tenant,
+            seen=None if inspect is None else self._seen(inspect, name, apart=is_seen_feed),
+            plan=self._plan(prepared.spec) if is_planned else None,
+        )
         if topic is not None and not offers_websocket(request):
             if hub is None:
                 raise make_error("BAD_CONFIGURATION", "topic: give the hub as well where it is to be")
@@ -377,27 +372,25 @@ class Gateway(Shared):
         headers, add_headers = plain_headers(headers, inspect), tuple(add_headers)
         if inspect is not None:
             plain_headers(dict(add_headers), inspect)
-        return NativeRoute(
-            gateway=self,
-            prefix=prefix,
-            host=host,
+        spec = RelaySpec(
+            name=name or prefix,
             origin=where,
             unix=self._unix,
+            prefix=prefix,
             replacement=where.base + (kept if rewrite is None else rewrite),
             forwarding=self._policy,
             timeouts=timeouts or self._limits,
             limits=limits or RouteLimits(),
-            request=changes("headers", headers, add_headers),
-            response=changes("response_headers", response_headers, add_response_headers),
+            request=header_edits("headers", headers, add_headers),
+            response=header_edits("response_headers", response_headers, add_response_headers),
             drain=Drain(bytes=drain) if isinstance(drain, int | str) else drain,
             events=events or self._events,
+            max_event=None,
             caching=caching,
             inspect=inspect,
-            on_complete=on_complete,
-            tenant=tenant,
-            name=name or prefix,
-            decisions=decisions_of(authorise, decision_key, lifetime, access),
         )
+        decisions = decisions_of(authorise, decision_key, lifetime, access)
+        return NativeRoute(self, host, spec, on_complete, tenant, decisions)
 
     @shared
     def stats(self) -> dict[str, InspectionStats]:
@@ -442,59 +435,61 @@ class Gateway(Shared):
                 "BAD_CONFIGURATION", f"{who} has caching, and the parent of this worker process no cache"
             )
 
-    def _plan(
-        self,
-        request: web.Request,
-        origin: Place | Origins,
-        caching: Caching | None,
-        events: EventRelay | None,
-        inspect: Inspection | None,
-    ) -> bytes | None:
-        """How a worker has its parent relay.
-
-        None where this process fetches: it is no worker, or the request has come by a socket of the application's own.
-        """
+    def _has_parent(self, request: web.Request) -> bool:
+        """Whether the parent of this worker process relays `request`; not what came by a socket of the application's."""
         if self._plans is None:
-            return None
-        if request.transport is not None and engines(request.transport) is None:
-            return None
-        if caching is not None:
+            return False
+        return request.transport is None or engines(request.transport) is not None
+
+    def _plan(self, spec: RelaySpec) -> bytes:
+        """What the parent of this worker process carries out."""
+        assert self._plans is not None  # noqa: S101 (there is a parent)
+        if spec.caching is not None:
             self._check("a relay")
-        route = "" if caching is None and inspect is None else route_path(request)
-        seen = None if inspect is None else (self, inspect)
-        return self._plans.describe(origin, caching, events, route, seen)
+        return self._plans.describe(spec)
 
-    def _native_timeouts(
-        self, engine: Engine, timeouts: Timeouts | None, events: EventRelay | None
-    ) -> _native.Timeouts | None:
-        """None for those of the engine."""
-        if lets_pause(events):
-            limits = timeouts or self._limits or engine.timeouts
-            return native_timeouts(limits, lets_events_pause=True)
-        return self._timeouts if timeouts is None else native_timeouts(timeouts)
+    def _prepared(self, engine: Engine, kind: "_Kind") -> PreparedRelay:
+        """What is the same for all relays of a kind."""
+        known = self._relays.get((engine, kind))
+        if known is None:
+            if len(self._relays) >= 1024:  # noqa: PLR2004 (more kinds than that are made anew for each request)
+                self._relays.clear()
+            known = self._relays[engine, kind] = self._prepare(engine, kind)
+        return known
 
-    def _forwarding(
-        self, engine: Engine, where: Place | Origins, fill: Caching | None, *, is_mapped: bool
-    ) -> _native.Forwarding:
-        """What each side is told of the other; made once for all relays of a kind."""
-        key = (where, fill, is_mapped)
-        forwarding = self._forwardings.get(key)
-        if forwarding is None:
-            if len(self._forwardings) >= 1024:  # noqa: PLR2004 (more kinds than that are made anew for each request)
-                self._forwardings.clear()
-            redirects = None
-            if is_mapped:
-                endpoint = where.endpoint(engine, self._unix)
-                redirects = (endpoint, f"{where.base}/", f"{self._prefix}/")
-            forwarding = self._forwardings[key] = _native.Forwarding(self._policy, fill, redirects)
-        return forwarding
+    def _prepare(self, engine: Engine, kind: "_Kind") -> PreparedRelay:
+        if kind.caching is not None and not kind.is_planned:
+            _checked(engine, "a relay")
+        spec = RelaySpec(
+            name=kind.name,
+            origin=kind.origin,
+            unix=self._unix,
+            prefix=f"{self._prefix}/",
+            replacement=f"{kind.origin.base}/",
+            forwarding=self._policy,
+            timeouts=kind.timeouts or self._limits,
+            limits=RouteLimits(),
+            request=NO_EDITS,
+            response=NO_EDITS,
+            drain=None,
+            events=kind.events,
+            max_event=parse_size(self._framing.max_frame),
+            caching=kind.caching,
+            inspect=kind.inspect,
+        )
+        # The parent of a worker process has the cache.
+        own = replace(spec, caching=None) if kind.is_planned else spec
+        handles = handles_of(own, engine, self._counts_of)
+        if kind.events is not None:
+            handles = handles._replace(events=self._policy_of(kind.events))
+        return PreparedRelay(spec, engine, self._framing, handles, is_mapped=kind.is_mapped)
 
     def _policy_of(self, events: EventRelay) -> _native.EventPolicy:
         policy = self._policies.get(events)
         if policy is None:
             if len(self._policies) >= 1024:  # noqa: PLR2004 (more policies than that are made anew for each request)
                 self._policies.clear()
-            policy = handles(None, events)[1]
+            policy = event_handles(None, events)[1]
             assert policy is not None  # noqa: S101 (it is of events)
             self._policies[events] = policy
         return policy
@@ -508,39 +503,44 @@ class Gateway(Shared):
     ) -> web.StreamResponse:
         """Serve `route`, which is `resource` in this application, where the engine does not."""
         engine = engine_for(request, self._engine)
-        caching = None
-        if route.caching is not None:
-            caching = _checked(engine, "a relay").caching(route.caching, route.name)
-        stripped = None if permit is None else permit.target
-        asked_for = request.rel_url.raw_path_qs if stripped is None else stripped
-        target = route.replacement + asked_for.removeprefix(resource.prefix)
+        if route.spec.caching is not None:
+            _checked(engine, "a relay")
+        prepared = resource.prepared(engine)
+        spec = prepared.spec
+        asked_for = request.rel_url.raw_path_qs if permit is None or permit.target is None else permit.target
+        target = spec.replacement + asked_for.removeprefix(spec.prefix)
         order = Order(
-            *(engine, self._framing, self._cut),
-            route.origin,
-            route.unix,
+            prepared,
             lambda: target,
-            route.request.set,
-            route.request.add,
-            resource.forwarding(engine, _fill(request, route.caching, None)),
-            native_timeouts(route.timeouts or engine.timeouts, lets_events_pause=lets_pause(route.events)),
-            route.response,
-            resource.drain,
-            policy=resource.events,
+            prepared.forwarding(fills=_fills(request, spec.caching, None)),
+            spec.request.set,
             on_complete=route.on_complete,
-            caching=caching,
             tenant=(None if permit is None else permit.tenant) or route.tenant,
+            seen=None if spec.inspect is None else self._seen(spec.inspect, spec.name),
             permit=permit,
-            seen=None if route.inspect is None else self._seen(route.inspect, route.name),
             received=None if route.decisions is None else route.decisions._forwarded(request),  # noqa: SLF001
         )
         return await relay(request, order)
 
 
-def _fill(request: web.Request, caching: Caching | None, overrides: Overrides | None) -> Caching | None:
-    """`caching`, if what `request` is answered with may be stored by it for other clients, as far as its method goes."""
-    if caching is None or (overrides is not None and overrides.bypass) or offers_websocket(request):
-        return None
-    return caching
+class _Kind(NamedTuple):
+    """What one relay of a gateway may have that another has not."""
+
+    origin: Place | Origins
+    timeouts: Timeouts | None
+    caching: Caching | None
+    events: EventRelay | None
+    inspect: Inspection | None
+    name: str
+    is_mapped: bool
+    is_planned: bool
+
+
+def _fills(request: web.Request, caching: Caching | None, overrides: Overrides | None) -> bool:
+    """Whether the response to `request` may be stored for other clients, as far as its method goes."""
+    if caching is None or (overrides is not None and overrides.bypass):
+        return False
+    return not offers_websocket(request)
 
 
 def _checked(engine: Engine | None, who: str) -> Engine:

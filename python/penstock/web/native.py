@@ -7,9 +7,9 @@ waking Python; on every other server the same route is a handler, which relays b
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.abc import AbstractRouter
@@ -20,79 +20,27 @@ from aiohttp.web_urldispatcher import (
     UrlDispatcher,
     UrlMappingMatchInfo,
 )
-from multidict import CIMultiDict
 from yarl import URL
 
 from penstock import _native
-from penstock.config import (
-    Caching,
-    Drain,
-    EventRelay,
-    Forwarding,
-    Inspection,
-    RouteLimits,
-    Timeouts,
-    parse_size,
-)
-from penstock.engine import MAKE_CACHE, Engine, native_timeouts
+from penstock.config import RouteLimits, parse_size
+from penstock.engine import MAKE_CACHE, Engine
 from penstock.exceptions import PenstockError, make_error
-from penstock.origins import Origins, Place
 
 from .decisions import Decisions
 from .handler import engine_for
 from .handover import Asked, OnComplete, RelayEnd, call_on_complete
-from .inspected import handle_of, inspected
+from .inspected import inspected
+from .prepared_relay import PreparedRelay
 from .problem import problem_response
-from .target import Headers, has_dot_segments
+from .relay_spec import RelaySpec, handles_of
+from .target import has_dot_segments
 
 if TYPE_CHECKING:
     from .gateway import Gateway
     from .topics import TopicsRoute
 
 __all__ = ["NativeRoute", "native_resources", "native_routes"]
-
-# What frames a message or describes one hop is the engine's to write.
-_FRAMING: Final = frozenset(
-    (
-        *("connection", "content-length", "keep-alive", "proxy-connection", "te", "trailer"),
-        *("transfer-encoding", "upgrade"),
-    )
-)
-_TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-
-
-class Changes(NamedTuple):
-    """What is done to the fields of a message."""
-
-    set: tuple[tuple[str, str | None], ...]
-    add: tuple[tuple[str, str], ...]
-
-    def apply(self, fields: CIMultiDict[str]) -> None:
-        """Change `fields`."""
-        for name, value in self.set:
-            fields.popall(name, None)
-            if value is not None:
-                fields.add(name, value)
-        for name, value in self.add:
-            fields.add(name, value)
-
-    def names(self, name: str) -> bool:
-        """Whether fields called `name` are changed."""
-        return any(other.lower() == name.lower() for other, _ in (*self.set, *self.add))
-
-    def native(self) -> list[tuple[str, bytes, bytes]]:
-        """As the engine takes them."""
-        changes = [
-            (
-                "drop" if value is None else "set",
-                name.encode(),
-                (value or "").encode("utf-8", "surrogateescape"),
-            )
-            for name, value in self.set
-        ]
-        return changes + [
-            ("add", name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in self.add
-        ]
 
 
 def checked_host(prefix: str, host: str | None) -> str | None:
@@ -108,27 +56,6 @@ def checked_host(prefix: str, host: str | None) -> str | None:
     return None if host is None else host.lower()
 
 
-def changes(what: str, headers: Headers | None, add: Iterable[tuple[str, str]]) -> Changes:
-    """Check what a user has said of the fields of `what`.
-
-    Raises:
-        ConfigurationError: a name is no token or is the engine's own, or a value has a control character.
-    """
-    made = Changes(tuple((headers or {}).items()), tuple(add))
-    for name, value in (*made.set, *made.add):
-        if not name or not set(name) <= _TOKEN:
-            raise make_error("BAD_CONFIGURATION", f"{what}: {name!r} is no name of a header field")
-        if name.lower() in _FRAMING:
-            raise make_error(
-                "BAD_CONFIGURATION", f"{what}: {name} frames the message and is the engine's to write"
-            )
-        if value is not None and any(
-            (character < " " and character != "\t") or character == "\x7f" for character in value
-        ):
-            raise make_error("BAD_CONFIGURATION", f"{what}: the value of {name} has a control character")
-    return made
-
-
 @dataclass(frozen=True, slots=True)
 class NativeRoute(web.AbstractRouteDef):
     """A route that the engine answers alone. Made by `Gateway.native`; given to `app.add_routes`.
@@ -139,40 +66,14 @@ class NativeRoute(web.AbstractRouteDef):
 
     gateway: "Gateway"
     """The gateway that made it."""
-    prefix: str
-    """How paths begin that it is for."""
     host: str | None
     """The host that it is for; None for every host."""
-    origin: Place | Origins
-    """Where requests are sent."""
-    unix: str | None
-    """Path of the Unix socket by which the origin is reached; None for TCP."""
-    replacement: str
-    """What stands in the place of the prefix when the origin is asked."""
-    forwarding: Forwarding
-    """What each side is told of the other."""
-    timeouts: Timeouts | None
-    """Limits on time; None for those of the engine that serves it."""
-    limits: RouteLimits
-    """What its requests may take, all together."""
-    request: Changes
-    """What is changed in the header fields of requests."""
-    response: Changes
-    """What is changed in the header fields of responses."""
-    drain: Drain | None
-    """How a body is read on whose client has left; None: not at all."""
-    events: EventRelay | None
-    """What is done with event streams besides relaying them."""
-    caching: Caching | None
-    """How the engine's cache is used; None: not at all."""
-    inspect: Inspection | None
-    """What responses are looked at for; None: nothing."""
+    spec: RelaySpec
+    """What is done with the requests whose path begins with its prefix."""
     on_complete: OnComplete | None
     """What is called with each `RelayEnd`."""
     tenant: str | None
     """On whose account requests are."""
-    name: str
-    """What it is called in logs and metrics."""
     decisions: Decisions | None = None
     """What is remembered of who may, where that is asked: to be revoked, and counted."""
 
@@ -182,32 +83,33 @@ class NativeRoute(web.AbstractRouteDef):
         router.register_resource(resource)
         return list(resource)
 
+    @property
+    def prefix(self) -> str:
+        """How paths begin that it is for."""
+        return self.spec.prefix
+
+    @property
+    def name(self) -> str:
+        """Its name in logs and metrics."""
+        return self.spec.name
+
+    @property
+    def limits(self) -> RouteLimits:
+        """What its requests may take, all together."""
+        return self.spec.limits
+
     def native(self, engine: Engine, prefix: str | None = None) -> _native.Route:
         """The route as `engine` serves it, for a `prefix` that is longer in a sub-application."""
-        if self.caching is not None and engine.cache is None:
+        if self.spec.caching is not None and engine.cache is None:
             raise make_error(
                 "BAD_CONFIGURATION",
                 f"the route {self.name} has caching, and its engine no cache: {MAKE_CACHE}",
             )
-        drain, events = handles(self.drain, self.events)
-        inspect = None
-        if self.inspect is not None:
-            inspect = (handle_of(self.inspect), self.gateway._counts_of(self.name))  # noqa: SLF001
+        spec = self.spec if prefix is None else replace(self.spec, prefix=prefix)
         return _native.Route(
-            self.name,
+            spec,
+            handles_of(spec, engine, self.gateway._counts_of),  # noqa: SLF001
             self.host,
-            self.prefix if prefix is None else prefix,
-            self.origin.endpoint(engine, self.unix),
-            self.replacement,
-            _native.Forwarding(self.forwarding),
-            native_timeouts(self.timeouts or engine.timeouts, lets_events_pause=lets_pause(self.events)),
-            self.limits,
-            self.request.native(),
-            self.response.native(),
-            drain,
-            None if self.caching is None else engine.caching(self.caching, self.name),
-            events,
-            inspect,
             None if self.on_complete is None else partial(_tell, self.on_complete, self.tenant),
             None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
         )
@@ -233,22 +135,6 @@ def _tell(on_complete: OnComplete, tenant: str | None, end: _native.RequestEnd) 
             inspected=inspected(end.report),
         ),
     )
-
-
-def lets_pause(events: EventRelay | None) -> bool:
-    """Whether the pauses of event streams have a limit of their own."""
-    return events is not None and events.idle is not None
-
-
-def handles(
-    drain: Drain | None, events: EventRelay | None
-) -> tuple[_native.Drain | None, _native.EventPolicy | None]:
-    """What the engine does with bodies whose clients leave, and with event streams; places are counted by handle."""
-    every = None if drain is None else _native.Drain(drain)
-    if events is None:
-        return every, None
-    own = every if events.drain is None else _native.Drain(events.drain)
-    return every, _native.EventPolicy(events, own)
 
 
 class NativeResource(AbstractResource):
@@ -370,17 +256,16 @@ class RelayResource(NativeResource):
 
     def __init__(self, route: NativeRoute, router: UrlDispatcher) -> None:
         super().__init__(route, router)
-        self.drain, self.events = handles(route.drain, route.events)
-        self._forwardings: dict[Caching | None, _native.Forwarding] = {}
+        self._prepared: PreparedRelay | None = None
 
-    def forwarding(self, engine: Engine, fill: Caching | None) -> _native.Forwarding:
-        """What each side is told of the other. `fill`: the response may be stored for other clients."""
-        forwarding = self._forwardings.get(fill)
-        if forwarding is None:
-            route = self.route
-            redirects = (route.origin.endpoint(engine, route.unix), route.replacement, self.prefix)
-            forwarding = self._forwardings[fill] = _native.Forwarding(route.forwarding, fill, redirects)
-        return forwarding
+    def prepared(self, engine: Engine) -> PreparedRelay:
+        """The relay as `engine` carries it out, where no site serves the route."""
+        known = self._prepared
+        if known is None or known.engine is not engine:
+            spec, gateway = replace(self.route.spec, prefix=self.prefix), self.route.gateway
+            handles = handles_of(spec, engine, gateway._counts_of)  # noqa: SLF001
+            known = self._prepared = PreparedRelay(spec, engine, gateway._framing, handles)  # noqa: SLF001
+        return known
 
     def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
         route = self.route

@@ -16,10 +16,7 @@ from multidict import CIMultiDict, istr
 
 from penstock import _native
 from penstock.config import Overrides
-from penstock.engine import Engine
 from penstock.exceptions import PenstockError
-from penstock.framing import Events
-from penstock.origins import Origins, Place
 from penstock.stream import FrameStream, Response
 from penstock.workers.ends import account_of
 
@@ -31,8 +28,9 @@ from .failures import client_gone, note_failure, shown_target
 from .feeding import Feeding, Meter
 from .handover import Asked, Handover, OnComplete, can_hand_over, engines, hand_over, log_failed_relay
 from .inspected import Seen
-from .native import Changes
+from .prepared_relay import PreparedRelay
 from .problem import problem_response
+from .relay_spec import HeaderEdits
 from .relayed import TakenOver, has_signals, is_event_stream, relayed
 from .tunnel import Tunnel, offers_websocket, switched
 from .upload import Pieces, request_body
@@ -47,30 +45,25 @@ _LEAVING: Final = (PenstockError, ConnectionError, asyncio.CancelledError)
 
 
 class Order(NamedTuple):
-    """What a relay is to do."""
+    """One request of a relay."""
 
-    engine: Engine
-    framing: Events
-    cut: _native.Framing
-    origin: Place | Origins
-    unix: str | None
+    relay: PreparedRelay
     target: Callable[[], str]
-    headers: tuple[tuple[str, str | None], ...] | None
-    added: tuple[tuple[str, str], ...] | None
+    """The target at the origin."""
     forwarding: _native.Forwarding
-    timeouts: _native.Timeouts | None
-    changes: Changes | None = None
-    drain: _native.Drain | None = None
-    policy: _native.EventPolicy | None = None
-    on_complete: OnComplete | None = None
-    caching: _native.Caching | None = None
+    headers: tuple[tuple[str, str | None], ...] | None
+    """Fields in place of those of the same names; None removes them."""
     overrides: Overrides | None = None
+    on_complete: OnComplete | None = None
     tenant: str | None = None
-    permit: _native.Permit | None = None
     seen: Seen | None = None
-    feeding: Feeding | None = None
+    permit: _native.Permit | None = None
     received: Sequence[tuple[bytes, bytes]] | None = None
+    """The fields of the request, without what has let it in."""
+    feeding: Feeding | None = None
     plan: bytes | None = None
+    """Describes the relay to the parent of this worker process, which carries it out."""
+    is_tunnel: bool = False
 
 
 async def relay(request: web.Request, order: Order) -> web.StreamResponse:
@@ -80,7 +73,8 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         PenstockError: the origin failed after its head was relayed, and before the body was left to the engine.
         CancelledError: the client left, or the task was cancelled from elsewhere.
     """
-    headers = order.headers
+    spec, (origin, timeouts, drain, policy, caching, _) = order.relay.spec, order.relay.handles
+    headers, added, edits = order.headers, spec.request.add or None, order.relay.edits
     transport = request.transport
     asked = _asked(request, order)
     if transport is None:
@@ -94,7 +88,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         tunnel = Tunnel(request, link)
         body = tunnel.body
         # It is neither stored nor told apart into events, and goes past the parent of a worker as the worker's own do.
-        order = order._replace(caching=None, overrides=None, plan=None, seen=None, feeding=None)
+        order = order._replace(overrides=None, plan=None, seen=None, feeding=None, is_tunnel=True)
     upstream: Response | None = None
     piped: FrameStream | None = None
     response: web.StreamResponse | None = None
@@ -104,7 +98,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
     expected: _native.Expected | None = None
     # The topic is fed, and that goes on whatever becomes of this request.
     feeds = False
-    engine = order.engine
+    engine = order.relay.engine
     payload = Payload(order.permit)
     direct = engines(transport)
     link.task = asyncio.current_task(link.loop)
@@ -119,7 +113,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 asked = asked.seen_by(expected)
         if decoded:
             headers = _without_coding(headers)
-        if direct is None or order.added is not None:
+        if direct is None or added is not None:
             fields = order.forwarding.request_fields(
                 request.method,
                 request.raw_headers if order.received is None else order.received,
@@ -128,7 +122,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 request.host,
                 request.version,
                 headers,
-                order.added,
+                added,
             )
         else:
             fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
@@ -140,14 +134,14 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             and direct._go_on(request.content.feed_eof)  # noqa: SLF001
         )
         upstream = engine.fetch(
-            order.origin.endpoint(engine, order.unix),
+            origin,
             request.method,
             order.target(),
             fields,
             body=body,
             length=length,
-            timeouts=order.timeouts,
-            caching=order.caching,
+            timeouts=timeouts,
+            caching=None if order.is_tunnel or order.plan is not None else caching,
             overrides=order.overrides if order.plan is None else None,
             near=direct,
             plan=None if order.plan is None else (order.plan, order.overrides, expected),
@@ -165,7 +159,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
             metered = order.on_complete is not None or inspector is not None
             meter = (
-                Meter(engine, asked, inspector, order.framing, order.on_complete, order.seen)
+                Meter(engine, asked, inspector, order.relay.framing, order.on_complete, order.seen)
                 if metered
                 else None
             )
@@ -174,8 +168,8 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 return await order.feeding.stream(request)
         if tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
             answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-            if order.changes is not None:
-                order.changes.apply(answered)
+            if edits is not None:
+                edits.apply(answered)
             response = switched(reason, answered)
             writer = await response.prepare(request)
             assert writer is not None  # noqa: S101 (it is for a response that has ended)
@@ -183,8 +177,9 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             await copy_body(upstream, writer, transport, payload)
         elif (
             direct is not None
-            and order.changes is None
-            and order.drain is None
+            and edits is None
+            and order.permit is None
+            and drain is None
             and tunnel is None
             and not has_signals(request)
         ):
@@ -193,15 +188,15 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 handover.when_over(order.on_complete, upstream)
             taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
             account = _account(asked, order, status)
-            taken.begin(request, direct, order.cut, order.policy, inspector, handover, account)
+            taken.begin(request, direct, order.relay.cut, policy, inspector, handover, account)
         else:
             answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
-            if order.changes is not None:
-                order.changes.apply(answered)
-            policy = None if order.policy is None or _CONTENT_LENGTH in answered else order.policy
+            if edits is not None:
+                edits.apply(answered)
+            rules = None if policy is None or _CONTENT_LENGTH in answered else policy
             events = is_event_stream(answered)
-            if events and policy is not None:
-                _add_missing(answered, policy.fields(), order.changes)
+            if events and rules is not None:
+                _add_missing(answered, rules.fields(), edits)
             response = relayed(status, reason, answered)
             if tunnel is not None:
                 # Bytes that the client has sent as the tunnel's are not to be taken for a request.
@@ -210,18 +205,18 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             assert writer is not None  # noqa: S101 (it is for a response that has ended)
             # Of what goes with a length the events are told apart as well, to be seen.
             cut = (inspector is not None and inspector.begin(upstream)) or events
-            stream: FrameStream = upstream.frames(order.framing) if cut else upstream
+            stream: FrameStream = upstream.frames(order.relay.framing) if cut else upstream
             direct = can_hand_over(writer, transport)
-            if direct is not None and order.drain is None:
+            if direct is not None and drain is None:
                 handover = Handover(asked, status)
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
                 account = _account(asked, order, status)
-                hand_over(stream, writer, direct, policy, inspector, handover, account)
+                hand_over(stream, writer, direct, rules, inspector, handover, account)
             else:
-                policy = policy if events else None
-                if policy is not None or inspector is not None:
-                    source = engine.native.relay_seen(stream, policy, order.drain, inspector)
+                rules = rules if events else None
+                if rules is not None or inspector is not None:
+                    source = engine.native.relay_seen(stream, rules, drain, inspector)
                     stream = piped = FrameStream(source)
                 await copy_body(stream, writer, transport, payload)
         if handover is not None and tunnel is None and isinstance(body, Pieces) and not body.ended:
@@ -235,12 +230,12 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             await piped.aclose()
             reads_on = left
         elif upstream is not None and not upstream.closed:
-            reads_on = left and (order.drain is not None or order.policy is not None)
+            reads_on = left and (drain is not None or policy is not None)
             # What the parent fetches is the parent's to read on.
             reads_on = reads_on and order.plan is None
             if reads_on:
-                seen = None if inspector is None else (inspector, order.cut)
-                engine.native.read_on(upstream, order.drain, order.policy, seen)
+                seen = None if inspector is None else (inspector, order.relay.cut)
+                engine.native.read_on(upstream, drain, policy, seen)
             else:
                 await upstream.aclose()
         status = None
@@ -283,9 +278,11 @@ def _asked(request: web.Request, order: Order) -> Asked:
     return Asked(request.method, request.raw_path, client, order.tenant, None)
 
 
-def _add_missing(fields: CIMultiDict[str], defaults: list[tuple[str, str]], changes: Changes | None) -> None:
+def _add_missing(
+    fields: CIMultiDict[str], defaults: list[tuple[str, str]], edits: HeaderEdits | None
+) -> None:
     for name, value in defaults:
-        if name not in fields and (changes is None or not changes.names(name)):
+        if name not in fields and (edits is None or not edits.names(name)):
             fields.add(name, value)
 
 

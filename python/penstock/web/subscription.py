@@ -30,8 +30,9 @@ from .handover import (
     engines,
     hand_over_topic,
 )
-from .native import Changes
 from .problem import problem_response
+from .relay_spec import HeaderEdits, header_edits
+from .target import Headers
 
 if TYPE_CHECKING:
     from penstock.hub import Hub
@@ -109,10 +110,11 @@ async def respond(
     tenant: str | None,
     authorise: Authorise | None,
     subscriptions: Subscriptions,
-    changes: Changes,
+    headers: HeaderEdits | Headers | None,
     admitted: _native.Permit | None = None,
 ) -> web.StreamResponse:
     """Answer `request` with `topic`; see `Hub.stream`. `admitted`: by what a route has let it in."""
+    edits = headers if isinstance(headers, HeaderEdits) else header_edits("headers", headers, ())
     transport = request.transport
     if transport is None:
         raise asyncio.CancelledError from client_gone(request, None)
@@ -137,7 +139,7 @@ async def respond(
         assert decided is not None  # noqa: S101 (it is)
         status, answered = decided
         fields = CIMultiDict(answered)
-        changes.apply(fields)
+        edits.apply(fields)
         if status != web.HTTPOk.status_code or request.method == hdrs.METH_HEAD:
             admission.close()
             return web.Response(status=status, headers=fields)

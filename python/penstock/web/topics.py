@@ -15,8 +15,9 @@ from penstock.exceptions import make_error
 
 from .decisions import Decisions
 from .handler import engine_for
-from .native import Changes, NativeResource, changes, checked_host
+from .native import NativeResource, checked_host
 from .problem import problem_response
+from .relay_spec import HeaderEdits, header_edits
 from .subscription import Authorise, respond
 from .target import Headers
 
@@ -47,7 +48,7 @@ class TopicsRoute(web.AbstractRouteDef):
     """How subscribers are served."""
     limits: RouteLimits
     """What its requests may take, all together."""
-    response: Changes
+    response: HeaderEdits
     """What is changed in the header fields of responses."""
     name: str
     """What it is called in logs and metrics."""
@@ -69,7 +70,7 @@ class TopicsRoute(web.AbstractRouteDef):
             self.hub.native_hub,
             self.subscriptions,
             self.limits,
-            self.response.native(),
+            self.response,
             None if self.decisions is None else self.decisions._gate(engine, self.name, self.host),  # noqa: SLF001
         )
 
@@ -103,7 +104,7 @@ class TopicsResource(NativeResource):
             tenant=None if permit is None else permit.tenant,
             authorise=None if permit is None else self._renewing(permit),
             subscriptions=route.subscriptions,
-            changes=route.response,
+            headers=route.response,
             admitted=permit,
         )
 
@@ -151,7 +152,7 @@ def topics_route(
         checked_host(prefix, host),
         subscriptions,
         limits,
-        changes("response_headers", headers, add_headers),
+        header_edits("response_headers", headers, add_headers),
         name,
         decisions,
     )

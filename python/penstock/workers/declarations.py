@@ -18,18 +18,20 @@ from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
 from penstock.hub import Hub
-from penstock.origins import Origins, Place
+from penstock.origins import Origins
 from penstock.stream import FrameStream
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
 from penstock.web.inspected import inspected
-from penstock.web.native import handles
+from penstock.web.relay_spec import RelaySpec, handles_of
 
 from . import plans
+from .described import Code, Reference, SpecDescription
 from .ends import Ended, Ends, Hooks, Orphan
 from .messages import UnreadableError
-from .registration import ROUTES, Code, Reference, Registration, RouteDescription
+from .registration import ROUTES, Registration, RouteDescription
+from .shapes import misfit
 
 __all__ = ["Declarations"]
 
@@ -128,21 +130,13 @@ class Declarations:
             plan = plans.read(description)
             if isinstance(plan, plans.Topics):
                 return self._hub(plan.hub).native_hub.plan(plan.subscriptions)
-            where, route, caching = plan.origin, plan.route, plan.caching
-            origin = self._object(where) if isinstance(where, int) else where
-            framing = Events(max_frame=plan.max_event, blocks=True)
-            seen = None if plan.inspected is None else self._seen(plan.inspected, route)
-        except (UnreadableError, LookupError, TypeError, ValueError) as error:
+            spec = self._spec(plan.spec)
+            # Each has a length, which the engine would not ask for.
+            Events(max_frame=spec.max_event or 0, blocks=True)
+            handles = handles_of(spec, self._engine, self._counting(plan.gateway))
+            return _native.Plan(_native.Relay(spec, handles))
+        except (UnreadableError, LookupError, TypeError, ValueError, OverflowError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
-        if not isinstance(origin, Place | Origins):
-            raise make_error("BAD_CONFIGURATION", "a worker asks for a relay from what is no origin")
-        return _native.Plan(
-            origin.endpoint(self._engine, plan.unix),
-            None if caching is None else self._engine.caching(caching, route),
-            handles(None, plan.events)[1],
-            framing._native(),  # noqa: SLF001 (of the same package)
-            seen,
-        )
 
     def feed(self, wanted: _native.FeedRequest) -> None:
         """Have a topic fed by what a worker has had fetched: for `_native.Workers`."""
@@ -224,15 +218,29 @@ class Declarations:
             return asyncio.to_thread(function, made, *arguments, **named)
         return function(made, *arguments, **named)
 
-    def _seen(self, inspected: plans.Inspected, route: str) -> tuple[_native.Inspection, _native.Counts]:
-        """How relays are inspected that a worker asks for, and where that is counted."""
-        number, inspection = inspected
-        gateway = self._object(number)
-        if not isinstance(gateway, Gateway):
-            raise TypeError("it is inspected by no gateway")
-        seen = gateway._seen(inspection, route)  # noqa: SLF001 (of the same package)
-        self._engine.native.add_inspected(seen.counts)
-        return seen.inspection, seen.counts
+    def _counting(self, number: int | None) -> Callable[[str], _native.Counts]:
+        """Where the gateway of that number counts the responses that it has inspected."""
+
+        def counts(name: str) -> _native.Counts:
+            gateway = None if number is None else self._object(number)
+            if not isinstance(gateway, Gateway):
+                raise TypeError("it is inspected by no gateway")
+            counts = gateway._counts_of(name)  # noqa: SLF001 (of the same package)
+            self._engine.native.add_inspected(counts)
+            return counts
+
+        return counts
+
+    def _spec(self, description: SpecDescription) -> RelaySpec:
+        parts: dict[str, Any] = {
+            name: self._object(value.number) if isinstance(value, Reference) else value
+            for name, value in description.fields.items()
+        }
+        spec = RelaySpec(**parts)
+        wrong = misfit(RelaySpec, spec)
+        if wrong is not None:
+            raise TypeError(wrong)
+        return spec
 
     def _object(self, number: int) -> Shared:
         return self._entry(number).made
@@ -264,6 +272,8 @@ class Declarations:
                 parts[name] = self._object(value.number)
             elif isinstance(value, Code):
                 parts[name] = partial(self._tell, description.key)
+            elif isinstance(value, SpecDescription):
+                parts[name] = self._spec(value)
             else:
                 parts[name] = value
         return ROUTES[description.kind](**parts).native(self._engine, description.prefix)
@@ -280,6 +290,8 @@ class Declarations:
             if isinstance(value, Reference):
                 yield value.number
                 values.extend(self._entry(value.number).declaration.values())
+            elif isinstance(value, SpecDescription):
+                values.extend(value.fields.values())
 
 
 class _Asking:

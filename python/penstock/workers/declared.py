@@ -21,9 +21,10 @@ from penstock.web.decisions import Answer, Decisions
 from penstock.web.handover import OnComplete
 
 from . import registration
+from .described import described
 from .ends import Ended, Orphan
 from .link import Calls, Link
-from .registration import Registration, RouteKey, described
+from .registration import Registration, RouteKey
 
 __all__ = ["Declared", "join"]
 

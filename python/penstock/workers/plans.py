@@ -3,79 +3,54 @@
 A description is bytes that are the same for all of a kind, so that the parent makes a plan of it once.
 """
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from penstock._shared import Parent, Shared
-from penstock.config import Caching, EventRelay, Inspection, Subscriptions
-from penstock.config.checks import Size
-from penstock.framing import Events
-from penstock.origins import Origins, Place
+from penstock.config import Subscriptions
 
 from . import messages
+from .described import SpecDescription, described_spec
 
-__all__ = ["Inspected", "Plans", "Relay", "Topics", "TopicsPlans", "read"]
+if TYPE_CHECKING:
+    from penstock.web.relay_spec import RelaySpec
+
+__all__ = ["Plans", "Relay", "Topics", "TopicsPlans", "read"]
 
 # More kinds than that are described anew each time.
 _MOST: Final = 1024
 
-Inspected = tuple[int, Inspection]
-"""What the gateway is called in the parent that counts what is seen, and what that is."""
-
 
 class Relay(NamedTuple):
-    """Where a response is fetched from, and how."""
+    """A relay of a gateway's."""
 
-    origin: Place | int
-    """An origin, or what the parent calls several."""
-    unix: str | None
-    """The Unix socket of a single one."""
-    caching: Caching | None
-    route: str
-    """Where the cache counts it, or the gateway that inspects it."""
-    events: EventRelay | None
-    max_event: Size
-    inspected: Inspected | None
-
-
-_Key = tuple[Place | Origins, Caching | None, EventRelay | None, str, Inspection | None]
+    gateway: int | None
+    """The number in the parent of the gateway that counts inspected responses; None if they are not."""
+    spec: SpecDescription
+    """What is fetched, and how."""
 
 
 class Plans:
     """The descriptions of a gateway's relays, in a worker.
 
     Args:
-        parent: who fetches.
-        unix: the Unix socket of an origin that is a single one.
-        framing: how event streams are cut.
+        parent: carries them out.
+        gateway: orders them.
     """
 
-    def __init__(self, parent: Parent, unix: str | None, framing: Events) -> None:
+    def __init__(self, parent: Parent, gateway: Shared) -> None:
         self._parent = parent
-        self._unix = unix
-        self._framing = framing
-        self._known: dict[_Key, bytes] = {}
+        self._gateway = gateway
+        self._known: dict[RelaySpec, bytes] = {}
 
-    def describe(
-        self,
-        origin: Place | Origins,
-        caching: Caching | None,
-        events: EventRelay | None,
-        route: str,
-        inspect: tuple[Shared, Inspection] | None = None,
-    ) -> bytes:
-        """What `read` reads. The first of its kind waits for the parent, to declare what it needs.
-
-        `route` is where the cache counts it, or the gateway beside the inspection, if there is one of them.
-        """
-        key = (origin, caching, events, route, None if inspect is None else inspect[1])
-        known = self._known.get(key)
+    def describe(self, spec: "RelaySpec") -> bytes:
+        """What `read` reads. The first of its kind waits for the parent, to declare what it needs."""
+        known = self._known.get(spec)
         if known is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            where = self._parent.number(origin) if isinstance(origin, Origins) else origin
-            seen = None if inspect is None else (self._parent.number(inspect[0]), inspect[1])
-            plan = Relay(where, self._unix, caching, route, events, self._framing.max_frame, seen)
-            known = self._known[key] = messages.dump(plan)[messages.LENGTH :]
+            gateway = None if spec.inspect is None else self._parent.number(self._gateway)
+            plan = Relay(gateway, described_spec(spec, self._parent))
+            known = self._known[spec] = messages.dump(plan)[messages.LENGTH :]
         return known
 
 

@@ -15,30 +15,17 @@ from penstock.log import LogStats
 from penstock.web import decisions
 from penstock.web.handover import OnComplete, RelayEnd
 from penstock.web.inspected import Inspected
-from penstock.web.native import Changes, NativeRoute, native_resources
+from penstock.web.native import NativeRoute, native_resources
+from penstock.web.relay_spec import HeaderEdits, RelaySpec
 from penstock.web.topics import TopicsRoute
 
 from . import messages
+from .described import Reference, described, described_spec
 
-__all__ = ["Code", "Reference", "Registration", "RouteDescription", "RouteKey", "describe", "described"]
+__all__ = ["Registration", "RouteDescription", "RouteKey", "describe"]
 
 RouteKey = tuple[str | None, str]
 """Host and prefix, which no two native routes of an application have in common."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """Something that is declared, and is the parent's."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """Something of the application that is called."""
-
-    name: str
-    """Tells it from others of its kind: two workers declare the same where the names are the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +80,13 @@ def describe(
     for resource in native_resources(app):
         route = resource.route
         kind = "relay" if isinstance(route, NativeRoute) else "topics"
-        parts = {each.name: described(getattr(route, each.name), home) for each in fields(route)}
+        parts = {each.name: _described(getattr(route, each.name), home) for each in fields(route)}
         found.append(RouteDescription(kind, resource.prefix, parts))
     return Registration(tuple(found), references, connections or {})
+
+
+def _described(part: object, home: _shared.Parent) -> Any:
+    return described_spec(part, home) if isinstance(part, RelaySpec) else described(part, home)
 
 
 def callables(app: web.Application) -> dict[RouteKey, OnComplete]:
@@ -107,19 +98,9 @@ def callables(app: web.Application) -> dict[RouteKey, OnComplete]:
     }
 
 
-def described(value: object, home: _shared.Parent) -> Any:
-    """`value` as it is sent to the parent."""
-    if isinstance(value, _shared.Shared):
-        return Reference(home.number(value))
-    if callable(value):
-        named = value if hasattr(value, "__qualname__") else type(value)
-        return Code(f"{named.__module__}.{named.__qualname__}")
-    return value
-
-
 messages.allow(
-    *(Code, Reference, Registration, RouteDescription),
-    *(Changes, origins.Place, tokens.SignedUrl, tokens.Jwt, tokens.Jwks, tokens.Key),
+    *(Registration, RouteDescription),
+    *(HeaderEdits, origins.Place, tokens.SignedUrl, tokens.Jwt, tokens.Jwks, tokens.Key),
     *(decisions.Allow, decisions.Deny, stats.DecisionStats, stats.TenantStats, decisions.Revoked),
     *(origins.OriginsStats, origins.OriginState, cache.CacheStats, cache.StoredResponse, stats.DiskStats),
     *(stats.InspectionStats, stats.Histogram, stats.Timings, RelayEnd, Inspected),

@@ -22,6 +22,8 @@ mod net;
 #[cfg(not(loom))]
 pub mod origin;
 #[cfg(not(loom))]
+pub mod relay_spec;
+#[cfg(not(loom))]
 pub mod runtime;
 #[cfg(not(loom))]
 pub mod source;

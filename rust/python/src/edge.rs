@@ -2,105 +2,50 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use penstock_engine::Code;
 use penstock_engine::access::Entered as EdgeEntered;
 use penstock_engine::edge::{
-    self, Edit, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Native, Pattern, Route as EdgeRoute,
-    RouteLimits, Routes, Service, Site as EdgeSite,
+    self, Limiter as EdgeLimiter, ListenOptions, Listener, Log, Route as EdgeRoute, Routes, Service,
+    Site as EdgeSite,
 };
+use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::runtime::Threads;
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 
 use crate::access::Gate;
-use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception, os_error};
-use crate::events::{Drain, EventPolicy, leave, policy};
 use crate::hub::Topics;
-use crate::inspect::{Inspected, parts};
 use crate::lane::{Lane, Shared};
 use crate::lock;
 use crate::port::Slot;
-use crate::relay::Forwarding;
-use crate::request::{Endpoint, Timeouts};
+use crate::relay_spec::{Handles, RelaySpec};
 use crate::settings::{EdgeSettings, Settings};
 
 /// A request that the engine answers alone, who is called with its end, and who decides about it.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Route(Arc<EdgeRoute>, Option<Py<PyAny>>, Option<Py<Gate>>);
 
-/// What routes whose ends are told are known by.
-static TICKETS: AtomicU64 = AtomicU64::new(0);
-
-/// `("set" | "add" | "drop", name, value)`, validated in Python.
-pub(crate) type Change = (String, Vec<u8>, Vec<u8>);
-
-/// # Errors
-/// `ConfigurationError`: there is no such kind.
-pub(crate) fn edits(py: Python<'_>, changes: Vec<Change>) -> PyResult<Vec<Edit>> {
-    let edit = |(kind, name, value): Change| match kind.as_str() {
-        "set" => Ok(Edit::Set(name, value)),
-        "add" => Ok(Edit::Add(name, value)),
-        "drop" => Ok(Edit::Drop(name)),
-        other => {
-            let detail = format!("{other:?} is no kind of change to a header field: set, add or drop");
-            Err(exception(py, &Code::BadConfiguration.error(detail)))
-        }
-    };
-    changes.into_iter().map(edit).collect()
-}
-
 #[pymethods]
 impl Route {
+    /// `on_end` is called with the end of each request. `gate` decides about them.
     #[new]
-    #[pyo3(signature = (name, host, prefix, endpoint, replacement, forwarding, timeouts, limits, request, response, drain, caching, events, inspected, on_end, gate))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
+    #[pyo3(signature = (spec, handles, host, on_end, gate))]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
-        py: Python<'_>,
-        name: String,
+        spec: RelaySpec<'_>,
+        handles: Handles<'_>,
         host: Option<String>,
-        prefix: String,
-        endpoint: &Bound<'_, Endpoint>,
-        replacement: String,
-        forwarding: &Bound<'_, Forwarding>,
-        timeouts: &Bound<'_, Timeouts>,
-        limits: Settings<RouteLimits>,
-        request: Vec<Change>,
-        response: Vec<Change>,
-        drain: Option<&Bound<'_, Drain>>,
-        caching: Option<&Bound<'_, Caching>>,
-        events: Option<&Bound<'_, EventPolicy>>,
-        inspected: Option<Inspected<'_>>,
         on_end: Option<Py<PyAny>>,
         gate: Option<Py<Gate>>,
     ) -> PyResult<Self> {
-        let endpoint = endpoint.get();
-        let native = Native {
-            endpoint: endpoint.endpoint.clone(),
-            upstream: endpoint.upstream.clone(),
-            authority: endpoint.authority.clone(),
-            replacement,
-            forwarding: forwarding.get().policy.clone(),
-            timeouts: timeouts.get().0,
-            request: edits(py, request)?,
-            response: edits(py, response)?,
-            limits: limits.into(),
-            gate: gate.as_ref().map(|gate| gate.get().shared()),
-            cache: caching.map(|caching| caching.get().0.clone()),
-            leave: leave(drain),
-            events: policy(events),
-            inspection: inspected.as_ref().map(parts),
-            // Relaxed: a number that nobody else has.
-            ticket: on_end.is_some().then(|| TICKETS.fetch_add(1, Ordering::Relaxed)),
-            name,
-        };
-        Ok(Self(Arc::new(EdgeRoute::new(Pattern { host, prefix }, native)), on_end, gate))
+        let spec = spec.with(&handles, on_end.is_some())?;
+        let shared = gate.as_ref().map(|gate| gate.get().shared());
+        Ok(Self(Arc::new(EdgeRoute::new(host, spec, shared)), on_end, gate))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

@@ -5,11 +5,12 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use penstock_engine::edge::{Pattern, RouteLimits, Topics as EdgeTopics};
+use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{
     self, Counted, Event, HubConfig, HubStats, Id, LogStats, Published, Reading, Terms, TopicStats,
 };
+use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::workers::{self, Subscribing};
 use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
@@ -20,13 +21,13 @@ use pyo3::types::{PyBytes, PyString};
 
 use crate::access::Gate;
 use crate::admission::{Admission, Decision, Guest};
-use crate::edge::{Change, edits};
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception};
 use crate::framing::Framing;
 use crate::lock;
 use crate::port::Slot;
 use crate::record::record;
+use crate::relay_spec::HeaderEdits;
 use crate::settings::Settings;
 use crate::stream::{FrameStream, Source};
 use crate::transport::Transport;
@@ -489,19 +490,19 @@ impl Topics {
     #[new]
     #[pyo3(signature = (name, host, prefix, hub, terms, limits, response, gate))]
     #[expect(clippy::too_many_arguments, reason = "the parts of a route, each once")]
+    #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
     fn new(
-        py: Python<'_>,
         name: String,
         host: Option<String>,
         prefix: String,
         hub: &Bound<'_, Hub>,
         terms: Settings<Terms>,
         limits: Settings<RouteLimits>,
-        response: Vec<Change>,
+        response: HeaderEdits<'_>,
         gate: Option<Py<Gate>>,
     ) -> PyResult<Self> {
         let (hub, pattern) = (Arc::clone(&hub.get().shared), Pattern { host, prefix });
-        let response = edits(py, response)?;
+        let response = response.edits()?;
         let before = gate.as_ref().map(|gate| gate.get().shared());
         let topics = EdgeTopics::new(name, pattern, hub, terms.into(), limits.into(), response, before);
         Ok(Self(Arc::new(topics), gate))

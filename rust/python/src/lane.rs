@@ -184,7 +184,7 @@ impl Shared {
             let mut watchers = lock(&self.watchers);
             old.extend(gone.iter().filter_map(|ticket| watchers.remove(ticket)));
             for (route, callback) in routes {
-                if let Some(ticket) = route.ticket() {
+                if let Some(ticket) = route.completion() {
                     let watcher = Watcher { route: Arc::downgrade(&route), callback };
                     old.extend(watchers.insert(ticket, watcher));
                 }

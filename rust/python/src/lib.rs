@@ -21,6 +21,7 @@ mod lane;
 mod port;
 mod record;
 mod relay;
+mod relay_spec;
 mod request;
 mod settings;
 mod stats;
@@ -69,6 +70,8 @@ mod _native {
     use super::port::LoopPort;
     #[pymodule_export]
     use super::relay::{Forwarding, has_dot_segments, is_target, offers_websocket};
+    #[pymodule_export]
+    use super::relay_spec::Relay;
     #[pymodule_export]
     use super::request::{Endpoint, Fields, Timeouts};
     #[pymodule_export]

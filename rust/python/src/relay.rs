@@ -40,13 +40,20 @@ impl From<FillSettings> for FillFields {
 /// `penstock.config.Forwarding`, validated there.
 #[derive(FromPyObject)]
 #[expect(clippy::struct_excessive_bools, reason = "as in the configuration")]
-struct Policy {
+pub(crate) struct Policy {
     x_forwarded: bool,
     forwarded: bool,
     via: Option<String>,
     trust_incoming: bool,
     preserve_host: bool,
     map_location: bool,
+}
+
+impl From<Policy> for relay::Forwarding {
+    fn from(policy: Policy) -> Self {
+        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location } = policy;
+        Self { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location }
+    }
 }
 
 /// Whether a target in origin-form has what a target may have, and nothing else.
@@ -86,14 +93,11 @@ impl Forwarding {
         fill: Option<FillSettings>,
         redirects: Option<(Bound<'_, Endpoint>, String, String)>,
     ) -> Self {
-        let Policy { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location } = policy;
-        let redirects = redirects.filter(|_| map_location).map(|(origin, from, to)| {
+        let redirects = redirects.filter(|_| policy.map_location).map(|(origin, from, to)| {
             let Endpoint { endpoint, upstream, .. } = origin.get();
             Redirects::new(own(endpoint, upstream.clone()), from, to)
         });
-        let policy =
-            relay::Forwarding { x_forwarded, forwarded, via, trust_incoming, preserve_host, map_location };
-        Self { policy, fill: fill.map(Into::into), redirects }
+        Self { policy: policy.into(), fill: fill.map(Into::into), redirects }
     }
 
     /// The fields that go to the origin. `replaced` stand in place of others of their names; `None` sends none.
@@ -229,7 +233,7 @@ fn text(value: &[u8]) -> Cow<'_, str> {
 }
 
 /// The text as it stood on the wire: aiohttp decodes bytes that are not UTF-8 as lone surrogates.
-fn wire_bytes<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, [u8]>> {
+pub(crate) fn wire_bytes<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(text) = text.to_str() {
         return Ok(Cow::Borrowed(text.as_bytes()));
     }

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use penstock_engine::access::{self, AccessConfig, TenantLimits};
 use penstock_engine::cache::{Cookies, Languages, Names, Policy, Query, READ, RangeFill};
-use penstock_engine::edge::{ClientLimits, EdgeConfig, ListenOptions, RouteLimits};
+use penstock_engine::edge::{ClientLimits, EdgeConfig, ListenOptions};
 use penstock_engine::hub::{History, HubConfig, Join, Limits, LogCounted, LogStats, Slow, Terms};
 use penstock_engine::origin::{
     CheckPolicy, HealthPolicy, Hedge, OriginLimits, RetryPolicy, Roots, Timeouts, Tls,
 };
 use penstock_engine::pool::PoolConfig;
 use penstock_engine::relay::FillFields;
+use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::store::{CachePolicy, Unread};
 use penstock_engine::stream::{FlowConfig, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};

@@ -8,7 +8,7 @@ use penstock_engine::Code;
 use penstock_engine::hub::{Hub, Terms};
 use penstock_engine::runtime::Threads;
 use penstock_engine::workers::{
-    self, Begun, Edge, Feeding, Notice, Orphan, Planned, Relay, Restart, Topics, Worker,
+    self, Begun, Edge, Feeding, Notice, Orphan, Planned, Restart, Topics, Worker,
 };
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
@@ -17,16 +17,13 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::cache::Caching;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception, os_error};
-use crate::events::EventPolicy;
-use crate::framing::Framing;
-use crate::inspect::{Inspected, Report, parts};
+use crate::inspect::Report;
 use crate::lane::Lane;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
-use crate::request::Endpoint;
+use crate::relay_spec::Relay;
 use crate::stream::{self, Source};
 use crate::transport::Transport;
 
@@ -44,25 +41,8 @@ impl Plan {
 impl Plan {
     /// Of relays; of subscriptions it is made by `Hub.plan`.
     #[new]
-    #[pyo3(signature = (endpoint, caching, policy, events, inspected))]
-    #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
-    fn new(
-        endpoint: &Bound<'_, Endpoint>,
-        caching: Option<&Bound<'_, Caching>>,
-        policy: Option<&Bound<'_, EventPolicy>>,
-        events: &Bound<'_, Framing>,
-        inspected: Option<Inspected<'_>>,
-    ) -> Self {
-        let endpoint = endpoint.get();
-        Self(workers::Plan::Relay(Arc::new(Relay {
-            endpoint: endpoint.endpoint.clone(),
-            authority: endpoint.authority.clone(),
-            upstream: endpoint.upstream.clone(),
-            caching: caching.map(|caching| caching.get().0.clone()),
-            policy: crate::events::policy(policy),
-            events: events.get().0.clone(),
-            inspection: inspected.as_ref().map(parts),
-        })))
+    fn new(relay: &Bound<'_, Relay>) -> Self {
+        Self(workers::Plan::Relay(Arc::clone(&relay.get().0)))
     }
 }
 

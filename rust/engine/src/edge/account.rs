@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use super::client::Client;
 use super::progress::Progress;
-use super::route::Route;
 use super::site::Site;
 use crate::app::{Ended, Queue, Stages};
 use crate::error::{Code, Error};
 use crate::inspect::Inspector;
+use crate::relay_spec::Relay;
 use crate::stream::{ResponseHead, Timings};
 use crate::sync::{Mutex, lock};
 use crate::wire::Incoming;
@@ -29,16 +29,16 @@ pub(super) struct Account<'a> {
 }
 
 impl<'a> Account<'a> {
-    /// Of an exchange on `route`, if somebody wants to know of those.
+    /// Of an exchange of `relay`, if its ends are told or its responses inspected.
     pub(super) fn open(
         site: &'a Site,
-        route: &Route,
+        relay: &Relay,
         client: &'a Client,
         incoming: &'a Incoming,
         progress: &'a Progress,
     ) -> Option<Box<Self>> {
-        let queue = site.app.as_ref().zip(route.native.ticket);
-        if queue.is_none() && route.native.inspection.is_none() {
+        let queue = site.app.as_ref().zip(relay.spec().completion);
+        if queue.is_none() && relay.spec().inspect.is_none() {
             return None;
         }
         let (head, inspector) = (Mutex::new(None), Mutex::new(None));

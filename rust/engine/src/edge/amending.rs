@@ -5,12 +5,12 @@ use std::task::{Poll, ready};
 
 use super::inbound::check_size;
 use super::native::{Left, Task};
-use super::route::Route;
 use crate::error::Result;
 use crate::inspect::Rules;
 use crate::net::Outgoing;
 use crate::origin::RequestBody;
 use crate::pool::CopyReason;
+use crate::relay_spec::Relay;
 
 /// The body of the request as it is sent to the origin, and whether it was changed. What is no JSON is not read.
 ///
@@ -18,7 +18,7 @@ use crate::pool::CopyReason;
 /// `REQUEST_TOO_LARGE`, and what went wrong with the client.
 pub(super) async fn amend(
     task: &Task<'_>,
-    route: &Route,
+    relay: &Relay,
     rules: &Rules,
     body: RequestBody,
     left: &mut Left,
@@ -37,7 +37,7 @@ pub(super) async fn amend(
     poll_fn(|context| {
         loop {
             // Among others, tells the client that its body may come.
-            task.wait(context, route, left, Vec::new(), outgoing)?;
+            task.wait(context, relay, left, Vec::new(), outgoing)?;
             let Some(piece) = ready!(stream.poll_next(context)) else { return Poll::Ready(Ok(())) };
             let piece = piece?;
             check_size((whole.len() + piece.len()) as u64, Some(rules.max_request))?;

@@ -140,7 +140,7 @@ async fn exchange(
     let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
     let progress = Progress::new(site.tallies(route).of(thread));
     let account = match route {
-        Some(Service::Relay(route)) => Account::open(site, route, client, incoming, &progress),
+        Some(Service::Relay(route)) => Account::open(site, &route.relay, client, incoming, &progress),
         Some(Service::Topics(_) | Service::Pages(_)) | None => None,
     };
     let task = Task {
@@ -152,6 +152,8 @@ async fn exchange(
         account: account.as_deref(),
         is_tunnel: false,
         stripped: None,
+        target_at: None,
+        gate: None,
     };
     let counted = site.clients.request(client.addresses.ip());
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
@@ -282,7 +284,7 @@ async fn answer_by_application(task: Task<'_>, inbound: &mut Inbound<'_>) -> Res
 async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &Route) -> Result<()> {
     let Task { site, thread, incoming, progress, .. } = task;
     let asked = asked(site, thread, incoming, progress)?;
-    let most = route.native.limits.body.or(site.config.max_body);
+    let most = route.spec().limits.body.or(site.config.max_body);
     if let Body::Length(length) = asked.body {
         check_size(length, most)?;
     }
@@ -291,18 +293,20 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
         && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut pass = None;
-    if let Some(gate) = &route.native.gate {
+    task.gate = route.gate.as_deref();
+    if let Some(gate) = task.gate {
         let target = incoming.origin_form();
         pass = look(gate, &task.asked(&target, &route.pattern.prefix), &task)?;
         if let Some(pass) = &mut pass {
             task.stripped = pass.target.take();
         }
     }
-    let is_let_in = pass.is_some() || route.native.gate.is_none();
+    let is_let_in = pass.is_some() || task.gate.is_none();
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
     if is_let_in && asked.body == Body::Empty && !task.is_tunnel {
-        let begin = |context: &mut Context<'_>| native::begin_hit(context, &task, route, &mut outgoing);
+        let begin =
+            |context: &mut Context<'_>| native::begin_hit(context, &task, &route.relay, &mut outgoing);
         is_hit = native::at_once(begin).await?;
         // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
         if is_hit && native::at_once(|context| native::is_sent(context, &task, &mut outgoing)).await {
@@ -341,15 +345,15 @@ async fn attempt(
             (false, None)
         } else {
             // On the heap: a body may come for hours when its head has come.
-            match Box::pin(native::begin(task, route, upload, outgoing)).await? {
+            match Box::pin(native::begin(task, &route.relay, upload, outgoing)).await? {
                 Begun::Body { is_events, left } => (is_events, left),
                 Begun::Sent => return Ok(()),
             }
         };
-        native::send(task, route.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+        native::send(task, route.relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
     let listen = inbound.listen(body, most, feed);
-    let result = if let Some(gate) = &route.native.gate {
+    let result = if let Some(gate) = task.gate {
         let answer = async {
             let target = incoming.origin_form();
             let permit = admit(gate, &task.asked(&target, &route.pattern.prefix), pass, task).await?;

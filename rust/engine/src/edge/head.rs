@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use super::route::Edit;
 use crate::clock;
 use crate::error::Result;
 use crate::events::{Field, Policy};
 use crate::relay::{Redirects, is_event_stream, redirected, response_fields};
+use crate::relay_spec::Edit;
 use crate::wire::{Body, Head, body_of, write_field, write_status_line};
 
 /// How the body of a response goes to the client.

@@ -2,9 +2,9 @@
 //!
 //! Held by the route, or by Python where the event loop's own transports serve it. Any thread may enter.
 
-use super::route::RouteLimits;
 use crate::access::{self, Entered};
 use crate::error::{Code, Result};
+use crate::relay_spec::RouteLimits;
 
 /// The limits of one route, and what is counted of it.
 #[derive(Debug)]

@@ -50,7 +50,7 @@ pub use limiter::Limiter;
 pub use listen::{ListenOptions, Listener};
 pub use log::Log;
 pub use pages::{Exhibit, Page, Pages, Showing, Shown};
-pub use route::{Edit, Native, Pattern, Route, RouteLimits, Routes, Service};
+pub use route::{Pattern, Route, Routes, Service};
 pub use site::{Site, SiteCounts, Supplies};
 pub use tally::{Lane, Ledger, RouteSums, TenantSums};
 pub use topics::Topics;

@@ -17,8 +17,8 @@ use super::client::Client;
 use super::head::{Framing, Persistence, encode, is_events};
 use super::metered::Metered;
 use super::progress::Progress;
-use super::route::{Edit, Route};
 use super::site::Site;
+use crate::access::{Gate, Verifier};
 use crate::cache::{Target, is_read, tells_url};
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, EventBody, Field, Leave, Policy, begin_inspection};
@@ -27,6 +27,7 @@ use crate::inspect::Inspector;
 use crate::net::{Body, Fault, Outgoing, Peer, Piece, Stop, Supply};
 use crate::origin::{self, Request, RequestBody};
 use crate::relay;
+use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
 use crate::stream::ResponseHead;
 use crate::sync::{Arc, Mutex, lock};
@@ -46,6 +47,10 @@ pub(super) struct Task<'a> {
     pub(super) is_tunnel: bool,
     /// What stands for the target that was asked for, if that is not it.
     pub(super) stripped: Option<String>,
+    /// The target at the origin, where the application has said it.
+    pub(super) target_at: Option<&'a str>,
+    /// What has let the request in, if anything decides that.
+    pub(super) gate: Option<&'a Gate>,
 }
 
 /// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
@@ -55,29 +60,29 @@ pub(super) struct Task<'a> {
 pub(super) fn begin_hit(
     context: &mut Context<'_>,
     task: &Task<'_>,
-    route: &Route,
+    relay: &Relay,
     outgoing: &mut Outgoing,
 ) -> Result<bool> {
-    let native = &route.native;
-    let Some(caching) = &native.cache else { return Ok(false) };
-    let target = route.target(&task.target());
+    let spec = relay.spec();
+    let Some(caching) = &spec.caching else { return Ok(false) };
+    let target = task.target_at(relay);
     let asked = store::Asked {
         method: task.incoming.method(),
         target: Target {
-            scheme: native.endpoint.scheme().name(),
-            authority: &native.authority,
+            scheme: spec.origin.endpoint.scheme().name(),
+            authority: &spec.origin.authority,
             path: &target,
         },
-        endpoint: &native.endpoint,
-        is_read: route.sets_read
+        endpoint: &spec.origin.endpoint,
+        is_read: relay.sets_read()
             || task.incoming.headers().any(|(name, value)| {
                 (is_read(name) || tells_url(name))
-                    && !route.replaces(name)
-                    && route.forwarded(name, value).is_some()
+                    && !relay.replaces(name)
+                    && task.forwarded(name, value).is_some()
             }),
     };
-    let Some(delivery) = caching.look(&asked, || task.fields(route))? else { return Ok(false) };
-    match task.begin_stored(context, route, Box::new(delivery), outgoing) {
+    let Some(delivery) = caching.look(&asked, || task.fields(relay))? else { return Ok(false) };
+    match task.begin_stored(context, relay, Box::new(delivery), outgoing) {
         Err(error) if task.may_ask_again(&error, outgoing) => Ok(false),
         begun => begun.map(|()| true),
     }
@@ -113,19 +118,19 @@ pub(super) enum Begun {
 /// The origin's connection is closed.
 pub(super) async fn begin(
     task: &Task<'_>,
-    route: &Route,
+    relay: &Relay,
     body: RequestBody,
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
-    let Some(caching) = route.native.cache.as_ref().filter(|_| !task.is_tunnel) else {
-        return begin_body(task, route, body, outgoing).await;
+    let Some(caching) = relay.spec().caching.as_ref().filter(|_| !task.is_tunnel) else {
+        return begin_body(task, relay, body, outgoing).await;
     };
     let mut body = Some(body);
     loop {
         // A request that what is stored may answer has no body.
         let body = body.take().unwrap_or(RequestBody::None);
-        // On the heap, so that a route without a cache does not pay for its state.
-        match Box::pin(relay_by_cache(task, route, caching, body, outgoing)).await {
+        // On the heap, so that a relay without a cache does not pay for its state.
+        match Box::pin(relay_by_cache(task, relay, caching, body, outgoing)).await {
             Err(error) if task.may_ask_again(&error, outgoing) => {}
             result => return result.map(|()| Begun::Sent),
         }
@@ -135,18 +140,18 @@ pub(super) async fn begin(
 /// From one connection to the other.
 async fn begin_body(
     task: &Task<'_>,
-    route: &Route,
+    relay: &Relay,
     body: RequestBody,
     outgoing: &mut Outgoing,
 ) -> Result<Begun> {
     let supplies = &task.site.supplies;
     let mut left = None;
-    let inspection = route.native.inspection.as_ref().filter(|_| !task.is_tunnel);
+    let inspection = relay.spec().inspect.as_ref().filter(|_| !task.is_tunnel);
     let (body, inspector) = match inspection {
         None => (body, None),
         Some((rules, counts)) => {
             // On the heap: there is nothing left of it when the origin is asked.
-            let amended = Box::pin(amend(task, route, rules, body, &mut left, outgoing)).await;
+            let amended = Box::pin(amend(task, relay, rules, body, &mut left, outgoing)).await;
             let (body, amended) = amended?;
             let (rules, counts) = (Plain::clone(rules), Plain::clone(counts));
             let inspector =
@@ -161,31 +166,31 @@ async fn begin_body(
     let interim = Mutex::new(Vec::new());
     let pass = |head| lock(&interim).push(head);
     let origins = Arc::clone(&supplies.origins[task.thread]);
-    let mut begun = pin!(origin::begin(origins, Box::new(task.request(route, body)?), &pass));
+    let mut begun = pin!(origin::begin(origins, Box::new(task.request(relay, body)?), &pass));
     let (head, body) = poll_fn(|context| {
         let begun = begun.as_mut().poll(context);
         let interim = std::mem::take(&mut *lock(&interim));
-        task.wait(context, route, &mut left, interim, outgoing)?;
+        task.wait(context, relay, &mut left, interim, outgoing)?;
         begun
     })
     .await?;
     if let Some(account) = task.account {
         account.note_head(&head);
     }
-    let (framing, is_events) = task.begin(route, &head, outgoing)?;
+    let (framing, is_events) = task.begin(relay, &head, outgoing)?;
     let is_cut =
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
     outgoing.feed_on(body.line());
-    let supply = Supply::Source(Box::new(body.relay(&task.cut(is_cut), allowance)));
-    outgoing.attach(attached(task.supply(route, supply, is_events, inspector), framing));
+    let supply = Supply::Source(Box::new(body.relay(&task.cut(relay, is_cut), allowance)));
+    outgoing.attach(attached(task.supply(relay, supply, is_events, inspector), framing));
     at_once(|context| task.prime(context, outgoing)).await?;
     Ok(Begun::Body { is_events, left })
 }
 
-/// By way of the route's cache: what is stored there or on its way, or what the origin answers, out of a stream.
+/// By way of the relay's cache: what is stored there or on its way, or what the origin answers, out of a stream.
 async fn relay_by_cache(
     task: &Task<'_>,
-    route: &Route,
+    relay: &Relay,
     caching: &Caching,
     body: RequestBody,
     outgoing: &mut Outgoing,
@@ -195,7 +200,7 @@ async fn relay_by_cache(
     // `drive` goes before each look at the stream.
     stream.fed_by_own_task();
     let access = caching.access(Arc::clone(&supplies.origins[task.thread]), Overrides::default());
-    let mut fetch = pin!(store::serve(access, Box::new(task.request(route, body)?), feed));
+    let mut fetch = pin!(store::serve(access, Box::new(task.request(relay, body)?), feed));
     let mut fetched = false;
     let mut drive = |context: &mut Context<'_>| {
         let Poll::Ready(stored) = (if fetched { Poll::Pending } else { fetch.as_mut().poll(context) }) else {
@@ -207,14 +212,14 @@ async fn relay_by_cache(
     let mut left = None;
     let stored = poll_fn(|context| {
         let stored = drive(context);
-        task.wait(context, route, &mut left, stream.take_interim(), outgoing)?;
+        task.wait(context, relay, &mut left, stream.take_interim(), outgoing)?;
         if stored.is_some() { Poll::Ready(Ok(stored)) } else { stream.poll_head(context).map_ok(|_| None) }
     })
     .await?;
     if let Some(delivery) = stored {
         drop(stream);
-        at_once(|context| task.begin_stored(context, route, delivery, outgoing)).await?;
-        return send(task, route.leave(Some(false)), false, left, outgoing, |_| {}).await;
+        at_once(|context| task.begin_stored(context, relay, delivery, outgoing)).await?;
+        return send(task, relay.leave(Some(false)), false, left, outgoing, |_| {}).await;
     }
     let Some(head) = stream.head() else {
         return Err(Code::Internal.error("a head that had come is gone"));
@@ -222,18 +227,18 @@ async fn relay_by_cache(
     if let Some(account) = task.account {
         account.note_head(head);
     }
-    let (framing, is_events) = task.begin(route, head, outgoing)?;
-    stream.set_framing(&task.cut(is_events))?;
-    if route.native.upstream.is_none() {
-        outgoing.feed_on(supplies.origins[task.thread].line(&route.native.endpoint));
+    let (framing, is_events) = task.begin(relay, head, outgoing)?;
+    stream.set_framing(&task.cut(relay, is_events))?;
+    if relay.spec().origin.upstream.is_none() {
+        outgoing.feed_on(supplies.origins[task.thread].line(&relay.spec().origin.endpoint));
     }
-    outgoing.attach(attached(task.supply(route, stream.into(), is_events, None), framing));
+    outgoing.attach(attached(task.supply(relay, stream.into(), is_events, None), framing));
     at_once(|context| {
         drive(context);
         task.prime(context, outgoing)
     })
     .await?;
-    let leave = route.leave(Some(is_events));
+    let leave = relay.leave(Some(is_events));
     send(task, leave, is_events, left, outgoing, |context| drop(drive(context))).await
 }
 
@@ -320,10 +325,10 @@ impl Task<'_> {
         self.progress.check_stopped()
     }
 
-    /// As [`Task::check`] while the head is awaited: if the client has left, whether the route reads on.
-    fn check_left(&self, context: &mut Context<'_>, route: &Route, left: &mut Left) -> Result<()> {
+    /// As [`Task::check`] while the head is awaited: if the client has left, whether the relay reads on.
+    fn check_left(&self, context: &mut Context<'_>, relay: &Relay, left: &mut Left) -> Result<()> {
         if self.progress.has_left() {
-            let begun = left.take().or_else(|| route.leave(None).begin(&self.site.supplies.meter));
+            let begun = left.take().or_else(|| relay.leave(None).begin(&self.site.supplies.meter));
             let draining = left.insert(begun.ok_or_else(gone)?);
             if draining.poll_over(context).is_ready() {
                 return Err(gone());
@@ -332,9 +337,9 @@ impl Task<'_> {
         self.progress.check_stopped()
     }
 
-    /// The body of a response, with what the route does for events, and seen by `inspector`.
-    fn supply(&self, route: &Route, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
-        self.metered(self.watched(route, supply, is_events, inspector))
+    /// The body of a response, with what the relay does for events, and seen by `inspector`.
+    fn supply(&self, relay: &Relay, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
+        self.metered(self.watched(relay, supply, is_events, inspector))
     }
 
     /// A body on its tenant's account, if it has one.
@@ -346,12 +351,12 @@ impl Task<'_> {
 
     fn watched(
         &self,
-        route: &Route,
+        relay: &Relay,
         supply: Supply,
         is_events: bool,
         inspector: Option<Inspector>,
     ) -> Supply {
-        let policy = route.native.events.as_ref().filter(|_| is_events);
+        let policy = relay.spec().events.as_ref().filter(|_| is_events);
         if policy.is_none() && inspector.is_none() {
             return supply;
         }
@@ -361,21 +366,21 @@ impl Task<'_> {
     }
 
     /// How a body is cut that is to be seen event by event, or not.
-    fn cut(&self, is_cut: bool) -> Cut {
-        if is_cut { Cut::Events { max_frame: self.site.config.max_event, blocks: true } } else { Cut::Raw }
+    fn cut(&self, relay: &Relay, is_cut: bool) -> Cut {
+        if is_cut { relay.framing(self.site.config.max_event) } else { Cut::Raw }
     }
 
     /// Puts what is stored, or on its way, into `outgoing`.
     fn begin_stored(
         &self,
         context: &mut Context<'_>,
-        route: &Route,
+        relay: &Relay,
         delivery: Box<Delivery>,
         outgoing: &mut Outgoing,
     ) -> Result<()> {
         let framing = Framing::of(delivery.body, self.incoming.minor_version);
         let status = (delivery.status, delivery.reason(), 1);
-        self.put_head(route, status, delivery.fields(), framing, &[], outgoing);
+        self.put_head(relay, status, delivery.fields(), framing, &[], outgoing);
         let mut supply = Supply::Source(delivery);
         // What is held to nothing is counted at its end.
         if self.progress.allotment().is_some_and(|allotment| allotment.is_limited()) {
@@ -402,16 +407,16 @@ impl Task<'_> {
     pub(super) fn wait(
         &self,
         context: &mut Context<'_>,
-        route: &Route,
+        relay: &Relay,
         left: &mut Left,
         interim: Vec<Head>,
         outgoing: &mut Outgoing,
     ) -> Result<()> {
-        self.check_left(context, route, left)?;
+        self.check_left(context, relay, left)?;
         for head in interim {
             // HTTP/1.0 has none (RFC 9110, section 15.2).
             if self.incoming.minor_version == 1 {
-                let via = route.native.forwarding.via((1, head.minor_version));
+                let via = relay.spec().forwarding.via((1, head.minor_version));
                 let bytes = relay::encode_interim(&head, via.as_deref());
                 self.progress.add_interim(bytes.len());
                 outgoing.push(Piece::Bytes(bytes));
@@ -431,16 +436,33 @@ impl Task<'_> {
         }
     }
 
+    /// The target at the origin.
+    fn target_at(&self, relay: &Relay) -> String {
+        self.target_at.map_or_else(|| relay.target(&self.target()), str::to_owned)
+    }
+
+    fn verifier(&self) -> Option<&dyn Verifier> {
+        self.gate?.verifier()
+    }
+
+    /// What the cache and the origin see of a field of a client's: no token that lets in here.
+    fn forwarded<'v>(&self, name: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
+        match self.verifier() {
+            Some(verifier) => verifier.forwarded(name, value),
+            None => Some(Cow::Borrowed(value)),
+        }
+    }
+
     /// The fields that the origin is sent.
-    fn fields(&self, route: &Route) -> Result<Fields> {
-        let (native, incoming) = (&route.native, self.incoming);
+    fn fields(&self, relay: &Relay) -> Result<Fields> {
+        let (spec, incoming) = (relay.spec(), self.incoming);
         let client = relay::Client {
             address: self.client.addresses.host.as_deref(),
             scheme: "http",
             host: incoming.authority().as_bytes(),
             version: (1, incoming.minor_version),
         };
-        let replaced: Vec<relay::Replaced<'_>> = native
+        let replaced: Vec<relay::Replaced<'_>> = spec
             .request
             .iter()
             .filter_map(|edit| match edit {
@@ -449,23 +471,23 @@ impl Task<'_> {
                 Edit::Add(..) => None,
             })
             .collect();
-        let fill = native
-            .cache
+        let fill = spec
+            .caching
             .as_ref()
             .filter(|_| !self.is_tunnel)
             .and_then(|caching| caching.fill_fields().of_method(incoming.method()));
-        let mut headers: Fields = if native.gate.as_ref().is_some_and(|gate| gate.verifier().is_some()) {
+        let mut headers: Fields = if self.verifier().is_some() {
             let mut received = Fields::with_capacity(24, 1024);
             for (name, value) in incoming.headers() {
-                if let Some(value) = route.forwarded(name, value) {
+                if let Some(value) = self.forwarded(name, value) {
                     received.push(name, &value);
                 }
             }
-            native.forwarding.request_fields(received.iter(), &client, &replaced, fill)?
+            spec.forwarding.request_fields(received.iter(), &client, &replaced, fill)?
         } else {
-            native.forwarding.request_fields(incoming.headers(), &client, &replaced, fill)?
+            spec.forwarding.request_fields(incoming.headers(), &client, &replaced, fill)?
         };
-        for edit in &native.request {
+        for edit in &spec.request {
             if let Edit::Add(name, value) = edit {
                 headers.push(name, value);
             }
@@ -473,18 +495,18 @@ impl Task<'_> {
         Ok(headers)
     }
 
-    fn request(&self, route: &Route, body: RequestBody) -> Result<Request> {
-        let (native, incoming) = (&route.native, self.incoming);
-        let headers = self.fields(route)?;
+    fn request(&self, relay: &Relay, body: RequestBody) -> Result<Request> {
+        let (spec, incoming) = (relay.spec(), self.incoming);
+        let headers = self.fields(relay)?;
         Ok(Request {
-            endpoint: native.endpoint.clone(),
-            upstream: native.upstream.clone(),
+            endpoint: spec.origin.endpoint.clone(),
+            upstream: spec.origin.upstream.clone(),
             method: incoming.method().to_owned(),
-            target: route.target(&self.target()),
-            authority: native.authority.clone(),
+            target: self.target_at(relay),
+            authority: spec.origin.authority.clone(),
             headers: headers.into(),
             body,
-            timeouts: native.timeouts,
+            timeouts: spec.timeouts,
             reports: true,
         })
     }
@@ -493,7 +515,7 @@ impl Task<'_> {
     /// which can end behind any of them.
     fn begin(
         &self,
-        route: &Route,
+        relay: &Relay,
         ResponseHead { head, .. }: &ResponseHead,
         outgoing: &mut Outgoing,
     ) -> Result<(Framing, bool)> {
@@ -504,9 +526,9 @@ impl Task<'_> {
             Framing::of(body_of(head, incoming.method())?, incoming.minor_version)
         };
         let is_events = is_events(head, framing);
-        let policy = route.native.events.as_deref().filter(|_| is_events);
+        let policy = relay.spec().events.as_deref().filter(|_| is_events);
         self.put_head(
-            route,
+            relay,
             (head.status, head.reason(), head.minor_version),
             relay::response_fields(head),
             framing,
@@ -522,14 +544,14 @@ impl Task<'_> {
     /// Puts the head of a response into `outgoing`; `fields` are end-to-end, and `defaults` stand for those that are missing.
     fn put_head<'a>(
         &self,
-        route: &Route,
+        relay: &Relay,
         (status, reason, minor_version): (u16, &[u8], u8),
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
         framing: Framing,
         defaults: &[Field],
         outgoing: &mut Outgoing,
     ) {
-        let (native, incoming) = (&route.native, self.incoming);
+        let (spec, incoming) = (relay.spec(), self.incoming);
         // Behind an offer that was not taken up may be bytes that were read as if it had been.
         if matches!(framing, Framing::UntilClose | Framing::Tunnel) || self.is_tunnel {
             self.progress.close(true);
@@ -539,9 +561,9 @@ impl Task<'_> {
             self.progress.close(true);
         }
         let persistence = Persistence::of(self.progress.closes(), incoming.minor_version);
-        let via = native.forwarding.via((1, minor_version));
-        let (via, edits) = (via.as_deref(), &native.response);
-        let fields = relay::redirected(route.redirects.as_ref(), fields);
+        let via = spec.forwarding.via((1, minor_version));
+        let (via, edits) = (via.as_deref(), &spec.response);
+        let fields = relay::redirected(relay.redirects(), fields);
         let bytes = encode((status, reason), fields, framing, persistence, via, edits, defaults);
         self.progress.begin(status);
         self.progress.set_head(bytes.len());

@@ -9,11 +9,12 @@ use std::pin::Pin;
 use super::head::{Framing, Persistence, encode};
 use super::limiter::Limiter;
 use super::native::Task;
-use super::route::{Pattern, RouteLimits};
+use super::route::Pattern;
 use crate::access::{Entered, Limits};
 use crate::error::{Code, Result};
 use crate::net::{Outgoing, Piece};
 use crate::relay::redirected;
+use crate::relay_spec::RouteLimits;
 use crate::wire::Incoming;
 
 /// Before the names of pages, for those who have several services behind one address. What scrapers ask for by default

@@ -10,13 +10,14 @@ use percent_encoding::percent_decode_str;
 use super::head::{Framing, Persistence, encode};
 use super::limiter::Limiter;
 use super::native::Task;
-use super::route::{Edit, Pattern, RouteLimits};
+use super::route::Pattern;
 use super::tally::Tallies;
 use crate::access::{Decision, Entered, Gate};
 use crate::error::{Code, Result};
 use crate::hub::{Admission, Asked, Guest, Hub, Resumption, Terms, Wire, fields};
 use crate::net::{Body, Outgoing, Supply};
 use crate::relay::redirected;
+use crate::relay_spec::{Edit, RouteLimits};
 use crate::sync::Arc;
 use crate::wire::{Body as Announced, Incoming};
 

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::admitting::{Guest, subscribe};
 use super::codec::malformed;
-use super::fetching::{Asked, Fetched, Fetching, Response, Watch, fetch};
+use super::fetching::{Asked, Fetched, Fetching, Response, Watch, events_of, fetch};
 use super::flow::{give_out, join};
 use super::flows::Flows;
 use super::message::{
@@ -429,9 +429,9 @@ impl Exchange {
                 Some(Fetched::Response(Response { stream, relay, watch })) => {
                     let handed = stream.hand_over()?;
                     if is_events {
-                        handed.set_framing(&relay.events)?;
+                        handed.set_framing(&events_of(&relay))?;
                     }
-                    (handed, relay.policy.clone().filter(|_| has_policy), Some(stream), watch)
+                    (handed, relay.spec().events.clone().filter(|_| has_policy), Some(stream), watch)
                 }
             }
         };

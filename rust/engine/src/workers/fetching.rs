@@ -9,7 +9,6 @@ use std::time::Instant;
 use super::admitting::Guest;
 use super::flow::{Credit, give_out};
 use super::message::{Fetch, Message};
-use super::plan::Relay;
 use super::wire::Wire;
 use super::workers::{Member, Shared};
 use crate::error::Result;
@@ -18,6 +17,7 @@ use crate::framing::Framing;
 use crate::inspect::{Inspector, Report};
 use crate::origin::{self, Request, RequestBody};
 use crate::pool::Pool;
+use crate::relay_spec::Relay;
 use crate::store::{self, Overrides};
 use crate::stream::{Meter, ResponseHead, Stream};
 use crate::sync::{Arc, Mutex, lock};
@@ -44,16 +44,21 @@ impl Response {
     /// The client has left before it was attached: reads it on, if its plan says so of event streams.
     pub(super) fn client_left(self, meter: &Plain<Meter>) {
         let Self { stream, relay, watch } = self;
-        let Some(policy) = relay.policy.clone().filter(|policy| policy.leave.drains()) else { return };
+        let Some(policy) = relay.spec().events.clone().filter(|policy| policy.leave.drains()) else { return };
         let Ok(stream) = stream.hand_over() else { return };
         let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
-        let inspection = inspector.map(|inspector| (inspector, relay.events.clone()));
+        let inspection = inspector.map(|inspector| (inspector, events_of(&relay)));
         let meter = Plain::clone(meter);
         tokio::spawn(async move {
             read_on(stream, Leave::Cancel, Some(policy), inspection, meter).await;
             drop(watch);
         });
     }
+}
+
+/// How the events of a relay are cut. A worker says how long one may be; without that none is taken.
+pub(super) fn events_of(relay: &Relay) -> Framing {
+    relay.framing(0)
 }
 
 /// Has what is fetched seen, whoever gets it. Its end tells the worker what that was, and so does its drop.
@@ -74,7 +79,7 @@ impl Watch {
     }
 
     fn begin(&mut self, relay: &Relay, pool: &Pool, thread: usize) {
-        self.inspector = relay.inspection.as_ref().map(|(rules, counts)| {
+        self.inspector = relay.spec().inspect.as_ref().map(|(rules, counts)| {
             let (rules, counts) = (Plain::clone(rules), Plain::clone(counts));
             Inspector::new(rules, counts, pool, thread, self.amended, Instant::now())
         });
@@ -190,20 +195,21 @@ async fn begin(
         watch.begin(&relay, &supplies.pool, thread);
     }
     let inspector = watch.as_ref().and_then(|watch| watch.inspector.clone());
-    let inspection = inspector.map(|inspector| (inspector, relay.events.clone()));
+    let inspection = inspector.map(|inspector| (inspector, events_of(&relay)));
+    let origin = &relay.spec().origin;
     let request = Box::new(Request {
-        endpoint: relay.endpoint.clone(),
-        upstream: relay.upstream.clone(),
+        endpoint: origin.endpoint.clone(),
+        upstream: origin.upstream.clone(),
         method,
         target,
-        authority: relay.authority.clone(),
+        authority: origin.authority.clone(),
         headers: Arc::new(fields),
         body,
         timeouts,
         reports: false,
     });
     let origins = Arc::clone(&supplies.origins[thread]);
-    match &relay.caching {
+    match &relay.spec().caching {
         None => drop(tokio::spawn(origin::fetch(origins, request, feed))),
         Some(caching) => {
             let access = caching.access(origins, overrides.unwrap_or_else(Overrides::default));

@@ -36,7 +36,7 @@ pub use counts::{Counted, Restart, WorkersStats};
 pub use edge::{Edge, Expected, Inspection, Order, Source, Subscribing};
 pub use lines::Lines;
 pub use notice::{Begun, Feeding, Notice, Orphan};
-pub use plan::{Plan, Planned, Relay, Topics};
+pub use plan::{Plan, Planned, Topics};
 pub use worker::Worker;
 pub use workers::Workers;
 

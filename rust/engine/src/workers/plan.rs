@@ -1,18 +1,13 @@
 //! What a worker's relays and subscriptions go by, made of a description once for all that have the same.
 
 use std::collections::HashMap;
-use std::sync::Arc as Plain;
 
 use tokio::sync::oneshot;
 
 use super::notice::{Notice, Notices};
 use crate::error::{Code, Error, Result};
-use crate::events::Policy;
-use crate::framing::Framing;
 use crate::hub::{Hub, Terms};
-use crate::inspect::{Counts, Rules};
-use crate::origin::{Endpoint, Upstream};
-use crate::store::Caching;
+use crate::relay_spec::Relay;
 use crate::sync::{Arc, Mutex, lock};
 
 /// Descriptions that are remembered; behind them all are forgotten. An application has as many as it has origins and
@@ -59,25 +54,6 @@ pub struct Topics {
     pub hub: Arc<Hub>,
     /// How.
     pub terms: Terms,
-}
-
-/// What is fetched from, and how.
-#[derive(Debug)]
-pub struct Relay {
-    /// Where requests go, or by what several origins are known together.
-    pub endpoint: Endpoint,
-    /// What goes into `Host` unless the request has its own.
-    pub authority: String,
-    /// The origins of which one is asked.
-    pub upstream: Option<Plain<Upstream>>,
-    /// By way of which cache, if any.
-    pub caching: Option<Caching>,
-    /// What is done with event streams besides relaying them.
-    pub policy: Option<Plain<Policy>>,
-    /// How event streams are cut.
-    pub events: Framing,
-    /// What responses are looked at for, and where that is counted.
-    pub inspection: Option<(Plain<Rules>, Plain<Counts>)>,
 }
 
 /// Who makes a plan answers with it.

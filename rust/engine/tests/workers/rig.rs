@@ -8,18 +8,21 @@ use std::task::Poll;
 use std::time::Duration;
 
 use penstock_engine::Code;
+use penstock_engine::access::Limits as AccessLimits;
 use penstock_engine::app::Queue;
 use penstock_engine::edge::{
     ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Site, Supplies,
 };
-use penstock_engine::framing::Framing;
+use penstock_engine::events::Leave;
 use penstock_engine::hub::{History, Hub, HubConfig, Join, Limits, Slow, Terms};
-use penstock_engine::origin::{Endpoint, Notices, OriginLimits, Origins, Roots, Scheme, Tls};
+use penstock_engine::origin::{Endpoint, Notices, OriginLimits, Origins, Roots, Scheme, Timeouts, Tls};
 use penstock_engine::pool::{Pool, PoolConfig};
+use penstock_engine::relay::Forwarding;
+use penstock_engine::relay_spec::{Origin, Relay, RelaySpec, RouteLimits};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{FlowConfig, Meter, ReadSizes};
 use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
-use penstock_engine::workers::{Notice, Orphan, Plan, Relay, Topics, Workers};
+use penstock_engine::workers::{Notice, Orphan, Plan, Topics, Workers};
 use penstock_memory::pool::testing::config;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, mpsc};
@@ -243,15 +246,48 @@ fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
     }
     let wrong = || Code::BadConfiguration.error("that is no port");
     let port = std::str::from_utf8(description).ok().and_then(|port| port.parse().ok()).ok_or_else(wrong)?;
-    Ok(Plan::Relay(Arc::new(Relay {
+    let origin = Origin {
         endpoint: Endpoint::new(Scheme::Http, "127.0.0.1", port, None)?,
-        authority: "origin.example".to_owned(),
         upstream: None,
+        authority: "origin.example".to_owned(),
+    };
+    Ok(Plan::Relay(Arc::new(Relay::new(RelaySpec {
+        name: "a relay".to_owned(),
+        origin,
+        prefix: "/".to_owned(),
+        replacement: "/".to_owned(),
+        forwarding: Forwarding {
+            x_forwarded: false,
+            forwarded: false,
+            via: None,
+            trust_incoming: false,
+            preserve_host: false,
+            map_location: false,
+        },
+        timeouts: Timeouts {
+            queue: None,
+            resolve: None,
+            connect: None,
+            tls: None,
+            first_byte: None,
+            between_bytes: None,
+            tunnel: None,
+            total: None,
+            lets_events_pause: false,
+        },
+        limits: RouteLimits {
+            requests: AccessLimits { concurrency: None, rate: None, burst: 1.0 },
+            body: None,
+        },
+        request: Vec::new(),
+        response: Vec::new(),
+        drain: Leave::Cancel,
+        events: None,
+        max_event: Some(1024),
         caching: None,
-        policy: None,
-        events: Framing::Events { max_frame: 1024, blocks: true },
-        inspection: None,
-    })))
+        inspect: None,
+        completion: None,
+    }))))
 }
 
 /// Waits for what another thread brings about.

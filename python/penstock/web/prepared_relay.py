@@ -1,0 +1,56 @@
+"""A `RelaySpec` in the forms that an engine takes, made once for all requests of a kind."""
+
+from typing import Final
+
+from penstock import _native
+from penstock.engine import Engine
+from penstock.framing import Events
+
+from .relay_spec import NO_EDITS, Handles, RelaySpec
+
+__all__ = ["PreparedRelay"]
+
+
+class PreparedRelay:
+    """A relay, ready to be carried out by `engine`.
+
+    Args:
+        spec: the relay.
+        engine: what fetches.
+        framing: how event streams are cut.
+        handles: what `engine` keeps of the relay.
+        is_mapped: whether URLs of the origin are mapped in its responses (`config.Forwarding.map_location`).
+    """
+
+    __slots__ = (
+        "_forwardings",
+        "_is_mapped",
+        "cut",
+        "edits",
+        "engine",
+        "framing",
+        "handles",
+        "spec",
+    )
+
+    def __init__(
+        self, spec: RelaySpec, engine: Engine, framing: Events, handles: Handles, *, is_mapped: bool = True
+    ) -> None:
+        self.spec: Final = spec
+        self.engine: Final = engine
+        self.framing: Final = framing
+        self.cut: Final = framing._native()  # noqa: SLF001 (of the same package)
+        self.handles: Final = handles
+        self.edits: Final = None if spec.response == NO_EDITS else spec.response
+        self._is_mapped = is_mapped
+        self._forwardings: dict[bool, _native.Forwarding] = {}
+
+    def forwarding(self, *, fills: bool) -> _native.Forwarding:
+        """What each side is told of the other. `fills`: the cache may store the response for other clients."""
+        known = self._forwardings.get(fills)
+        if known is None:
+            spec = self.spec
+            redirects = (self.handles.origin, spec.replacement, spec.prefix) if self._is_mapped else None
+            known = _native.Forwarding(spec.forwarding, spec.caching if fills else None, redirects)
+            self._forwardings[fills] = known
+        return known
