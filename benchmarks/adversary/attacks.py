@@ -9,6 +9,9 @@ from .swarm import Attack
 LARGE = "/large"
 """A target whose response a stalled reader does not get into its buffers."""
 
+MANY = 60_000
+"""Addresses, of which hardly two are the same."""
+
 
 def scaled(attack: Attack, by: float) -> Attack:
     """The same with fewer connections."""
@@ -42,6 +45,16 @@ ATTACKS: dict[str, list[Attack]] = {
     ],
     "more readers than connections": [
         Attack("stalled readers", 1600, f"GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n", reads=False),
+    ],
+    # No address has more than another: it cannot be told from a crowd.
+    "readers of many addresses": [
+        Attack(
+            "many addresses",
+            1600,
+            f"GET {LARGE} HTTP/1.1\r\nHost: a\r\n\r\n",
+            reads=False,
+            addresses=MANY,
+        ),
     ],
     "vary flood": [
         Attack(

@@ -83,10 +83,14 @@ class _Exchange(asyncio.Protocol):
             self.transport.write(data)
 
     def resume_writing(self) -> None:
-        while self.rest and self.transport is not None and not self.transport.get_write_buffer_size():
+        transport = self.transport
+        # One that was reset has no buffer either, and complains of each piece.
+        while (
+            self.rest and transport and not transport.is_closing() and not transport.get_write_buffer_size()
+        ):
             piece = _PIECE[: self.rest]
             self.rest -= len(piece)
-            self.transport.write(piece)
+            transport.write(piece)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         self.transport = None

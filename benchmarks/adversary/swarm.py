@@ -42,6 +42,8 @@ class Attack:
     """Whether it sends `first` anew when something has come: a flood of whole requests, `interval` seconds apart."""
     reconnects: int = 1500
     """Connections a second, over all, once all are there."""
+    addresses: int = 4
+    """How many addresses of this machine it comes from; never the honest client's."""
 
 
 @dataclass
@@ -100,9 +102,9 @@ class Swarm:
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1448)
         if not attack.reads:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        # Several addresses of this machine, as an attack has them; and no shortage of ports.
+        high, low = divmod(random.randrange(attack.addresses), 250)
         with suppress(OSError):
-            one.bind((f"127.66.{random.randrange(250)}.{random.randrange(1, 250)}", 0))
+            one.bind((f"127.66.{high}.{low + 1}", 0))
         with suppress(BlockingIOError):
             one.connect(self.address)
         connection = _Connection(attack, one, self._first(attack))
