@@ -51,6 +51,41 @@ async def test_those_that_hold_all_connections_make_room_for_those_that_wait(edg
         )
 
 
+async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_stall(edge: Overloaded) -> None:
+    """First come, first served had it wait until all that stall had had their connection: 10 s, and then a 503."""
+    asked: list[str] = []
+
+    async def origin_of_both(peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            asked.append(request.target)
+            if request.target == "/":
+                await peer.send(answer("Content-Length: 2", body=b"ok"))
+                continue
+            await peer.send(answer())
+            while True:
+                await peer.send(b"x" * 65536)
+
+    def waiting() -> int:
+        return sum(origin.waiting for origin in edge.engine.stats().origins.values())
+
+    async with ScriptedOrigin(origin_of_both) as origin:
+        served = await edge.relay(origin.url, edge=Edge(stall_grace=1.0, write_timeout=None))
+        reader = await edge.connect(served)
+        assert (await reader.ask()).body == b"ok"
+        asked.clear()
+        line = 24
+        stalling = CONNECTIONS * edge.threads + line
+        for _ in range(stalling):
+            await stalled(edge, served)
+        await until(
+            lambda: waiting() + edge.count("client_evictions_total", reason="connection") >= line, "a line"
+        )
+        async with asyncio.timeout(20):
+            assert (await reader.ask()).body == b"ok"
+        assert asked.index("/") <= stalling - line // edge.threads // 2, "most of its line comes after it"
+
+
 async def test_no_stalled_reader_is_cut_while_no_request_waits_for_a_connection(edge: Overloaded) -> None:
     async with ScriptedOrigin(endless) as origin, ScriptedOrigin(Recorder()) as other:
         edges = Edge(stall_grace=0.01, write_timeout=None)

@@ -60,7 +60,8 @@ class Edge:
     client_requests: int | None = None
     """Requests of one address in progress at a time. Further ones are answered with 429 (ADDRESS_LIMITED)."""
     client_prefix: int = 64
-    """Bits of an IPv6 address that are one client for these two: a site is given a network of 64."""
+    """Bits of an IPv6 address that are one client: a site is given a network of 64. For these two, and where
+    requests wait for connections to an origin."""
     linger: float = 2.0
     """Seconds for a client that was refused to stop sending, so that it can read why."""
     max_event: Size = "1MiB"

@@ -46,7 +46,8 @@ class OriginLimits:
     connections: int = 1024
     """Connections open at a time, per engine thread. Each carries one response, and an event stream for hours."""
     waiting: int = 1024
-    """Requests that wait for a connection; further ones are refused at once."""
+    """Requests that wait for a connection; further ones are refused at once. Clients that have taken a whole response
+    before take turns with all others. If the queue is full, a request of the longer of the two lines gives way."""
     upload_part: Size = "64KiB"
     """Bytes of a request body that must have arrived before a connection is taken for it, or all of it: a client
     that sends slowly then keeps no connection from others. A smaller window (`Flow.floor`) is enough too. 0: a

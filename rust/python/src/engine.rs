@@ -260,6 +260,8 @@ impl Engine {
             headers: Arc::clone(&headers.0),
             body,
             timeouts: timeouts.0,
+            // What the application asks for by itself. Of its clients nothing is known here.
+            is_proven: near.is_none(),
             // Who asked is told.
             reports: false,
         });

@@ -1,6 +1,7 @@
 //! Who is at the other end of a connection.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::clients::Counted;
 use crate::net::Connection;
@@ -13,11 +14,38 @@ pub(super) struct Client {
     /// Shared with who may write to it past what sends a response.
     pub(super) connection: Arc<Connection>,
     pub(super) addresses: Addresses,
+    /// What counts as one client, of which it is a part; none on a Unix socket.
+    pub(super) network: Option<IpAddr>,
+    is_proven: AtomicBool,
     /// On its address's account, where that has a limit.
-    pub(super) _counted: Option<Counted>,
+    _counted: Option<Counted>,
 }
 
 impl Client {
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        addresses: Addresses,
+        network: Option<IpAddr>,
+        counted: Option<Counted>,
+    ) -> Self {
+        Self { connection, addresses, network, is_proven: AtomicBool::new(false), _counted: counted }
+    }
+
+    /// A response on this connection was taken to its end; whether it is the first.
+    pub(super) fn prove(&self) -> bool {
+        // Relaxed: the task of the connection alone uses it.
+        if self.is_proven() {
+            return false;
+        }
+        self.is_proven.store(true, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether a response on this connection was taken to its end.
+    pub(super) fn is_proven(&self) -> bool {
+        self.is_proven.load(Ordering::Relaxed)
+    }
+
     /// Has the kernel keep no more than so many bytes unsent, where it is TCP: what a slow client has not been sent is then
     /// here, where it is counted.
     pub(super) fn keep_backlog(&self, most: Option<u32>) {

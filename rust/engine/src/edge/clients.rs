@@ -105,7 +105,7 @@ impl Clients {
     }
 
     /// What is one client: who has one address of IPv6 has all of a network.
-    fn network(&self, address: IpAddr) -> IpAddr {
+    pub(super) fn network(&self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V6(address) => {
                 let bits = u32::from(self.limits.prefix.min(128));

@@ -165,6 +165,7 @@ async fn exchange(
         None => Box::pin(answer_by_application(task, inbound)).await,
     };
     let error = result.as_ref().err();
+    site.prove(client, error);
     if let Some(account) = account {
         account.close(error);
     }

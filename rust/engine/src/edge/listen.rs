@@ -227,10 +227,11 @@ fn hand_out(site: &Arc<Site>, threads: &Threads, socket: Socket, addresses: Addr
             return;
         }
     };
+    let network = addresses.ip().map(|address| site.clients.network(address));
     let load = site.admit();
-    let run = |load: Load, socket: Socket| {
+    let run = move |load: Load, socket: Socket| {
         let connection = Arc::new(Connection::new(Transport::Plain(socket)));
-        connection::serve(load, Client { connection, addresses, _counted: counted })
+        connection::serve(load, Client::new(connection, addresses, network, counted))
     };
     if load.thread == 0 {
         tokio::spawn(run(load, socket));

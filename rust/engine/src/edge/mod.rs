@@ -35,6 +35,7 @@ mod metered;
 mod native;
 mod pages;
 mod progress;
+mod proven;
 mod route;
 mod site;
 mod tally;

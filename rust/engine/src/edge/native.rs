@@ -507,6 +507,7 @@ impl Task<'_> {
             headers: headers.into(),
             body,
             timeouts: spec.timeouts,
+            is_proven: self.site.is_proven(self.client),
             reports: true,
         })
     }
@@ -593,7 +594,9 @@ pub(super) fn fault(fault: Fault) -> Error {
     match fault {
         Fault::Source(error) => error,
         Fault::Socket(Stop::Stalled) => Code::WriteTimeout.error("the client took nothing within the limit"),
-        Fault::Socket(Stop::Cut) => Code::ClientStalled.error("the pool was full and the client stalled"),
+        Fault::Socket(Stop::Cut) => {
+            Code::ClientStalled.error("others needed what the client held, and it took nothing")
+        }
         Fault::Socket(Stop::Broken(error)) => Peer::Client.broken(&error),
     }
 }

@@ -8,8 +8,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::client::Client;
 use super::clients::Clients;
 use super::heads::Heads;
+use super::proven::Proven;
 use super::route::Service;
 use super::tally::{Lane, Ledger, Tallies};
 use super::{EdgeConfig, Log, Routes};
@@ -78,8 +80,12 @@ pub(super) enum Phase {
 /// giving.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// As [`LOOK`], while some do.
-const CLOSE_LOOK: Duration = Duration::from_millis(50);
+/// As [`LOOK`], while some do, and for [`CROWDED`] after that: for so long does a request wait longer than it has to. A look at
+/// 1,600 responses takes 50 µs.
+const CLOSE_LOOK: Duration = Duration::from_millis(10);
+
+/// How long after requests have waited more of them are expected to. Clients that were cut off come back. Arbitrary.
+const CROWDED: Duration = Duration::from_secs(1);
 
 /// How often the disks are asked for their troubles. The engine's threads wake as often anyway.
 const TURN: Duration = Duration::from_secs(1);
@@ -118,6 +124,7 @@ pub struct Site {
     idle: Mutex<Option<Waker>>,
     pub(super) refused: AtomicU64,
     pub(super) clients: Arc<Clients>,
+    proven: Proven,
 }
 
 /// What a site counts.
@@ -185,6 +192,7 @@ impl Site {
             idle: Mutex::new(None),
             refused: AtomicU64::new(0),
             clients: Arc::new(Clients::new(config.clients)),
+            proven: Proven::default(),
         }
     }
 
@@ -203,12 +211,13 @@ impl Site {
     /// Until the site is closed, looks whether others need what stalled clients hold, and cuts as many as that takes. And
     /// after the caches' disks, of whose failures nobody else tells.
     pub(super) async fn keep_room(&self) {
-        let (mut turn, mut told, mut look) = (Instant::now(), None, LOOK);
+        let (mut turn, mut told, mut unmet) = (Instant::now(), None, None::<Instant>);
         while !self.is_closed() {
-            sleep(look).await;
+            let is_crowded = unmet.is_some_and(|unmet| unmet.elapsed() < CROWDED);
+            sleep(if is_crowded { CLOSE_LOOK } else { LOOK }).await;
             let demand = self.demand();
-            look = if demand.is_met() { LOOK } else { CLOSE_LOOK };
             if !demand.is_met() {
+                unmet = Some(Instant::now());
                 self.cut(demand, &mut told);
             }
             if turn.elapsed() >= TURN {
@@ -220,12 +229,30 @@ impl Site {
         }
     }
 
+    /// Whether `client` has taken a response to its end.
+    pub(super) fn is_proven(&self, client: &Client) -> bool {
+        client.is_proven() || client.network.is_some_and(|network| self.proven.contains(network))
+    }
+
+    /// What `client` proves by how a response to it has ended.
+    pub(super) fn prove(&self, client: &Client, error: Option<&Error>) {
+        let is_noted = match error {
+            None => client.prove(),
+            Some(error) => error.code() == Code::ClientStalled,
+        };
+        if let Some(network) = client.network.filter(|_| is_noted) {
+            self.proven.note(network, error.is_none());
+        }
+    }
+
     /// What requests wait for that stalled clients may hold: memory, and connections to origins.
     fn demand(&self) -> Demand {
         let pool = &self.supplies.pool;
         // A read may wait although the pool is not full, where what is free is in pieces.
         let bytes = pool.excess().max(pool.waiting() * CLASSES[1]);
-        let wanted = self.supplies.origins.iter().flat_map(|origins| origins.wanted(self.config.stall_grace));
+        let looks = self.config.stall_grace.as_millis() / CLOSE_LOOK.as_millis();
+        let looks = usize::try_from(looks).unwrap_or(usize::MAX);
+        let wanted = self.supplies.origins.iter().flat_map(|origins| origins.wanted(looks));
         Demand { bytes, connections: wanted.collect() }
     }
 

@@ -89,6 +89,14 @@ impl Demand {
     pub(crate) fn is_met(&self) -> bool {
         self.bytes == 0 && self.connections.is_empty()
     }
+
+    /// What `vital` holds is free, or about to be.
+    fn meet(&mut self, vital: &Vital) {
+        self.bytes = self.bytes.saturating_sub(vital.held.load(Ordering::Relaxed).max(LEAST_HELD));
+        if let Some(waiting) = self.connections.get_mut(&vital.line.load(Ordering::Relaxed)) {
+            *waiting = waiting.saturating_sub(1);
+        }
+    }
 }
 
 /// How many clients were cut, and for what.
@@ -147,33 +155,32 @@ impl Clock {
     // waker, which it takes before it looks.
 
     /// Cuts as many as it takes to meet `demand`, those first that have waited for their clients for longest, and none that
-    /// has waited for less than `grace`.
+    /// has waited for less than `grace`. What was cut and has not ended yet counts.
     pub(crate) fn cut(&self, grace: Duration, mut demand: Demand) -> Cut {
         let now = self.now();
         let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-        let mut stalled: Vec<_> = lock(&self.all)
-            .iter()
-            .filter(|vital| vital.cut.load(Ordering::Relaxed) == UNCUT)
-            .map(|vital| (vital.waiting_since.load(Ordering::Relaxed), vital))
-            .filter(|(since, _)| *since > 0 && now.saturating_sub(*since) >= grace)
-            .map(|(since, vital)| (since, Arc::clone(vital)))
-            .collect();
-        stalled.sort_by_key(|(since, _)| *since);
+        let mut stalled = Vec::new();
+        for vital in lock(&self.all).iter() {
+            let since = vital.waiting_since.load(Ordering::Relaxed);
+            if vital.cut.load(Ordering::Relaxed) != UNCUT {
+                demand.meet(vital);
+            } else if since > 0 && now.saturating_sub(since) >= grace {
+                stalled.push((since, Arc::clone(vital)));
+            }
+        }
+        stalled.sort_unstable_by_key(|(since, _)| *since);
         let mut cut = Cut::default();
         for (_, vital) in stalled {
             let line = vital.line.load(Ordering::Relaxed);
-            let waiting = demand.connections.get_mut(&line).filter(|waiting| **waiting > 0);
-            let what = match (&waiting, demand.bytes) {
-                (None, 0) => continue,
-                (Some(_), 0) => FOR_CONNECTION,
+            let is_waited_for = demand.connections.get(&line).is_some_and(|waiting| *waiting > 0);
+            let what = match (is_waited_for, demand.bytes) {
+                (false, 0) => continue,
+                (true, 0) => FOR_CONNECTION,
                 _ => FOR_MEMORY,
             };
-            if let Some(waiting) = waiting {
-                *waiting -= 1;
-            }
+            demand.meet(&vital);
             cut.for_memory += u64::from(what == FOR_MEMORY);
             cut.for_connections += u64::from(what == FOR_CONNECTION);
-            demand.bytes = demand.bytes.saturating_sub(vital.held.load(Ordering::Relaxed).max(LEAST_HELD));
             vital.cut.store(what, Ordering::Relaxed);
             wake(&vital.writer);
         }

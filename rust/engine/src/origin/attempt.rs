@@ -75,7 +75,7 @@ async fn ask(
     admit(origins)?;
     let upload = body.gather(&origins.limits).await?;
     let started = Instant::now();
-    let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload).await {
+    let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await {
         Ok(lease) => lease,
         Err(error) => return Err(Failed { error, unsent: Some(body), address: None }),
     };

@@ -9,7 +9,7 @@
 //! ```text
 //!   fetch ─ upstream (which of several origins; failover, resumption) ─┐
 //!     ├─ attempt (one origin) ←──────────────────────────────────────────┘
-//!     │    ├─ origins ─ place (leases, idle connections, the waiting line) ─ sweep
+//!     │    ├─ origins ─ place (leases, idle connections), line (who waits) ─ sweep
 //!     │    │             └─ tally (what is counted), notices (what is told)
 //!     │    ├─ connect ─ names, resolve, tls
 //!     │    └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
@@ -24,6 +24,7 @@ mod exchange;
 mod feeding;
 mod fetch;
 mod limits;
+mod line;
 mod names;
 mod notices;
 mod origins;

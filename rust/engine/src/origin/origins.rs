@@ -78,16 +78,17 @@ impl Origins {
     }
 
     /// The right to use one connection to `endpoint`, whose place was `place` a moment ago, in turn; `upload` for a request
-    /// whose body is still coming.
+    /// whose body is still coming, and `is_proven` for one of a client that has proven itself.
     pub(super) async fn lease(
         &self,
         mut place: Arc<Place>,
         endpoint: &Endpoint,
         limit: Option<Duration>,
         upload: bool,
+        is_proven: bool,
     ) -> Result<Lease> {
         loop {
-            match place.ask(upload)? {
+            match place.ask(upload, is_proven)? {
                 Answer::Granted(lease) => return Ok(lease),
                 Answer::Wait(turn) => return wait(turn, limit).await,
                 Answer::Retired => place = self.place(endpoint),
@@ -100,10 +101,10 @@ impl Origins {
         self.place(endpoint).line()
     }
 
-    /// How many connections are waited for, by the line, where requests have waited for at least so long.
-    pub(crate) fn wanted(&self, least: Duration) -> Vec<(usize, usize)> {
+    /// How many connections are to be freed at one of so many `looks` in the time in which a client stalls, by the line.
+    pub(crate) fn wanted(&self, looks: usize) -> Vec<(usize, usize)> {
         let places = lock(&self.places);
-        let wanted = places.by_endpoint.values().map(|place| (place.line(), place.wanted(least)));
+        let wanted = places.by_endpoint.values().map(|place| (place.line(), place.wanted(looks)));
         wanted.filter(|(_, count)| *count > 0).collect()
     }
 

@@ -1,10 +1,11 @@
 //! The connections to one endpoint: who uses one, which are idle, who waits for one.
 //!
 //! A [`Lease`] is the right to one connection; dropping it passes that right on. Invariants: leased and idle
-//! connections together never exceed the cap; requests wait only while all are leased, or their share of them is, and
-//! are served in the order in which they came, unless more come than can be served; an idle connection is always watched (see [`super::sweep`]).
+//! connections together never exceed the cap; requests wait only while all are leased, or their share of them is; an idle
+//! connection is always watched (see [`super::sweep`]).
+//!
+//! Requests of proven clients and all others wait in two [`Line`]s, which take turns.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 
 use super::endpoint::Endpoint;
 use super::limits::{OriginLimits, within};
+use super::line::{Line, STANDING, Seat};
 use super::names::{self, Names};
 use super::stats::{Counts, EndpointStats};
 use super::sweep;
@@ -23,11 +25,6 @@ use super::tally::Tally;
 use crate::error::{Code, Error, Result, Source};
 use crate::net::{Connection, Unrest};
 use crate::sync::{Arc, Mutex, lock};
-
-/// A line that has been there for so long stands: more comes than is served. Who waits for longest then is served last, and
-/// displaced by who comes when there is no room. First come, first served would have all wait for as long as they may, and
-/// then be refused; this way those that come now are served, and few wait for long. Arbitrary; a burst is over before.
-const STANDING: Duration = Duration::from_secs(1);
 
 /// One endpoint's place in an engine thread.
 #[derive(Debug)]
@@ -49,11 +46,13 @@ pub(super) struct State {
     leased: usize,
     /// Of those, how many are for requests whose bodies were still coming.
     uploads: usize,
-    /// Requests that wait, those without such a body first, by their numbers in the order in which they came. One that gives
-    /// up takes itself out, so that nobody else has to look for it.
-    waiting: [BTreeMap<u64, oneshot::Sender<Lease>>; 2],
+    /// Requests that wait: those of clients that have proven nothing, and the others. A request that gives up takes itself
+    /// out.
+    lines: [Line<oneshot::Sender<Lease>>; 2],
+    /// Which of the lines is served next.
+    turn: usize,
     numbered: u64,
-    /// Since when somebody waits.
+    /// Since when a request waits.
     crowded_since: Option<Instant>,
     pub(super) counts: Counts,
     pub(super) sweeper: Sweeper,
@@ -96,8 +95,8 @@ pub(super) struct Lease {
 #[derive(Debug)]
 pub(super) struct Turn {
     place: Arc<Place>,
-    number: u64,
-    upload: bool,
+    line: usize,
+    seat: Seat,
     granted: oneshot::Receiver<Lease>,
     /// It is no longer in the line.
     is_over: bool,
@@ -122,8 +121,9 @@ impl Place {
     }
 
     /// Asks for a lease; `upload` for a request whose body is still coming. Of connections, and of places in the line, those
-    /// get a share, however many they are: who sends slowly does not keep others out.
-    pub(super) fn ask(self: &Arc<Self>, upload: bool) -> Result<Answer> {
+    /// get a share, however many they are: a client that sends slowly does not keep others out. `is_proven`: see
+    /// [`super::Request::is_proven`].
+    pub(super) fn ask(self: &Arc<Self>, upload: bool, is_proven: bool) -> Result<Answer> {
         let mut state = lock(&self.state);
         if state.closed {
             return Err(closed());
@@ -152,15 +152,16 @@ impl Place {
                 return Ok(Answer::Granted(self.lease(None, upload)));
             }
         }
-        if self.is_crowded(&state, upload) && !state.displace(now, upload) {
+        let line = usize::from(is_proven);
+        if self.is_crowded(&state, upload) && !state.displace(now, line, upload) {
             return Err(self.full(&state, upload));
         }
         let (sender, granted) = oneshot::channel();
         state.numbered += 1;
-        let number = state.numbered;
-        state.waiting[usize::from(upload)].insert(number, sender);
+        let seat = Seat { number: state.numbered, upload };
+        state.lines[line].push(seat, sender);
         state.crowded_since.get_or_insert(now);
-        Ok(Answer::Wait(Turn { place: Arc::clone(self), number, upload, granted, is_over: false }))
+        Ok(Answer::Wait(Turn { place: Arc::clone(self), line, seat, granted, is_over: false }))
     }
 
     /// What requests whose bodies are still coming may have of `all`; at least one, where there are any.
@@ -170,8 +171,7 @@ impl Place {
 
     fn is_crowded(&self, state: &State, upload: bool) -> bool {
         let most = self.limits.waiting;
-        let [_, uploads] = &state.waiting;
-        state.waiting() >= most || upload && uploads.len() >= self.share(most)
+        state.waiting() >= most || upload && state.uploads_waiting() >= self.share(most)
     }
 
     fn full(&self, state: &State, upload: bool) -> Error {
@@ -180,7 +180,7 @@ impl Place {
             format!(
                 "requests whose bodies are still coming use their share of {} of {all} connections, and {} wait",
                 self.share(all),
-                state.waiting[1].len()
+                state.uploads_waiting()
             )
         } else {
             format!("all {all} connections are in use and {waiting} requests wait for one")
@@ -196,14 +196,15 @@ impl Place {
         std::ptr::from_ref(self).addr()
     }
 
-    /// How many connections would be used at once if they were free, where requests have waited for `least`.
-    pub(super) fn wanted(&self, least: Duration) -> usize {
+    /// How many connections are to be freed at one of so many `looks` in the time in which a client stalls: one for each
+    /// request of a proven client, and for all others three quarters of what stalls meanwhile. So clients that have stalled are always
+    /// there to be cut, and one that is proven does not wait until another has stalled.
+    pub(super) fn wanted(&self, looks: usize) -> usize {
         let state = lock(&self.state);
-        if state.crowded_since.is_none_or(|since| since.elapsed() < least) {
-            return 0;
-        }
-        let [plain, uploads] = &state.waiting;
-        plain.len() + uploads.len().min(self.share(self.limits.connections).saturating_sub(state.uploads))
+        let may_upload = self.share(self.limits.connections).saturating_sub(state.uploads);
+        let [others, proven] =
+            state.lines.each_ref().map(|line| line.len() - line.uploads().saturating_sub(may_upload));
+        proven + others.min((self.limits.connections * 3 / looks.max(1) / 4).max(1))
     }
 
     /// Counts what happened under a lease.
@@ -322,7 +323,7 @@ impl Place {
             let mut state = lock(&self.state);
             state.closed = true;
             state.crowded_since = None;
-            (std::mem::take(&mut state.idle), std::mem::take(&mut state.waiting), state.sweeper.waker.take())
+            (std::mem::take(&mut state.idle), std::mem::take(&mut state.lines), state.sweeper.waker.take())
         };
         drop((idle, waiting));
         if let Some(waker) = waker {
@@ -360,10 +361,12 @@ impl State {
         self.crowded_since.is_some_and(|since| now.duration_since(since) >= STANDING)
     }
 
-    /// Sends the request away that has waited for longest, where there is a standing line; whether it did. A new one has its
-    /// place then.
-    fn displace(&mut self, now: Instant, upload: bool) -> bool {
-        self.is_standing(now) && self.waiting[usize::from(upload)].pop_first().is_some()
+    /// Sends a request away, for a new one of `line` to have its place; whether it did. It is one of the other line if that
+    /// is longer, or in a standing line the one that has waited for longest.
+    fn displace(&mut self, now: Instant, line: usize, upload: bool) -> bool {
+        let other = 1 - line;
+        self.lines[other].len() > self.lines[line].len() && self.lines[other].pop_oldest(upload).is_some()
+            || self.is_standing(now) && self.lines[line].pop_oldest(upload).is_some()
     }
 
     fn take(&mut self, upload: bool) {
@@ -372,29 +375,21 @@ impl State {
     }
 
     fn waiting(&self) -> usize {
-        self.waiting.iter().map(BTreeMap::len).sum()
+        self.lines.iter().map(Line::len).sum()
     }
 
-    /// Who is served next, of those who may have a connection while uploads may have `share`; and whether it is an upload. The
-    /// first, or the last where there is a standing line.
+    fn uploads_waiting(&self) -> usize {
+        self.lines.iter().map(Line::uploads).sum()
+    }
+
+    /// The request that is served next, and whether it is an upload, of those that may have a connection while uploads may
+    /// have `share`. The lines take turns while both have such a request.
     fn next(&mut self, share: usize) -> Option<(bool, oneshot::Sender<Lease>)> {
         let is_standing = self.is_standing(Instant::now());
-        let [plain, uploads] = &mut self.waiting;
-        let number = |line: &BTreeMap<u64, _>| {
-            let end = if is_standing { line.last_key_value() } else { line.first_key_value() };
-            end.map(|(number, _)| *number)
-        };
-        let upload = match (number(plain), number(uploads).filter(|_| self.uploads < share)) {
-            (None, None) => None,
-            (Some(_), None) => Some(false),
-            (None, Some(_)) => Some(true),
-            (Some(plain), Some(upload)) => Some((upload < plain) != is_standing),
-        };
-        let next = upload.and_then(|upload| {
-            let line = if upload { uploads } else { plain };
-            let next = if is_standing { line.pop_last() } else { line.pop_first() };
-            next.map(|(_, request)| (upload, request))
-        });
+        let may_upload = self.uploads < share;
+        let next = [self.turn, 1 - self.turn]
+            .into_iter()
+            .find_map(|line| self.lines[line].pop(is_standing, may_upload).inspect(|_| self.turn = 1 - line));
         self.note_line();
         next
     }
@@ -431,7 +426,7 @@ impl Drop for Turn {
             return;
         }
         let mut state = lock(&self.place.state);
-        let request = state.waiting[usize::from(self.upload)].remove(&self.number);
+        let request = state.lines[self.line].remove(self.seat);
         state.note_line();
         drop(state);
         // It has been granted meanwhile, if it was no longer there: the lease goes back with the receiver, without the lock.

@@ -28,6 +28,9 @@ pub struct Request {
     pub body: RequestBody,
     /// Limits on time.
     pub timeouts: Timeouts,
+    /// Its client has taken a response to its end, or it is of no client. Where requests wait for a connection, such requests
+    /// and all others take turns: clients that come in order to stall do not keep them waiting.
+    pub is_proven: bool,
     /// Whether an operator is told of its failure, because nobody else is who could tell.
     pub reports: bool,
 }

@@ -29,6 +29,7 @@ pub(super) struct Asking {
     authority: String,
     headers: Arc<Fields>,
     timeouts: Timeouts,
+    is_proven: bool,
     pub(super) key: Key,
 }
 
@@ -51,8 +52,17 @@ impl Asking {
         if let (true, Cow::Owned(left)) = (may_be_stored, left) {
             request.target = left;
         }
-        let origin::Request { endpoint, upstream, method, target, authority, headers, timeouts, .. } =
-            request;
+        let origin::Request {
+            endpoint,
+            upstream,
+            method,
+            target,
+            authority,
+            headers,
+            timeouts,
+            is_proven,
+            ..
+        } = request;
         Self {
             key,
             endpoint: endpoint.clone(),
@@ -62,6 +72,7 @@ impl Asking {
             authority: authority.clone(),
             headers: Arc::clone(headers),
             timeouts: *timeouts,
+            is_proven: *is_proven,
         }
     }
 
@@ -118,6 +129,7 @@ impl Asking {
             headers,
             body: RequestBody::None,
             timeouts: self.timeouts,
+            is_proven: self.is_proven,
             // Many may wait for what it brings, and nobody for what is refreshed.
             reports: true,
         })

@@ -206,6 +206,7 @@ async fn begin(
         headers: Arc::new(fields),
         body,
         timeouts,
+        is_proven: false,
         reports: false,
     });
     let origins = Arc::clone(&supplies.origins[thread]);

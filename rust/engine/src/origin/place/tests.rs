@@ -30,7 +30,7 @@ fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
 }
 
 fn lease(place: &Arc<Place>) -> Lease {
-    match place.ask(false).unwrap() {
+    match place.ask(false, false).unwrap() {
         Answer::Granted(lease) => lease,
         Answer::Wait(_) | Answer::Retired => panic!("there is room"),
     }
@@ -155,7 +155,7 @@ fn served(turns: &mut [Turn], leases: &mut Vec<Lease>) -> Vec<usize> {
 #[tokio::test(start_paused = true)]
 async fn uploads_have_their_share_and_leave_the_rest_to_others() {
     let place = place("origin.example", LONG);
-    let upload = || place.ask(true).unwrap();
+    let upload = || place.ask(true, false).unwrap();
     let mut leases: Vec<Lease> = Vec::new();
     for _ in 0..3 {
         match upload() {
@@ -165,9 +165,9 @@ async fn uploads_have_their_share_and_leave_the_rest_to_others() {
     }
     let mut uploads = [waiting(upload()), waiting(upload())];
     let other = lease(&place);
-    let mut plain = [waiting(place.ask(false).unwrap())];
+    let mut plain = [waiting(place.ask(false, false).unwrap())];
     let third = waiting(upload());
-    let error = place.ask(true).map(|_| ()).unwrap_err();
+    let error = place.ask(true, false).map(|_| ()).unwrap_err();
     assert_eq!(error.code(), Code::QueueFull, "three of four may wait: {error}");
     let mut kept = Vec::new();
     drop(other);
@@ -184,23 +184,28 @@ async fn uploads_have_their_share_and_leave_the_rest_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_that_stands_is_served_from_its_end_and_has_room_for_who_comes() {
+async fn a_line_that_stands_is_served_from_both_ends_and_has_room_for_a_new_request() {
     let place = place("origin.example", LONG);
     let mut leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
-    let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false).unwrap())).collect();
-    assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
+    let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false, false).unwrap())).collect();
+    assert_eq!(place.ask(false, false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
     let mut kept = Vec::new();
     drop(leases.pop());
     assert_eq!(served(&mut line, &mut kept), [0], "first come, first served");
-    line.push(waiting(place.ask(false).unwrap()));
-    assert_eq!(place.wanted(STANDING), 0);
+    line.push(waiting(place.ask(false, false).unwrap()));
     tokio::time::advance(STANDING).await;
-    assert_eq!(place.wanted(STANDING), 4);
-    line.push(waiting(place.ask(false).unwrap()));
+    assert_eq!(
+        [1, 2, 100].map(|looks| place.wanted(looks)),
+        [3, 1, 1],
+        "three quarters of what stalls meanwhile"
+    );
+    line.push(waiting(place.ask(false, false).unwrap()));
     let displaced = wait(line.remove(1), None).await.map(|_| ()).unwrap_err();
     assert_eq!(displaced.code(), Code::QueueFull);
     drop(leases.pop());
     assert_eq!(served(&mut line, &mut kept), [4], "the newest");
+    drop(leases.pop());
+    assert_eq!(served(&mut line, &mut kept), [1], "and the oldest, in turn");
     drop(line);
     drop((kept, leases));
     assert!(lock(&place.state).crowded_since.is_none());
@@ -210,13 +215,13 @@ async fn a_line_that_stands_is_served_from_its_end_and_has_room_for_who_comes() 
 async fn a_request_that_gives_up_leaves_the_line_by_itself() {
     let place = place("origin.example", LONG);
     let leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
-    let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false).unwrap())).collect();
+    let mut line: Vec<_> = (0..4).map(|_| waiting(place.ask(false, false).unwrap())).collect();
     let in_line = || lock(&place.state).waiting();
     assert_eq!(in_line(), 4);
     drop(line.remove(2));
     assert_eq!(in_line(), 3, "without another request that looks for it");
-    line.push(waiting(place.ask(false).unwrap()));
-    assert_eq!(place.ask(false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
+    line.push(waiting(place.ask(false, false).unwrap()));
+    assert_eq!(place.ask(false, false).map(|_| ()).unwrap_err().code(), Code::QueueFull);
     let late = wait(line.remove(0), Some(Duration::from_secs(1))).await.map(|_| ()).unwrap_err();
     assert_eq!((late.code(), in_line()), (Code::QueueTimeout, 3), "so does one that has waited for too long");
     let taken = tokio::spawn(wait(line.remove(0), None));
@@ -228,4 +233,33 @@ async fn a_request_that_gives_up_leaves_the_line_by_itself() {
     drop(line);
     assert_eq!((in_line(), lock(&place.state).leased), (0, 0), "what was granted to it goes back");
     assert!(lock(&place.state).crowded_since.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn proven_clients_and_all_others_take_turns_and_the_longer_line_gives_way() {
+    let place = place("origin.example", LONG);
+    let mut leases: Vec<Lease> = (0..4).map(|_| lease(&place)).collect();
+    let ask = |is_proven| place.ask(false, is_proven).map(waiting);
+    let mut others: Vec<_> = (0..4).map(|_| ask(false).unwrap()).collect();
+    let mut proven: Vec<_> = (0..2).map(|_| ask(true).unwrap()).collect();
+    for _ in 0..2 {
+        let displaced = wait(others.remove(0), None).await.map(|_| ()).unwrap_err();
+        assert_eq!(displaced.code(), Code::QueueFull);
+    }
+    for is_proven in [true, false] {
+        assert_eq!(ask(is_proven).unwrap_err().code(), Code::QueueFull, "each line has two");
+    }
+    assert_eq!(place.wanted(100), 3, "one for each that is proven");
+    let mut kept = Vec::new();
+    let mut order = Vec::new();
+    for _ in 0..4 {
+        drop(leases.pop());
+        order.push((served(&mut others, &mut kept), served(&mut proven, &mut kept)));
+    }
+    let others_first = |at| (vec![at], vec![]);
+    let proven_first = |at| (vec![], vec![at]);
+    assert_eq!(order, [others_first(0), proven_first(0), others_first(1), proven_first(1)]);
+    drop((kept, others, proven));
+    let state = lock(&place.state);
+    assert_eq!((state.leased, state.waiting(), state.crowded_since), (0, 0, None));
 }

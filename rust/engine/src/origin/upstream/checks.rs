@@ -134,6 +134,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
             total: None,
             lets_events_pause: false,
         },
+        is_proven: true,
         reports: false,
     };
     let place = origins.place(&member.endpoint);

@@ -251,6 +251,7 @@ impl Wanted {
             headers: Plain::new(headers),
             body: RequestBody::None,
             timeouts: request.timeouts,
+            is_proven: request.is_proven,
             reports: request.reports,
         }
     }
