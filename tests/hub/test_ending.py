@@ -7,6 +7,7 @@ import pytest
 import penstock
 from penstock import Hub, _native
 from penstock.config import Edge, History, Subscriptions
+from penstock.log import Entry, Event
 from support.subscribers import PATH, Topics, parse
 from support.waiting import in_time, until
 
@@ -112,7 +113,7 @@ async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(to
     await clients[2].get(PATH)
     await until(lambda: served.requests == 3, "all have asked")
     assert native.stats().subscribers == 0, "nobody is let in"
-    entries = [(position, data, None, None, None, None) for position, data in (("20-1", "a"), ("30-0", "b"))]
+    entries = [Entry(position, None, Event(data)) for position, data in (("20-1", "a"), ("30-0", "b"))]
     assert native.take("news", entries) is None, "it waits for what was before"
     assert native.load("news", "10-0", entries)
     assert not native.load("news", "10-0", entries), "once"
@@ -120,7 +121,7 @@ async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(to
     for client in clients:
         head = await in_time(client.head())
         assert head.one("Penstock-Resume") == (None if client is clients[2] else "full")
-    assert native.take("news", [("31-0", "c", None, None, None, None)]) == (1, None)
+    assert native.take("news", [Entry("31-0", None, Event("c"))]) == (1, None)
     for client, expected in zip(clients, (["b", "c"], ["a", "b", "c"], ["c"]), strict=True):
         assert [parse(await in_time(client.chunk())).data for _ in expected] == expected
     native.close()
