@@ -13,6 +13,7 @@ from pathlib import Path
 
 from support.client import RawClient
 from support.command import Running, serve
+from support.subscribers import Event, Reader
 from support.waiting import until
 
 
@@ -168,3 +169,18 @@ def app():
         app.router.add_route("*", f"/{handler.__name__}", handler)
     return app
 """
+
+
+async def subscribed(serving: Serving, path: str, *fields: str) -> Reader:
+    client = await serving.connect()
+    await client.get(path, *fields)
+    reader = Reader(client, await client.head())
+    assert reader.head.status == 200, reader.head
+    return reader
+
+
+async def rest(reader: Reader) -> list[Event]:
+    events = []
+    while (event := await reader.event()) is not None:
+        events.append(event)
+    return events

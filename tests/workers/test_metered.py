@@ -14,8 +14,7 @@ from support.brokers.redis_server import a_redis
 from support.origins import Model
 from support.waiting import until
 
-from .serving import Serving, workers
-from .test_topics import rest, subscribed
+from .serving import Serving, rest, subscribed, workers
 
 APP = """
 import os, sys

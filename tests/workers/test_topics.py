@@ -14,10 +14,10 @@ from penstock.testing import ScriptedOrigin
 from support.brokers.redis_server import RedisServer
 from support.client import RawClient
 from support.origins import Model
-from support.subscribers import Event, Reader, parse
+from support.subscribers import parse
 from support.waiting import until
 
-from .serving import Serving, workers
+from .serving import Serving, rest, subscribed, workers
 
 APP = """
 import asyncio, os, sys
@@ -105,21 +105,6 @@ for handler in (events, guarded, passed, answer, own, publish, finish):
     app.router.add_route("*", f"/{handler.__name__}/{{topic}}", handler)
 app.router.add_get("/stats", stats)
 """
-
-
-async def subscribed(serving: Serving, path: str, *fields: str) -> Reader:
-    client = await serving.connect()
-    await client.get(path, *fields)
-    reader = Reader(client, await client.head())
-    assert reader.head.status == 200, reader.head
-    return reader
-
-
-async def rest(reader: Reader) -> list[Event]:
-    events = []
-    while (event := await reader.event()) is not None:
-        events.append(event)
-    return events
 
 
 async def subscribers(serving: Serving) -> int:
