@@ -69,6 +69,9 @@ async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_st
     def waiting() -> int:
         return sum(origin.waiting for origin in edge.engine.stats().origins.values())
 
+    def active() -> int:
+        return sum(origin.active for origin in edge.engine.stats().origins.values())
+
     async with ScriptedOrigin(origin_of_both) as origin:
         served = await edge.relay(origin.url, edge=Edge(stall_grace=1.0, write_timeout=None))
         reader = await edge.connect(served)
@@ -76,14 +79,16 @@ async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_st
         asked.clear()
         line = 24
         stalling = CONNECTIONS * edge.threads + line
-        for _ in range(stalling):
-            await stalled(edge, served)
+        crowd = [await stalled(edge, served) for _ in range(stalling)]
         await until(
             lambda: waiting() + edge.count("client_evictions_total", reason="connection") >= line, "a line"
         )
         async with asyncio.timeout(20):
             assert (await reader.ask()).body == b"ok"
         assert asked.index("/") <= stalling - line // edge.threads // 2, "most of its line comes after it"
+        for client in crowd:
+            client.writer.transport.abort()
+        await until(lambda: waiting() + active() == 0, "none of them reaches an origin that closes")
 
 
 async def test_no_stalled_reader_is_cut_while_no_request_waits_for_a_connection(edge: Overloaded) -> None:

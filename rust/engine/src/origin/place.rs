@@ -4,7 +4,8 @@
 //! connections together never exceed the cap; requests wait only while all are leased, or their share of them is; an idle
 //! connection is always watched (see [`super::sweep`]).
 //!
-//! Requests of proven clients and all others wait in two [`Line`]s, which take turns.
+//! Requests of proven clients and all others wait in two [`Line`]s, which take turns; the last connections are kept for the
+//! former.
 
 use std::net::SocketAddr;
 use std::sync::Arc as Plain;
@@ -26,6 +27,13 @@ use crate::error::{Code, Error, Result, Source};
 use crate::net::{Connection, Unrest};
 use crate::sync::{Arc, Mutex, lock};
 
+/// One in so many connections is kept for proven clients: most of their requests are over within milliseconds, and do not
+/// wait until a client that was let in has stalled for long enough to be cut. Arbitrary; of fewer connections none is kept.
+const KEPT: usize = 16;
+
+/// The line of proven clients; the other one is 0.
+const PROVEN: usize = 1;
+
 /// One endpoint's place in an engine thread.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -44,6 +52,8 @@ pub(super) struct State {
     /// the other end gets old and goes.
     pub(super) idle: Vec<Idle>,
     leased: usize,
+    /// Of those, how many are not for proven clients.
+    unproven: usize,
     /// Of those, how many are for requests whose bodies were still coming.
     uploads: usize,
     /// Requests that wait: those of clients that have proven nothing, and the others. A request that gives up takes itself
@@ -82,8 +92,7 @@ pub(super) struct Sweeper {
 pub(super) struct Lease {
     /// `None` once the right has been passed on.
     place: Option<Arc<Place>>,
-    /// It is for a request whose body was still coming.
-    upload: bool,
+    purpose: Purpose,
     connection: Option<Connection>,
     /// The connection is in use: it has not carried its request to the end, and will not serve again.
     busy: bool,
@@ -100,6 +109,15 @@ pub(super) struct Turn {
     granted: oneshot::Receiver<Lease>,
     /// It is no longer in the line.
     is_over: bool,
+}
+
+/// What a lease is for.
+#[derive(Debug, Clone, Copy)]
+struct Purpose {
+    /// A request whose body was still coming.
+    upload: bool,
+    /// See [`super::Request::is_proven`].
+    is_proven: bool,
 }
 
 /// What a place says to one who asks for a lease.
@@ -138,19 +156,11 @@ impl Place {
                 runtime.spawn(names::refresh(Arc::clone(self)));
             }
         }
-        if !upload || state.uploads < self.share(self.limits.connections) {
-            while let Some(idle) = state.idle.pop() {
-                if idle.deadline > now {
-                    state.take(upload);
-                    state.counts.reused += 1;
-                    return Ok(Answer::Granted(self.lease(Some(idle.connection), upload)));
-                }
-                state.counts.expired += 1;
-            }
-            if state.leased < self.limits.connections {
-                state.take(upload);
-                return Ok(Answer::Granted(self.lease(None, upload)));
-            }
+        let purpose = Purpose { upload, is_proven };
+        if self.has_room(&state, purpose) {
+            let connection = state.pop_idle(now);
+            state.counts.reused += u64::from(connection.is_some());
+            return Ok(Answer::Granted(self.lease(&mut state, connection, purpose)));
         }
         let line = usize::from(is_proven);
         if self.is_crowded(&state, upload) && !state.displace(now, line, upload) {
@@ -162,6 +172,14 @@ impl Place {
         state.lines[line].push(seat, sender);
         state.crowded_since.get_or_insert(now);
         Ok(Answer::Wait(Turn { place: Arc::clone(self), line, seat, granted, is_over: false }))
+    }
+
+    /// Whether there is a connection for one more request.
+    fn has_room(&self, state: &State, Purpose { upload, is_proven }: Purpose) -> bool {
+        let all = self.limits.connections;
+        state.leased < all
+            && (!upload || state.uploads < self.share(all))
+            && (is_proven || state.unproven < all - all / KEPT)
     }
 
     /// What requests whose bodies are still coming may have of `all`; at least one, where there are any.
@@ -182,13 +200,22 @@ impl Place {
                 self.share(all),
                 state.uploads_waiting()
             )
+        } else if state.leased < all {
+            format!(
+                "all but {} of {all} connections, which are kept for clients that have taken a whole response, are in use \
+                 and {waiting} requests wait for one",
+                all / KEPT
+            )
         } else {
             format!("all {all} connections are in use and {waiting} requests wait for one")
         })
     }
 
-    fn lease(self: &Arc<Self>, connection: Option<Connection>, upload: bool) -> Lease {
-        Lease { place: Some(Arc::clone(self)), upload, connection, busy: false, reports: false }
+    fn lease(self: &Arc<Self>, state: &mut State, connection: Option<Connection>, purpose: Purpose) -> Lease {
+        state.leased += 1;
+        state.uploads += usize::from(purpose.upload);
+        state.unproven += usize::from(!purpose.is_proven);
+        Lease { place: Some(Arc::clone(self)), purpose, connection, busy: false, reports: false }
     }
 
     /// What the line for its connections is known by.
@@ -197,8 +224,8 @@ impl Place {
     }
 
     /// How many connections are to be freed at one of so many `looks` in the time in which a client stalls: one for each
-    /// request of a proven client, and for all others three quarters of what stalls meanwhile. So clients that have stalled are always
-    /// there to be cut, and one that is proven does not wait until another has stalled.
+    /// request of a proven client, and for all others three quarters of what stalls meanwhile. So there are always
+    /// clients that have stalled and can be cut, and a proven one does not wait until another has stalled.
     pub(super) fn wanted(&self, looks: usize) -> usize {
         let state = lock(&self.state);
         let may_upload = self.share(self.limits.connections).saturating_sub(state.uploads);
@@ -240,32 +267,51 @@ impl Place {
             && connection.opened.elapsed() < self.limits.connection_age
     }
 
-    /// Takes a right back, and with it a connection that may serve again, and passes both to whoever waits first.
-    fn release(self: &Arc<Self>, mut connection: Option<Connection>, mut upload: bool) {
-        loop {
-            let waiting = {
-                let mut state = lock(&self.state);
-                connection = connection.filter(|connection| state.names.has(connection.peer));
-                state.leased -= 1;
-                state.uploads -= usize::from(upload);
-                let Some(waiting) = state.next(self.share(self.limits.connections)) else {
-                    if let Some(connection) = connection.take().filter(|_| !state.closed) {
-                        self.park(&mut state, connection);
-                    }
-                    return;
-                };
-                upload = waiting.0;
-                state.take(upload);
-                if connection.is_some() && !waiting.1.is_closed() {
-                    state.counts.reused += 1;
-                }
-                waiting.1
-            };
+    /// Takes a right back, and with it a connection that may serve again, and passes both to the request that is next. More
+    /// than one may be served: what has ended may have used up the share of one and the share of another.
+    fn release(self: &Arc<Self>, mut connection: Option<Connection>, purpose: Purpose) {
+        let mut state = lock(&self.state);
+        connection = connection.filter(|connection| state.names.has(connection.peer));
+        state.leave(purpose);
+        while let Some((purpose, waiting)) = self.next(&mut state) {
+            let connection_here = connection.take().or_else(|| state.pop_idle(Instant::now()));
+            if connection_here.is_some() && !waiting.is_closed() {
+                state.counts.reused += 1;
+            }
+            let lease = self.lease(&mut state, connection_here, purpose);
             // The lock is not held, because a request that has given up drops what it gets.
-            let Err(mut refused) = waiting.send(self.lease(connection, upload)) else { return };
-            refused.place = None;
-            connection = refused.connection.take();
+            drop(state);
+            let refused = waiting.send(lease).err();
+            state = lock(&self.state);
+            if let Some(mut refused) = refused {
+                refused.place = None;
+                connection = refused.connection.take().filter(|connection| state.names.has(connection.peer));
+                state.leave(refused.purpose);
+            }
         }
+        if let Some(connection) = connection.filter(|_| !state.closed) {
+            self.park(&mut state, connection);
+        }
+    }
+
+    /// Takes the request out of its line that is served next, of those for which there is a connection. The lines take turns
+    /// while both have such a request.
+    fn next(&self, state: &mut State) -> Option<(Purpose, oneshot::Sender<Lease>)> {
+        if state.waiting() == 0 {
+            return None;
+        }
+        let is_standing = state.is_standing(Instant::now());
+        let next = [state.turn, 1 - state.turn].into_iter().find_map(|line| {
+            let [may_have, may_upload] = [false, true]
+                .map(|upload| self.has_room(state, Purpose { upload, is_proven: line == PROVEN }));
+            let (upload, waiting) =
+                if may_have { state.lines[line].pop(is_standing, may_upload) } else { None }?;
+            Some((line, upload, waiting))
+        });
+        let (line, upload, waiting) = next?;
+        state.turn = 1 - line;
+        state.note_line();
+        Some((Purpose { upload, is_proven: line == PROVEN }, waiting))
     }
 
     /// Lays a connection by. It is registered with the sweeper's waker, so that neither a task nor a wake-up is
@@ -369,9 +415,22 @@ impl State {
             || self.is_standing(now) && self.lines[line].pop_oldest(upload).is_some()
     }
 
-    fn take(&mut self, upload: bool) {
-        self.leased += 1;
-        self.uploads += usize::from(upload);
+    /// A lease is over.
+    fn leave(&mut self, Purpose { upload, is_proven }: Purpose) {
+        self.leased -= 1;
+        self.uploads -= usize::from(upload);
+        self.unproven -= usize::from(!is_proven);
+    }
+
+    /// An idle connection that may still be used.
+    fn pop_idle(&mut self, now: Instant) -> Option<Connection> {
+        while let Some(idle) = self.idle.pop() {
+            if idle.deadline > now {
+                return Some(idle.connection);
+            }
+            self.counts.expired += 1;
+        }
+        None
     }
 
     fn waiting(&self) -> usize {
@@ -380,18 +439,6 @@ impl State {
 
     fn uploads_waiting(&self) -> usize {
         self.lines.iter().map(Line::uploads).sum()
-    }
-
-    /// The request that is served next, and whether it is an upload, of those that may have a connection while uploads may
-    /// have `share`. The lines take turns while both have such a request.
-    fn next(&mut self, share: usize) -> Option<(bool, oneshot::Sender<Lease>)> {
-        let is_standing = self.is_standing(Instant::now());
-        let may_upload = self.uploads < share;
-        let next = [self.turn, 1 - self.turn]
-            .into_iter()
-            .find_map(|line| self.lines[line].pop(is_standing, may_upload).inspect(|_| self.turn = 1 - line));
-        self.note_line();
-        next
     }
 
     /// Requests have left the line.
@@ -489,7 +536,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
-            place.release(self.connection.take().filter(|_| !self.busy), self.upload);
+            place.release(self.connection.take().filter(|_| !self.busy), self.purpose);
         }
     }
 }

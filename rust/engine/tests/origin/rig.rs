@@ -179,7 +179,7 @@ pub(crate) fn request_to(method: &str, endpoint: Endpoint, body: RequestBody) ->
         headers: Arc::default(),
         body,
         timeouts: timeouts(),
-        is_proven: false,
+        is_proven: true,
         reports: true,
     }
 }

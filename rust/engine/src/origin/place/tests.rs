@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use tokio::net::TcpListener;
 
 use super::*;
@@ -262,4 +263,98 @@ async fn proven_clients_and_all_others_take_turns_and_the_longer_line_gives_way(
     drop((kept, others, proven));
     let state = lock(&place.state);
     assert_eq!((state.leased, state.waiting(), state.crowded_since), (0, 0, None));
+}
+
+fn place_of(connections: usize, waiting: usize) -> Arc<Place> {
+    let mut place = Arc::into_inner(place("origin.example", LONG)).unwrap();
+    (place.limits.connections, place.limits.waiting) = (connections, waiting);
+    Arc::new(place)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_connections_are_kept_for_proven_clients() {
+    let place = place_of(32, 1);
+    let mut others: Vec<Lease> = (0..30).map(|_| lease(&place)).collect();
+    let mut line = [waiting(place.ask(false, false).unwrap())];
+    let error = place.ask(false, false).map(|_| ()).unwrap_err();
+    assert!(error.detail().contains("all but 2 of 32 connections"), "{error}");
+    let proven: Vec<Lease> = (0..2)
+        .map(|_| match place.ask(false, true).unwrap() {
+            Answer::Granted(lease) => lease,
+            Answer::Wait(_) | Answer::Retired => panic!("two are kept for them"),
+        })
+        .collect();
+    let mut kept = Vec::new();
+    drop(proven);
+    assert_eq!(served(&mut line, &mut kept), Vec::<usize>::new(), "all others have their share");
+    drop(others.pop());
+    assert_eq!(served(&mut line, &mut kept), [0]);
+    drop((kept, others));
+    let state = lock(&place.state);
+    assert_eq!((state.leased, state.unproven, state.crowded_since), (0, 0, None));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask { upload: bool, is_proven: bool },
+    End(usize),
+    GiveUp(usize),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => any::<(bool, bool)>().prop_map(|(upload, is_proven)| Step::Ask { upload, is_proven }),
+        3 => any::<usize>().prop_map(Step::End),
+        1 => any::<usize>().prop_map(Step::GiveUp),
+        1 => (0..700u64).prop_map(Step::Pass),
+    ];
+    proptest::collection::vec(step, 0..150)
+}
+
+proptest! {
+    /// Whatever comes: no more leases than connections, none lost; and no request waits for which there is a connection.
+    #[test]
+    fn no_connection_is_lost_or_granted_twice(
+        steps in steps(),
+        connections in prop_oneof![1..6usize, 16..20usize],
+    ) {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
+            let place = place_of(connections, 8);
+            let (mut leases, mut line) = (Vec::<Lease>::new(), Vec::<Turn>::new());
+            for step in steps {
+                match step {
+                    Step::Ask { upload, is_proven } => match place.ask(upload, is_proven) {
+                        Ok(Answer::Granted(lease)) => leases.push(lease),
+                        Ok(Answer::Wait(turn)) => line.push(turn),
+                        Ok(Answer::Retired) => panic!("it is in use"),
+                        Err(error) => prop_assert_eq!(error.code(), Code::QueueFull),
+                    },
+                    Step::End(at) if !leases.is_empty() => drop(leases.swap_remove(at % leases.len())),
+                    Step::GiveUp(at) if !line.is_empty() => drop(line.swap_remove(at % line.len())),
+                    Step::End(_) | Step::GiveUp(_) => {}
+                    Step::Pass(time) => tokio::time::advance(Duration::from_millis(time)).await,
+                }
+                line.retain_mut(|turn| match turn.granted.try_recv() {
+                    Ok(lease) => {
+                        leases.push(lease);
+                        false
+                    }
+                    Err(error) => error == oneshot::error::TryRecvError::Empty,
+                });
+                let mut state = lock(&place.state);
+                prop_assert_eq!(state.leased, leases.len());
+                prop_assert!(leases.len() <= connections);
+                prop_assert_eq!(state.waiting(), line.len());
+                prop_assert_eq!(state.uploads, leases.iter().filter(|lease| lease.purpose.upload).count());
+                prop_assert_eq!(
+                    state.unproven,
+                    leases.iter().filter(|lease| !lease.purpose.is_proven).count()
+                );
+                prop_assert!(place.next(&mut state).is_none(), "a request waits although it may be served");
+            }
+            Ok(())
+        })?;
+    }
 }
