@@ -8,6 +8,18 @@ use crate::wire::{BodyLimits, HeadLimits};
 
 const LONG: Duration = Duration::from_secs(600);
 
+const NO_TIMEOUTS: Timeouts = Timeouts {
+    queue: None,
+    resolve: None,
+    connect: None,
+    tls: None,
+    first_byte: None,
+    between_bytes: None,
+    tunnel: None,
+    total: None,
+    lets_events_pause: false,
+};
+
 fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
     let limits = OriginLimits {
         connections: 4,
@@ -38,20 +50,9 @@ fn lease(place: &Arc<Place>) -> Lease {
 }
 
 async fn opened(place: &Arc<Place>) -> Lease {
-    let timeouts = Timeouts {
-        queue: None,
-        resolve: None,
-        connect: None,
-        tls: None,
-        first_byte: None,
-        between_bytes: None,
-        tunnel: None,
-        total: None,
-        lets_events_pause: false,
-    };
     let mut lease = lease(place);
     let tls = Tls::new(Roots::WebPki).unwrap();
-    let connection = connect::open(place, &tls, &timeouts, &mut Timings::default()).await.unwrap();
+    let connection = connect::open(place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap();
     lease.begin(true);
     lease.put(connection);
     lease
@@ -111,19 +112,8 @@ async fn addresses_that_cannot_be_reached_are_forgotten() {
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let place = place("origin.example", LONG);
     place.learn(Some(vec![gone]));
-    let timeouts = Timeouts {
-        queue: None,
-        resolve: None,
-        connect: None,
-        tls: None,
-        first_byte: None,
-        between_bytes: None,
-        tunnel: None,
-        total: None,
-        lets_events_pause: false,
-    };
     let tls = Tls::new(Roots::WebPki).unwrap();
-    connect::open(&place, &tls, &timeouts, &mut Timings::default()).await.unwrap_err();
+    connect::open(&place, &tls, &NO_TIMEOUTS, &mut Timings::default()).await.unwrap_err();
     assert!(place.addresses().is_none());
 }
 
