@@ -1,4 +1,4 @@
-"""The access log of a `Site`: one line for each response, at its end, whoever has answered."""
+"""The access log of a `Site`: one line for each response, at its end, on either lane."""
 
 import asyncio
 import contextlib

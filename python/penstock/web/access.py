@@ -1,4 +1,4 @@
-"""The access log of a `Site`: a line for each response, which the engine writes at its end, whoever has answered.
+"""The access log of a `Site`: a line for each response, which the engine writes at its end, on either lane.
 
 The engine puts all lines into one queue, in the order in which the responses end, and a thread of this module hands them
 to a `logging.Logger`: neither the engine nor the event loop waits for its handlers.

@@ -1,4 +1,4 @@
-//! The access log: a line for each response, put at its end, whoever has answered. A thread of its own writes them to a
+//! The access log: a line for each response, put at its end, on either lane. A thread of its own writes them to a
 //! file, or others take them ([`Log::kept`], [`Log::take`]).
 //!
 //! Engine threads append to a buffer under a short lock and never wait for a disk or for Python. Lines that find the buffer
@@ -81,7 +81,7 @@ impl Log {
         Self { shared: Arc::default(), writer: None }
     }
 
-    /// Waits for lines: those that have come, and how many were dropped behind them. None once it is closed and they have
+    /// Waits for lines: all that have come, and how many were dropped after them. None once it is closed and they have
     /// all been taken.
     pub fn take(&self) -> Option<(Vec<u8>, u64)> {
         let (lines, dropped, _) = self.shared.next();
