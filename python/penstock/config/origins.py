@@ -46,7 +46,7 @@ class OriginLimits:
     connections: int = 1024
     """Connections open at a time, per engine thread. Each carries one response, and an event stream for hours. One
     in sixteen is kept for clients that have taken a whole response before, and for requests of the application
-    itself."""
+    itself, for a minute after the last of them."""
     waiting: int = 1024
     """Requests that wait for a connection; further ones are refused at once. Clients that have taken a whole response
     before take turns with all others. If the queue is full, a request of the longer of the two lines gives way."""

@@ -31,6 +31,10 @@ use crate::sync::{Arc, Mutex, lock};
 /// wait until a client that was let in has stalled for long enough to be cut. Arbitrary; of fewer connections none is kept.
 const KEPT: usize = 16;
 
+/// For so long after a request of a proven client connections are kept. An origin that only new clients ask, each for one
+/// long stream, serves as many as there are connections. Arbitrary: longer than a player waits between two segments.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
 /// The line of proven clients; the other one is 0.
 const PROVEN: usize = 1;
 
@@ -64,6 +68,8 @@ pub(super) struct State {
     numbered: u64,
     /// Since when a request waits.
     crowded_since: Option<Instant>,
+    /// When a proven client last asked.
+    proven_at: Option<Instant>,
     pub(super) counts: Counts,
     pub(super) sweeper: Sweeper,
     names: Names,
@@ -156,8 +162,11 @@ impl Place {
                 runtime.spawn(names::refresh(Arc::clone(self)));
             }
         }
+        if is_proven {
+            state.proven_at = Some(now);
+        }
         let purpose = Purpose { upload, is_proven };
-        if self.has_room(&state, purpose) {
+        if self.has_room(&state, purpose, now) {
             let connection = state.pop_idle(now);
             state.counts.reused += u64::from(connection.is_some());
             return Ok(Answer::Granted(self.lease(&mut state, connection, purpose)));
@@ -175,11 +184,12 @@ impl Place {
     }
 
     /// Whether there is a connection for one more request.
-    fn has_room(&self, state: &State, Purpose { upload, is_proven }: Purpose) -> bool {
+    fn has_room(&self, state: &State, Purpose { upload, is_proven }: Purpose, now: Instant) -> bool {
         let all = self.limits.connections;
+        let is_kept = || state.proven_at.is_some_and(|at| now.duration_since(at) < KEPT_FOR);
         state.leased < all
             && (!upload || state.uploads < self.share(all))
-            && (is_proven || state.unproven < all - all / KEPT)
+            && (is_proven || state.unproven < all - all / KEPT || !is_kept())
     }
 
     /// What requests whose bodies are still coming may have of `all`; at least one, where there are any.
@@ -300,10 +310,11 @@ impl Place {
         if state.waiting() == 0 {
             return None;
         }
-        let is_standing = state.is_standing(Instant::now());
+        let now = Instant::now();
+        let is_standing = state.is_standing(now);
         let next = [state.turn, 1 - state.turn].into_iter().find_map(|line| {
             let [may_have, may_upload] = [false, true]
-                .map(|upload| self.has_room(state, Purpose { upload, is_proven: line == PROVEN }));
+                .map(|upload| self.has_room(state, Purpose { upload, is_proven: line == PROVEN }, now));
             let (upload, waiting) =
                 if may_have { state.lines[line].pop(is_standing, may_upload) } else { None }?;
             Some((line, upload, waiting))

@@ -264,6 +264,7 @@ fn place_of(connections: usize, waiting: usize) -> Arc<Place> {
 #[tokio::test(start_paused = true)]
 async fn the_last_connections_are_kept_for_proven_clients() {
     let place = place_of(32, 1);
+    drop(place.ask(false, true).unwrap());
     let mut others: Vec<Lease> = (0..30).map(|_| lease(&place)).collect();
     let mut line = [waiting(place.ask(false, false).unwrap())];
     let error = place.ask(false, false).map(|_| ()).unwrap_err();
@@ -282,6 +283,16 @@ async fn the_last_connections_are_kept_for_proven_clients() {
     drop((kept, others));
     let state = lock(&place.state);
     assert_eq!((state.leased, state.unproven, state.crowded_since), (0, 0, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_clients_have_all_connections_while_no_proven_client_asks() {
+    let place = place_of(32, 1);
+    let all: Vec<Lease> = (0..32).map(|_| lease(&place)).collect();
+    drop(all);
+    drop(place.ask(false, true).unwrap());
+    tokio::time::advance(KEPT_FOR).await;
+    drop((0..32).map(|_| lease(&place)).collect::<Vec<_>>());
 }
 
 #[derive(Debug, Clone)]
