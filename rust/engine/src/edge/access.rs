@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::native::Task;
+use super::exchange::Task;
 use super::progress::{Progress, Stopped};
 use crate::access::{Asked, Gate, Pass, Permit};
 use crate::error::{Code, Result};

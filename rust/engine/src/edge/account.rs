@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use super::client::Client;
 use super::progress::Progress;
-use super::site::Site;
 use crate::app::{Ended, Queue, Stages};
 use crate::error::{Code, Error};
 use crate::inspect::Inspector;
@@ -29,15 +28,15 @@ pub(super) struct Account<'a> {
 }
 
 impl<'a> Account<'a> {
-    /// Of an exchange of `relay`, if its ends are told or its responses inspected.
+    /// Of an exchange of `relay`, if its ends are told by `queue` or its responses inspected.
     pub(super) fn open(
-        site: &'a Site,
+        queue: Option<&'a Queue>,
         relay: &Relay,
         client: &'a Client,
         incoming: &'a Incoming,
         progress: &'a Progress,
     ) -> Option<Box<Self>> {
-        let queue = site.app.as_ref().zip(relay.spec().completion);
+        let queue = queue.zip(relay.spec().completion);
         if queue.is_none() && relay.spec().inspect.is_none() {
             return None;
         }

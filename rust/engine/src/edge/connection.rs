@@ -13,15 +13,17 @@ use super::access::{admit, lapsed, look, revoked, until};
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
+use super::exchange::{Task, at_once, fault, send};
 use super::inbound::{Inbound, check_size};
 use super::lane::{self, Asked};
 use super::log::Entry;
-use super::native::{self, Begun, Task, fault};
-use super::pages::{self, Pages};
+use super::pages::Pages;
 use super::progress::{Progress, Stopped};
+use super::respond::relay::Begun;
+use super::respond::{pages, relay, topics};
 use super::route::{Route, Service};
 use super::site::{Load, Phase, Site};
-use super::topics::{self, Topics};
+use super::topics::Topics;
 use crate::access::{Decision, Pass};
 use crate::app::Note;
 use crate::error::{Code, Error, Result};
@@ -140,7 +142,9 @@ async fn exchange(
     let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
     let progress = Progress::new(site.tallies(route).of(thread));
     let account = match route {
-        Some(Service::Relay(route)) => Account::open(site, &route.relay, client, incoming, &progress),
+        Some(Service::Relay(route)) => {
+            Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress)
+        }
         Some(Service::Topics(_) | Service::Pages(_)) | None => None,
     };
     let task = Task {
@@ -289,15 +293,15 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
     if let Body::Length(length) = asked.body {
         check_size(length, most)?;
     }
-    let _guard = route.enter()?;
+    let _guard = route.location.enter()?;
     task.is_tunnel = asked.body == Body::Empty
         && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut pass = None;
-    task.gate = route.gate.as_deref();
+    task.gate = route.location.gate.as_deref();
     if let Some(gate) = task.gate {
         let target = incoming.origin_form();
-        pass = look(gate, &task.asked(&target, &route.pattern.prefix), &task)?;
+        pass = look(gate, &task.asked(&target, &route.location.pattern.prefix), &task)?;
         if let Some(pass) = &mut pass {
             task.stripped = pass.target.take();
         }
@@ -306,11 +310,10 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
     if is_let_in && asked.body == Body::Empty && !task.is_tunnel {
-        let begin =
-            |context: &mut Context<'_>| native::begin_hit(context, &task, &route.relay, &mut outgoing);
-        is_hit = native::at_once(begin).await?;
+        let begin = |context: &mut Context<'_>| relay::begin_hit(context, &task, &route.relay, &mut outgoing);
+        is_hit = at_once(begin).await?;
         // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
-        if is_hit && native::at_once(|context| native::is_sent(context, &task, &mut outgoing)).await {
+        if is_hit && at_once(|context| relay::is_sent(context, &task, &mut outgoing)).await {
             return Ok(());
         }
     }
@@ -346,18 +349,19 @@ async fn attempt(
             (false, None)
         } else {
             // On the heap: a body may come for hours when its head has come.
-            match Box::pin(native::begin(task, &route.relay, upload, outgoing)).await? {
+            match Box::pin(relay::begin(task, &route.relay, upload, outgoing)).await? {
                 Begun::Body { is_events, left } => (is_events, left),
                 Begun::Sent => return Ok(()),
             }
         };
-        native::send(task, route.relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+        send(task, route.relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
     let listen = inbound.listen(body, most, feed);
     let result = if let Some(gate) = task.gate {
         let answer = async {
             let target = incoming.origin_form();
-            let permit = admit(gate, &task.asked(&target, &route.pattern.prefix), pass, task).await?;
+            let permit =
+                admit(gate, &task.asked(&target, &route.location.pattern.prefix), pass, task).await?;
             until(revoked(&permit), progress, site.config.linger, go_on).await
         };
         // On the heap: where all are let in there is no room for it.
@@ -373,22 +377,22 @@ async fn attempt(
 async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &Topics) -> Result<()> {
     asked_alone(&task, "a request for a topic has no body")?;
     let Task { site, incoming, progress, .. } = task;
-    let _guard = topics.enter()?;
+    let _guard = topics.location.enter()?;
     let life = live(site)?;
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.begin_life(&life);
     let listen = inbound.listen(Body::Empty, None, None);
-    let result = if let Some(gate) = &topics.gate {
+    let result = if let Some(gate) = &topics.location.gate {
         let answer = async {
             let target = incoming.origin_form();
-            let wanted = task.asked(&target, &topics.pattern.prefix);
+            let wanted = task.asked(&target, &topics.location.pattern.prefix);
             let mut pass = look(gate, &wanted, &task)?;
             let stripped = pass.as_mut().and_then(|pass| pass.target.take());
             let permit = admit(gate, &wanted, pass, &task).await?;
             let task = Task { stripped, ..task };
             topics::begin(&task, topics, &mut outgoing).await?;
             site.note_resumable(&life);
-            let send = native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
+            let send = send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
             until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
         };
         // On the heap: where all are let in there is no room for it.
@@ -397,7 +401,7 @@ async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &To
         let answer = async {
             topics::begin(&task, topics, &mut outgoing).await?;
             site.note_resumable(&life);
-            native::send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
+            send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
         };
         beside(site, progress, &life, listen, answer).await
     };
@@ -414,7 +418,7 @@ async fn answer_by_pages(task: Task<'_>, inbound: &mut Inbound<'_>, pages: &Page
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let answer = async {
         pages::begin(&task, pages, &mut outgoing).await?;
-        native::send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
+        send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
     };
     beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::config::EdgeConfig;
 use super::heads::{Heads, Waiting};
-use super::{EdgeConfig, Supplies};
+use super::supplies::Supplies;
 use crate::error::{Code, Error, Result};
 use crate::net::{Connection, Peer, Read, Reader, Socket};
 use crate::pool::{CLASSES, Slice};

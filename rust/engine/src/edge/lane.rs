@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::client::Client;
+use super::exchange::{fault, is_leaving};
 use super::inbound::{Inbound, check_size};
-use super::native::{fault, is_leaving};
+
 use super::progress::Progress;
 use super::site::Site;
 use crate::app::{

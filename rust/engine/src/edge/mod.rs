@@ -8,36 +8,38 @@
 //! ```text
 //!   listen ─ connection ─ inbound (heads, bodies)
 //!                │
-//!                ├─ native (route, head) ─ origin::begin
-//!                ├─ topics ─ hub::subscribe
-//!                ├─ lane ─ app (queue, link, checker) ─ whoever answers for the application
-//!                ├─ pages (about the engine itself) ─ metrics
+//!                ├─ respond/relay (route, head) ─ origin::begin
+//!                ├─ respond/topics ─ hub::subscribe
+//!                ├─ respond/pages (about the engine itself) ─ metrics
+//!                ├─ lane ─ app (queue, link, checker) ─ the application
 //!                ├─ heads (what clients hold), clients (how much each may)
 //!                └─ answer (refusals), account, log, tally (what is counted)
 //! ```
 
 mod access;
 mod account;
-mod amending;
 mod answer;
 mod client;
 mod clients;
 mod config;
 mod connection;
+mod exchange;
 mod head;
 mod heads;
 mod inbound;
 mod lane;
 mod limiter;
 mod listen;
+mod location;
 mod log;
 mod metered;
-mod native;
 mod pages;
 mod progress;
 mod proven;
+mod respond;
 mod route;
 mod site;
+mod supplies;
 mod tally;
 mod topics;
 
@@ -49,9 +51,11 @@ pub use head::{RelayedHead, relayed_head};
 pub use heads::Heads;
 pub use limiter::Limiter;
 pub use listen::{ListenOptions, Listener};
+pub use location::Pattern;
 pub use log::Log;
 pub use pages::{Exhibit, Page, Pages, Showing, Shown};
-pub use route::{Pattern, Route, Routes, Service};
-pub use site::{Site, SiteCounts, Supplies};
+pub use route::{Route, Routes, Service};
+pub use site::{Site, SiteCounts};
+pub use supplies::Supplies;
 pub use tally::{Lane, Ledger, RouteSums, TenantSums};
 pub use topics::Topics;

@@ -6,14 +6,9 @@
 use std::fmt;
 use std::pin::Pin;
 
-use super::head::{Framing, Persistence, encode};
-use super::limiter::Limiter;
-use super::native::Task;
-use super::route::Pattern;
+use super::location::{Location, Pattern};
 use crate::access::{Entered, Limits};
-use crate::error::{Code, Result};
-use crate::net::{Outgoing, Piece};
-use crate::relay::redirected;
+use crate::error::Result;
 use crate::relay_spec::RouteLimits;
 use crate::wire::Incoming;
 
@@ -58,7 +53,7 @@ pub struct Shown {
 }
 
 /// What the service is called in logs.
-pub(super) const NAME: &str = "pages";
+const NAME: &str = "pages";
 
 /// What [`Exhibit::show`] returns.
 pub type Showing<'a> = Pin<Box<dyn Future<Output = Shown> + Send + 'a>>;
@@ -72,17 +67,17 @@ pub trait Exhibit: fmt::Debug + Send + Sync {
 /// Pages, and how many of metrics may be sent at a time: each is in memory until it is.
 #[derive(Debug)]
 pub struct Pages {
-    pub(super) pattern: Pattern,
-    limiter: Limiter,
-    exhibit: Box<dyn Exhibit>,
+    pub(super) location: Location,
+    pub(super) exhibit: Box<dyn Exhibit>,
 }
 
 impl Pages {
     /// Those of `exhibit`; of metrics `concurrency` at a time.
     pub fn new(exhibit: Box<dyn Exhibit>, concurrency: usize) -> Self {
         let requests = Limits { concurrency: Some(concurrency), rate: None, burst: 0.0 };
-        let limiter = Limiter::new(NAME.to_owned(), RouteLimits { requests, body: None });
-        Self { pattern: Pattern { host: None, prefix: "/".to_owned() }, limiter, exhibit }
+        let pattern = Pattern { host: None, prefix: "/".to_owned() };
+        let limits = RouteLimits { requests, body: None };
+        Self { location: Location::new(NAME.to_owned(), pattern, limits, None), exhibit }
     }
 
     /// Counts a request for a page that takes memory to be sent, until what it returns is dropped. Whoever does not read
@@ -91,63 +86,11 @@ impl Pages {
     /// # Errors
     /// `TOO_MANY_REQUESTS`.
     pub(super) fn enter(&self, incoming: &Incoming) -> Result<Option<Entered>> {
-        if page_of(incoming) == Some(Page::Metrics) { self.limiter.enter().map(Some) } else { Ok(None) }
+        if page_of(incoming) == Some(Page::Metrics) { self.location.enter().map(Some) } else { Ok(None) }
     }
 }
 
-fn page_of(incoming: &Incoming) -> Option<Page> {
+/// The page that a request asks for.
+pub(super) fn page_of(incoming: &Incoming) -> Option<Page> {
     Page::at(incoming.path().split('?').next().unwrap_or_default())
-}
-
-/// Puts a page into `outgoing`.
-///
-/// # Errors
-/// `NO_ROUTE`: there is no such page. Nothing was sent.
-pub(super) async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Result<()> {
-    let (incoming, progress) = (task.incoming, task.progress);
-    let page = page_of(incoming).ok_or_else(|| Code::NoRoute.error("there is no such page"))?;
-    let is_read = matches!(incoming.method(), "GET" | "HEAD");
-    let shown = if is_read {
-        let accept = incoming.get_all("accept").collect::<Vec<_>>().join(&b","[..]);
-        pages.exhibit.show(page, &accept).await
-    } else {
-        let text = "pages are read by GET or HEAD\n".to_owned();
-        Shown { status: 405, content_type: "text/plain; charset=utf-8", text }
-    };
-    let reason: &[u8] = match shown.status {
-        200 => b"OK",
-        405 => b"Method Not Allowed",
-        _ => b"Service Unavailable",
-    };
-    let length = shown.text.len().to_string();
-    let mut fields: Vec<(&[u8], &[u8])> = vec![
-        (b"Content-Type", shown.content_type.as_bytes()),
-        (b"Content-Length", length.as_bytes()),
-        (b"Cache-Control", b"no-store"),
-        (b"X-Content-Type-Options", b"nosniff"),
-    ];
-    if !is_read {
-        fields.push((b"Allow", b"GET, HEAD"));
-    }
-    if task.site.is_draining() {
-        progress.close(true);
-    }
-    let persistence = Persistence::of(progress.closes(), incoming.minor_version);
-    let framing = Framing::Length(shown.text.len() as u64);
-    let head = encode(
-        (shown.status, reason),
-        redirected(None, fields.into_iter()),
-        framing,
-        persistence,
-        None,
-        &[],
-        &[],
-    );
-    progress.begin(shown.status);
-    progress.set_head(head.len());
-    outgoing.push(Piece::Bytes(head));
-    if incoming.method() != "HEAD" {
-        outgoing.push(Piece::Bytes(shown.text.into_bytes()));
-    }
-    Ok(())
 }

@@ -1,13 +1,12 @@
 //! Which requests the engine answers alone, and how.
 
 use std::sync::Arc as Plain;
-use std::sync::OnceLock;
 
-use super::limiter::Limiter;
-use super::pages::{NAME, Pages};
-use super::tally::{Lane, Ledger, Tallies};
+use super::location::{Location, Pattern};
+use super::pages::Pages;
+use super::tally::{Ledger, Tallies};
 use super::topics::Topics;
-use crate::access::{Entered, Gate, without_port};
+use crate::access::{Gate, without_port};
 use crate::error::{Code, Error, Result};
 use crate::inspect::Counts;
 use crate::origin::Endpoint;
@@ -15,33 +14,19 @@ use crate::relay_spec::{Relay, RelaySpec};
 use crate::sync::Arc;
 use crate::wire::has_dot_segments;
 
-/// What a request must be to match.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pattern {
-    /// The host that is asked for, in lower case and without its port; `None` for every host.
-    pub host: Option<String>,
-    /// How the path begins, as it stands on the wire.
-    pub prefix: String,
-}
-
 /// A relay that the engine carries out alone, for the requests that match a pattern.
 #[derive(Debug)]
 pub struct Route {
-    pub(super) pattern: Pattern,
+    pub(super) location: Location,
     pub(super) relay: Relay,
-    /// Decides who may, if that is asked.
-    pub(super) gate: Option<Arc<Gate>>,
-    limiter: Limiter,
-    /// Known from when a site serves it.
-    tallies: OnceLock<Arc<Tallies>>,
 }
 
 impl Route {
     /// A route for the requests to `host`, or to every host, whose path begins as the relay's prefix.
     pub fn new(host: Option<String>, spec: RelaySpec, gate: Option<Arc<Gate>>) -> Self {
         let pattern = Pattern { host, prefix: spec.prefix.clone() };
-        let limiter = Limiter::new(spec.name.clone(), spec.limits);
-        Self { pattern, relay: Relay::new(spec), gate, limiter, tallies: OnceLock::new() }
+        let location = Location::new(spec.name.clone(), pattern, spec.limits, gate);
+        Self { location, relay: Relay::new(spec) }
     }
 
     /// The number under which the ends of its requests are told, if they are.
@@ -51,14 +36,6 @@ impl Route {
 
     pub(super) fn spec(&self) -> &RelaySpec {
         self.relay.spec()
-    }
-
-    /// Counts a request, until what it returns is dropped.
-    ///
-    /// # Errors
-    /// `TOO_MANY_REQUESTS`.
-    pub(super) fn enter(&self) -> Result<Entered> {
-        self.limiter.enter()
     }
 }
 
@@ -74,35 +51,22 @@ pub enum Service {
 }
 
 impl Service {
-    fn pattern(&self) -> &Pattern {
+    fn location(&self) -> &Location {
         match self {
-            Self::Relay(route) => &route.pattern,
-            Self::Topics(topics) => &topics.pattern,
-            Self::Pages(pages) => &pages.pattern,
+            Self::Relay(route) => &route.location,
+            Self::Topics(topics) => &topics.location,
+            Self::Pages(pages) => &pages.location,
         }
     }
 
     /// What it is called in logs and counts.
     pub(super) fn name(&self) -> &str {
-        match self {
-            Self::Relay(route) => &route.spec().name,
-            Self::Topics(topics) => &topics.name,
-            Self::Pages(_) => NAME,
-        }
+        &self.location().name
     }
 
-    fn own_tallies(&self) -> Option<&OnceLock<Arc<Tallies>>> {
-        match self {
-            Self::Relay(route) => Some(&route.tallies),
-            Self::Topics(topics) => Some(&topics.tallies),
-            // Whoever asks how the engine does is none of those whom it serves.
-            Self::Pages(_) => None,
-        }
-    }
-
-    /// What is counted of its requests, if a site serves it.
+    /// Where its requests are counted, if a site does so.
     pub(super) fn tallies(&self) -> Option<&Tallies> {
-        self.own_tallies()?.get().map(Arc::as_ref)
+        self.location().tallies()
     }
 
     /// Whether it answers requests of `method`. What a hub does not answer is for others: an application may publish by
@@ -126,10 +90,11 @@ impl Routes {
     /// `BAD_CONFIGURATION` for two of the same pattern.
     pub fn new(mut routes: Vec<Service>) -> Result<Self> {
         let rank = |pattern: &Pattern| (pattern.host.is_none(), usize::MAX - pattern.prefix.len());
-        routes.sort_by_key(|route| rank(route.pattern()));
+        routes.sort_by_key(|route| rank(&route.location().pattern));
         for (index, route) in routes.iter().enumerate() {
-            if routes[..index].iter().any(|other| other.pattern() == route.pattern()) {
-                let detail = format!("two native routes have the prefix {:?}", route.pattern().prefix);
+            let pattern = &route.location().pattern;
+            if routes[..index].iter().any(|other| other.location().pattern == *pattern) {
+                let detail = format!("two native routes have the prefix {:?}", pattern.prefix);
                 return Err(Code::BadConfiguration.error(detail));
             }
         }
@@ -147,8 +112,10 @@ impl Routes {
     /// Has requests counted in `ledger`, under the names of the routes.
     pub(super) fn count_in(&self, ledger: &Ledger) {
         for service in &self.0 {
-            if let Some(tallies) = service.own_tallies() {
-                tallies.get_or_init(|| ledger.of(Lane::Native, service.name()));
+            match service {
+                Service::Relay(_) | Service::Topics(_) => service.location().count_in(ledger),
+                // A request that asks how the engine does is none of those that it serves.
+                Service::Pages(_) => {}
             }
         }
     }
@@ -181,11 +148,6 @@ impl Routes {
             return None;
         }
         let host = without_port(authority);
-        self.0.iter().find(|route| {
-            let pattern = route.pattern();
-            path.starts_with(pattern.prefix.as_str())
-                && pattern.host.as_ref().is_none_or(|name| name.eq_ignore_ascii_case(host))
-                && route.takes(method)
-        })
+        self.0.iter().find(|route| route.location().pattern.matches(host, path) && route.takes(method))
     }
 }

@@ -10,61 +10,18 @@ use tokio::time::{Instant, sleep};
 
 use super::client::Client;
 use super::clients::Clients;
-use super::heads::Heads;
+use super::config::EdgeConfig;
+use super::log::Log;
 use super::proven::Proven;
-use super::route::Service;
-use super::tally::{Lane, Ledger, Tallies};
-use super::{EdgeConfig, Log, Routes};
+use super::route::{Routes, Service};
+use super::supplies::Supplies;
+use super::tally::{Lane, Tallies};
 use crate::app::{Fault, Queue, QueueStats};
 use crate::error::{Code, Error};
-use crate::framing::Framing;
 use crate::inspect::Counts;
 use crate::net::{Clock, Demand, Life};
-use crate::origin::Origins;
-use crate::pool::{CLASSES, Pool};
-use crate::stream::{Allowance, Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
+use crate::pool::CLASSES;
 use crate::sync::{Arc, Mutex, lock};
-
-/// What an engine lends to a site.
-#[derive(Debug, Clone)]
-pub struct Supplies {
-    /// Where bytes are held.
-    pub pool: Pool,
-    /// How much may be under way to one client.
-    pub flow: FlowConfig,
-    /// How much memory one read is offered.
-    pub reads: ReadSizes,
-    /// Counts streams.
-    pub meter: Plain<Meter>,
-    /// The connections to origins, by engine thread.
-    pub origins: Vec<Arc<Origins>>,
-    /// Where requests are counted.
-    pub ledger: Arc<Ledger>,
-    /// What clients have begun to send.
-    pub heads: Arc<Heads>,
-}
-
-impl Supplies {
-    /// The two ends of a body, which is not cut.
-    pub(crate) fn stream(&self) -> (Feed, Stream) {
-        channel(&self.pool, self.flow, &Framing::Raw, &self.meter)
-    }
-
-    /// Has what is declared in `routes` counted under its own names.
-    fn count(&self, routes: &Routes) {
-        routes.count_in(&self.ledger);
-        for endpoint in routes.endpoints() {
-            for origins in &self.origins {
-                origins.declare(endpoint);
-            }
-        }
-    }
-
-    /// The window of a body that is read by whoever sends it.
-    pub(super) fn allowance(&self) -> Allowance {
-        Allowance::new(&self.pool, self.flow, &self.meter)
-    }
-}
 
 /// Whether requests are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +127,7 @@ impl Site {
             Some(_) => supplies.ledger.of(Lane::App, "application"),
             None => Arc::clone(&unread),
         };
-        supplies.count(&routes);
+        count(&routes, &supplies);
         Self {
             config,
             supplies,
@@ -272,7 +229,7 @@ impl Site {
 
     /// Replaces all routes. Requests that are being answered go on by the old ones.
     pub fn set_routes(&self, routes: Routes) {
-        self.supplies.count(&routes);
+        count(&routes, &self.supplies);
         *lock(&self.routes) = Arc::new(routes);
     }
 
@@ -409,6 +366,16 @@ impl Site {
         let thread = (0..self.loads.len()).min_by_key(load).unwrap_or(0);
         self.loads[thread].fetch_add(1, Ordering::Relaxed);
         Load { site: Arc::clone(self), thread }
+    }
+}
+
+/// Counts what `routes` declare under their own names.
+fn count(routes: &Routes, supplies: &Supplies) {
+    routes.count_in(&supplies.ledger);
+    for endpoint in routes.endpoints() {
+        for origins in &supplies.origins {
+            origins.declare(endpoint);
+        }
     }
 }
 

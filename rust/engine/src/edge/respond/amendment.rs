@@ -3,8 +3,8 @@
 use std::future::poll_fn;
 use std::task::{Poll, ready};
 
-use super::inbound::check_size;
-use super::native::{Left, Task};
+use crate::edge::exchange::{Left, Task};
+use crate::edge::inbound::check_size;
 use crate::error::Result;
 use crate::inspect::Rules;
 use crate::net::Outgoing;

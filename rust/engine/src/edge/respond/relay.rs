@@ -11,53 +11,29 @@ use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::account::Account;
-use super::amending::amend;
-use super::client::Client;
-use super::head::{Framing, Persistence, encode, is_events};
-use super::metered::Metered;
-use super::progress::Progress;
-use super::site::Site;
-use crate::access::{Gate, Verifier};
+use super::amendment::amend;
+use crate::access::Verifier;
 use crate::cache::{Target, is_read, tells_url};
+use crate::edge::exchange::{Left, Task, at_once, fault, gone, send};
+use crate::edge::head::{Framing, Persistence, encode, is_events};
 use crate::error::{Code, Error, Result};
-use crate::events::{Draining, EventBody, Field, Leave, Policy, begin_inspection};
+use crate::events::{EventBody, Field, Policy, begin_inspection};
 use crate::framing::Framing as Cut;
 use crate::inspect::Inspector;
-use crate::net::{Body, Fault, Outgoing, Peer, Piece, Stop, Supply};
+use crate::net::{Body, Outgoing, Piece, Supply};
 use crate::origin::{self, Request, RequestBody};
 use crate::relay;
 use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
 use crate::stream::ResponseHead;
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::{Fields, Head, Incoming, body_of};
-
-/// One request, and what it is answered with.
-#[derive(Debug)]
-pub(super) struct Task<'a> {
-    pub(super) site: &'a Site,
-    pub(super) thread: usize,
-    pub(super) client: &'a Client,
-    pub(super) incoming: &'a Incoming,
-    pub(super) progress: &'a Progress,
-    /// Where somebody wants to know of it.
-    pub(super) account: Option<&'a Account<'a>>,
-    /// The client offers to switch to WebSocket.
-    pub(super) is_tunnel: bool,
-    /// What stands for the target that was asked for, if that is not it.
-    pub(super) stripped: Option<String>,
-    /// The target at the origin, where the application has said it.
-    pub(super) target_at: Option<&'a str>,
-    /// What has let the request in, if anything decides that.
-    pub(super) gate: Option<&'a Gate>,
-}
+use crate::wire::{Fields, Head, body_of};
 
 /// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
-pub(super) fn begin_hit(
+pub(in crate::edge) fn begin_hit(
     context: &mut Context<'_>,
     task: &Task<'_>,
     relay: &Relay,
@@ -89,19 +65,16 @@ pub(super) fn begin_hit(
 }
 
 /// Whether all that [`begin_hit`] has begun is with the kernel, once it was offered that.
-pub(super) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
+pub(in crate::edge) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
     // An error is met again by whoever goes on.
     let sent = matches!(outgoing.poll_send(context, &task.client.connection), Poll::Ready(Ok(())));
     task.note_sent(outgoing);
     sent
 }
 
-/// A client that has left, for whom the origin's response is read on all the same.
-pub(super) type Left = Option<Box<Draining>>;
-
 /// How far [`begin`] has come.
 #[derive(Debug)]
-pub(super) enum Begun {
+pub(in crate::edge) enum Begun {
     /// The head is in the outgoing message, with the body behind it, of events or not: [`send`] goes on.
     Body { is_events: bool, left: Left },
     /// All of it is with the kernel.
@@ -116,7 +89,7 @@ pub(super) enum Begun {
 ///
 /// # Cancellation
 /// The origin's connection is closed.
-pub(super) async fn begin(
+pub(in crate::edge) async fn begin(
     task: &Task<'_>,
     relay: &Relay,
     body: RequestBody,
@@ -242,89 +215,7 @@ async fn relay_by_cache(
     send(task, leave, is_events, left, outgoing, |context| drop(drive(context))).await
 }
 
-/// Does what needs the task, and does not wait.
-pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
-    let mut work = Some(work);
-    poll_fn(|context| work.take().map_or(Poll::Pending, |work| Poll::Ready(work(context)))).await
-}
-
-/// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
-/// of it is with the kernel. `leave`: what becomes of the rest when the client leaves.
-///
-/// # Errors
-/// What went wrong.
-pub(super) async fn send(
-    task: &Task<'_>,
-    leave: &Leave,
-    is_events: bool,
-    left: Left,
-    outgoing: &mut Outgoing,
-    mut drive: impl FnMut(&mut Context<'_>),
-) -> Result<()> {
-    let mut ended = false;
-    let sent = poll_fn(|context| {
-        drive(context);
-        if is_events && task.progress.is_stopped() && !std::mem::replace(&mut ended, true) {
-            // What was taken from the stream are whole events. Whose permission is withdrawn gets no more of them.
-            outgoing.end_early(task.progress.is_draining());
-            task.progress.close(true);
-        }
-        if !ended {
-            task.check()?;
-        }
-        let sent = outgoing.poll_send(context, &task.client.connection);
-        task.progress.sent(outgoing.take_written());
-        sent.map_err(|error| {
-            if is_events && matches!(error, Fault::Source(_)) && outgoing.ends_visibly() {
-                task.progress.end_visibly();
-            }
-            fault(error)
-        })
-    })
-    .await;
-    task.note_sent(outgoing);
-    if sent.is_err() && !outgoing.has_begun() {
-        // Nobody has seen the head: who has not left can still be told what went wrong.
-        task.progress.begin(0);
-        task.progress.set_payload(0);
-    }
-    if is_events && sent.is_ok() {
-        task.client.keep_any_backlog(task.site.config.event_backlog);
-    }
-    if sent.as_ref().is_err_and(is_leaving) {
-        let draining = match left {
-            // Its time has begun.
-            Some(draining) if leave.drains() => Some(draining),
-            Some(_) => None,
-            None => leave.begin(&task.site.supplies.meter),
-        };
-        if let Some((draining, supply)) = draining.zip(outgoing.detach()) {
-            // On the heap, because few clients leave.
-            Box::pin(draining.run(supply, |context| {
-                drive(context);
-                !task.progress.is_stopped()
-            }))
-            .await;
-        }
-    }
-    sent
-}
-
 impl Task<'_> {
-    /// What has been sent so far.
-    fn note_sent(&self, outgoing: &mut Outgoing) {
-        self.progress.set_payload(outgoing.payload());
-        self.progress.sent(outgoing.take_written());
-    }
-
-    /// Whether to go on.
-    pub(super) fn check(&self) -> Result<()> {
-        if self.progress.has_left() {
-            return Err(gone());
-        }
-        self.progress.check_stopped()
-    }
-
     /// As [`Task::check`] while the head is awaited: if the client has left, whether the relay reads on.
     fn check_left(&self, context: &mut Context<'_>, relay: &Relay, left: &mut Left) -> Result<()> {
         if self.progress.has_left() {
@@ -340,13 +231,6 @@ impl Task<'_> {
     /// The body of a response, with what the relay does for events, and seen by `inspector`.
     fn supply(&self, relay: &Relay, supply: Supply, is_events: bool, inspector: Option<Inspector>) -> Supply {
         self.metered(self.watched(relay, supply, is_events, inspector))
-    }
-
-    /// A body on its tenant's account, if it has one.
-    pub(super) fn metered(&self, supply: Supply) -> Supply {
-        let Some(allotment) = self.progress.allotment() else { return supply };
-        self.progress.meter();
-        Supply::Source(Box::new(Metered::new(supply, allotment)))
     }
 
     fn watched(
@@ -404,7 +288,7 @@ impl Task<'_> {
     }
 
     /// While the head is awaited: sends what goes before it, that the body may come, and `interim` responses.
-    pub(super) fn wait(
+    pub(in crate::edge) fn wait(
         &self,
         context: &mut Context<'_>,
         relay: &Relay,
@@ -425,14 +309,6 @@ impl Task<'_> {
         match outgoing.poll_send(context, &self.client.connection) {
             Poll::Ready(Err(stop)) => Err(fault(stop)),
             Poll::Ready(Ok(())) | Poll::Pending => Ok(()),
-        }
-    }
-
-    /// Path and query that are asked for.
-    pub(super) fn target(&self) -> Cow<'_, str> {
-        match &self.stripped {
-            Some(target) => Cow::Borrowed(target),
-            None => self.incoming.origin_form(),
         }
     }
 
@@ -578,25 +454,5 @@ fn attached(supply: Supply, framing: Framing) -> Body {
         Framing::Length(length) => Body::Counted(supply, length),
         Framing::Chunked => Body::Chunked(supply),
         Framing::UntilClose | Framing::Tunnel => Body::Raw(supply),
-    }
-}
-
-/// Whether `error` says that the client has left, or is taken to have.
-pub(super) fn is_leaving(error: &Error) -> bool {
-    matches!(error.code(), Code::ClientGone | Code::WriteTimeout)
-}
-
-fn gone() -> Error {
-    Code::ClientGone.error("the client left before the end of the response")
-}
-
-pub(super) fn fault(fault: Fault) -> Error {
-    match fault {
-        Fault::Source(error) => error,
-        Fault::Socket(Stop::Stalled) => Code::WriteTimeout.error("the client took nothing within the limit"),
-        Fault::Socket(Stop::Cut) => {
-            Code::ClientStalled.error("others needed what the client held, and it took nothing")
-        }
-        Fault::Socket(Stop::Broken(error)) => Peer::Client.broken(&error),
     }
 }

@@ -1,0 +1,158 @@
+//! One exchange: a request, what its answer needs, and the sending of the response, whatever it comes from.
+
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use super::account::Account;
+use super::client::Client;
+use super::metered::Metered;
+use super::progress::Progress;
+use super::site::Site;
+use crate::access::Gate;
+use crate::error::{Code, Error, Result};
+use crate::events::{Draining, Leave};
+use crate::net::{Fault, Outgoing, Peer, Stop, Supply};
+use crate::wire::Incoming;
+
+/// One request, and what it is answered with.
+#[derive(Debug)]
+pub(super) struct Task<'a> {
+    pub(super) site: &'a Site,
+    pub(super) thread: usize,
+    pub(super) client: &'a Client,
+    pub(super) incoming: &'a Incoming,
+    pub(super) progress: &'a Progress,
+    /// Where somebody wants to know of it.
+    pub(super) account: Option<&'a Account<'a>>,
+    /// The client offers to switch to WebSocket.
+    pub(super) is_tunnel: bool,
+    /// What stands for the target that was asked for, if that is not it.
+    pub(super) stripped: Option<String>,
+    /// The target at the origin, where the application has said it.
+    pub(super) target_at: Option<&'a str>,
+    /// What has let the request in, if anything decides that.
+    pub(super) gate: Option<&'a Gate>,
+}
+
+/// A client that has left, for whom the origin's response is read on all the same.
+pub(super) type Left = Option<Box<Draining>>;
+
+impl Task<'_> {
+    /// What has been sent so far.
+    pub(super) fn note_sent(&self, outgoing: &mut Outgoing) {
+        self.progress.set_payload(outgoing.payload());
+        self.progress.sent(outgoing.take_written());
+    }
+
+    /// Whether to go on.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.progress.has_left() {
+            return Err(gone());
+        }
+        self.progress.check_stopped()
+    }
+
+    /// A body on its tenant's account, if it has one.
+    pub(super) fn metered(&self, supply: Supply) -> Supply {
+        let Some(allotment) = self.progress.allotment() else { return supply };
+        self.progress.meter();
+        Supply::Source(Box::new(Metered::new(supply, allotment)))
+    }
+
+    /// Path and query that are asked for.
+    pub(super) fn target(&self) -> Cow<'_, str> {
+        match &self.stripped {
+            Some(target) => Cow::Borrowed(target),
+            None => self.incoming.origin_form(),
+        }
+    }
+}
+
+/// Does what needs the task, and does not wait.
+pub(super) async fn at_once<T>(work: impl FnOnce(&mut Context<'_>) -> T) -> T {
+    let mut work = Some(work);
+    poll_fn(|context| work.take().map_or(Poll::Pending, |work| Poll::Ready(work(context)))).await
+}
+
+/// Sends the head that is in `outgoing` and the body that is attached to it, or goes on with that. The future ends when all
+/// of it is with the kernel. `leave`: what becomes of the rest when the client leaves.
+///
+/// # Errors
+/// What went wrong.
+pub(super) async fn send(
+    task: &Task<'_>,
+    leave: &Leave,
+    is_events: bool,
+    left: Left,
+    outgoing: &mut Outgoing,
+    mut drive: impl FnMut(&mut Context<'_>),
+) -> Result<()> {
+    let mut ended = false;
+    let sent = poll_fn(|context| {
+        drive(context);
+        if is_events && task.progress.is_stopped() && !std::mem::replace(&mut ended, true) {
+            // What was taken from the stream are whole events. Whose permission is withdrawn gets no more of them.
+            outgoing.end_early(task.progress.is_draining());
+            task.progress.close(true);
+        }
+        if !ended {
+            task.check()?;
+        }
+        let sent = outgoing.poll_send(context, &task.client.connection);
+        task.progress.sent(outgoing.take_written());
+        sent.map_err(|error| {
+            if is_events && matches!(error, Fault::Source(_)) && outgoing.ends_visibly() {
+                task.progress.end_visibly();
+            }
+            fault(error)
+        })
+    })
+    .await;
+    task.note_sent(outgoing);
+    if sent.is_err() && !outgoing.has_begun() {
+        // Nobody has seen the head: who has not left can still be told what went wrong.
+        task.progress.begin(0);
+        task.progress.set_payload(0);
+    }
+    if is_events && sent.is_ok() {
+        task.client.keep_any_backlog(task.site.config.event_backlog);
+    }
+    if sent.as_ref().is_err_and(is_leaving) {
+        let draining = match left {
+            // Its time has begun.
+            Some(draining) if leave.drains() => Some(draining),
+            Some(_) => None,
+            None => leave.begin(&task.site.supplies.meter),
+        };
+        if let Some((draining, supply)) = draining.zip(outgoing.detach()) {
+            // On the heap, because few clients leave.
+            Box::pin(draining.run(supply, |context| {
+                drive(context);
+                !task.progress.is_stopped()
+            }))
+            .await;
+        }
+    }
+    sent
+}
+
+/// Whether `error` says that the client has left, or is taken to have.
+pub(super) fn is_leaving(error: &Error) -> bool {
+    matches!(error.code(), Code::ClientGone | Code::WriteTimeout)
+}
+
+pub(super) fn gone() -> Error {
+    Code::ClientGone.error("the client left before the end of the response")
+}
+
+pub(super) fn fault(fault: Fault) -> Error {
+    match fault {
+        Fault::Source(error) => error,
+        Fault::Socket(Stop::Stalled) => Code::WriteTimeout.error("the client took nothing within the limit"),
+        Fault::Socket(Stop::Cut) => {
+            Code::ClientStalled.error("others needed what the client held, and it took nothing")
+        }
+        Fault::Socket(Stop::Broken(error)) => Peer::Client.broken(&error),
+    }
+}

@@ -1,0 +1,78 @@
+//! Answers a request for a topic of a hub.
+//!
+//! The body is the subscriber's, which gives events as they stand in the topic's history; from then on it is sent like
+//! any other.
+
+use crate::access::Decision;
+use crate::edge::exchange::Task;
+use crate::edge::head::{Framing, Persistence, encode};
+use crate::edge::topics::Topics;
+use crate::error::Result;
+use crate::hub::{Admission, Asked, Guest, Resumption, Wire, fields};
+use crate::net::{Body, Outgoing, Supply};
+use crate::relay::redirected;
+use crate::wire::Body as Announced;
+
+/// Puts the head of the answer into `outgoing`, and the subscriber behind it.
+///
+/// # Errors
+/// What went wrong. Nothing was sent.
+pub(in crate::edge) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
+    let incoming = task.incoming;
+    let (topic, after) = topics.asked(incoming, &task.target())?;
+    let framing = Framing::of(Announced::Chunked, incoming.minor_version);
+    let decision = task.progress.decision();
+    let tenant = decision.as_deref().and_then(Decision::tenant);
+    let guest = Guest { tenant, address: task.client.addresses.host.as_deref() };
+    let asked = Asked { after: after.as_deref(), terms: topics.terms, guest };
+    // On the heap: what is sent for hours keeps nothing of it.
+    let admission = Box::pin(topics.hub.subscribe(&topic, asked)).await?;
+    let admitted = match admission {
+        // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
+        Admission::Over => {
+            put_head(topics, task, (204, b"No Content"), Framing::Empty, Resumption::Full, outgoing);
+            return Ok(());
+        }
+        Admission::Admitted(admitted) => admitted,
+    };
+    put_head(topics, task, (200, b"OK"), framing, admitted.resumption(), outgoing);
+    if incoming.method() == "HEAD" {
+        return Ok(());
+    }
+    let chunked = framing == Framing::Chunked;
+    task.client.keep_backlog(task.site.config.event_backlog);
+    // What is held to something has to pass where that is looked at.
+    let is_limited = task.progress.allotment().is_some_and(|allotment| allotment.is_limited());
+    let wire = if is_limited { Wire::through(chunked) } else { Wire::over(&task.client.connection, chunked) };
+    let supply = task.metered(Supply::Source(Box::new(admitted.seat(wire, None))));
+    outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
+    Ok(())
+}
+
+fn put_head(
+    topics: &Topics,
+    task: &Task<'_>,
+    (status, reason): (u16, &[u8]),
+    framing: Framing,
+    resumption: Resumption,
+    outgoing: &mut Outgoing,
+) {
+    let progress = task.progress;
+    if framing == Framing::UntilClose || task.site.is_draining() {
+        progress.close(true);
+    }
+    let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);
+    let fields = fields(resumption, framing == Framing::Empty);
+    let bytes = encode(
+        (status, reason),
+        redirected(None, fields.into_iter()),
+        framing,
+        persistence,
+        None,
+        &topics.response,
+        &[],
+    );
+    progress.begin(status);
+    progress.set_head(bytes.len());
+    outgoing.push_head(bytes);
+}
