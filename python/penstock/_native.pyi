@@ -79,10 +79,17 @@ __all__ = [
     "error_table",
     "has_dot_segments",
     "hide",
+    "is_done",
     "is_target",
+    "next_batch",
     "offers_websocket",
+    "relay_head",
+    "response_fields",
     "shown",
     "signed_url",
+    "status_line",
+    "take_ready",
+    "timings_of",
 ]
 
 __version__: Final[str]
@@ -918,14 +925,17 @@ class Transport:
     def get_write_buffer_size(self) -> int: ...
     def get_write_buffer_limits(self) -> tuple[int, int]: ...
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-    def _send_file(self, descriptor: int, offset: int, count: int) -> asyncio.Future[int]: ...
-    def _request_fields(
+    def send_file(self, descriptor: int, offset: int, count: int) -> asyncio.Future[int]:
+        """Have the engine send `count` bytes of a file from `offset`. The future gives how many were sent."""
+    def request_fields(
         self,
         request: Any,
         forwarding: Forwarding,
         replaced: Sequence[tuple[str, str | None]] | None,
-    ) -> Fields: ...
-    def _relay(
+    ) -> Fields:
+        """Make the fields of an aiohttp request that go to the origin; see `Forwarding.request_fields`."""
+
+    def relay(
         self,
         stream: FrameStream,
         forwarding: Forwarding,
@@ -937,25 +947,54 @@ class Transport:
         closes: bool,
         on_end: Callable[[int, PenstockError | None, bool], object],
         account: bytes | None = None,
-    ) -> int: ...
-    def _attach_rest(
+    ) -> int:
+        """Have the engine send the whole response: a head made of that of `stream`, and the body.
+
+        Returns how many bytes the head has. `on_end` and `account` are as in `attach_rest`.
+        """
+
+    def attach_rest(
         self,
         stream: FrameStream,
         policy: EventPolicy | None,
         inspector: Inspector | None,
         on_end: Callable[[int, PenstockError | None, bool], object],
         account: bytes | None = None,
-    ) -> None: ...
-    def _go_on(self, told: Callable[[], object]) -> bool: ...
-    def _attach_topic(
+    ) -> None:
+        """Have the engine send the rest of the body, after the head that was written.
+
+        `on_end` is called once: with the bytes that were sent, the error that ended the body early, and whether the
+        head was sent. `account` names another `on_end` for the case that this worker process has ended by then.
+        """
+
+    def leave_body(self, told: Callable[[], object]) -> bool:
+        """In a worker process: leave the rest of the request body to the parent, for the next fetch.
+
+        `told` is called after the last bytes that do come here. False: the whole body is here already.
+        """
+
+    def attach_topic(
         self, admission: Admission, on_end: Callable[[int, PenstockError | None, bool], object]
-    ) -> None: ...
-    def _attach_part(self, stream: FrameStream) -> asyncio.Future[int]: ...
-    def _get_option(self, level: int, name: int, size: int) -> bytes | None: ...
-    def _set_option(self, level: int, name: int, value: int) -> None: ...
-    def _end_response(self, free: bool) -> None: ...
-    def _note(self, tenant: str | None, failure: int | None) -> None: ...
-    def _lose(self) -> None: ...
+    ) -> None:
+        """Have the engine send the events of an admitted subscription. `on_end` is as in `attach_rest`."""
+
+    def attach_part(self, stream: FrameStream) -> asyncio.Future[int]:
+        """Have the engine send `stream` as a part of the body. The future gives how many bytes were sent."""
+
+    def get_option(self, level: int, name: int, size: int) -> bytes | None:
+        """Read an option of the client's socket. None in a worker process, which has no socket."""
+
+    def set_option(self, level: int, name: int, value: int) -> None:
+        """Set an option of the client's socket to a number. In a worker process the parent sets it later."""
+
+    def end_response(self, free: bool) -> None:
+        """End the protocol's response. `free`: the protocol can take another request."""
+
+    def note(self, tenant: str | None, failure: int | None) -> None:
+        """Set tenant and error code of the request in the access log."""
+
+    def lose(self) -> None:
+        """Call the protocol's `connection_lost`."""
 
 @final
 class Source:
@@ -971,20 +1010,39 @@ class FrameStream:
     @property
     def closed(self) -> bool:
         """Whether its consumer has closed it."""
+    # For the subclass alone.
     def _head(self) -> Awaitable[None]: ...
-    def _relay_head(self, forwarding: Forwarding, write: Callable[[bytes], object]) -> Awaitable[None]: ...
-    def _batch(self, most: int) -> Awaitable[list[Frame]]: ...
-    def _take(self, most: int) -> list[Frame]: ...
-    def _done(self) -> bool: ...
     def _set_framing(self, framing: Framing) -> None: ...
     def _join(self, frames: list[Frame]) -> bytes: ...
-    def _status(self) -> tuple[int, str, int] | None: ...
     def _headers(self) -> _Fields: ...
-    def _relay_headers(self, forwarding: Forwarding) -> list[tuple[str, str]]: ...
-    def _timings(self) -> Timings | None: ...
     def _trailers(self) -> _Fields: ...
     def _held(self) -> tuple[int, int]: ...
     def _close(self) -> None: ...
+
+# Functions, because methods would be public ones of `penstock.FrameStream` and `penstock.Response`.
+
+def relay_head(
+    stream: FrameStream, forwarding: Forwarding, write: Callable[[bytes], object] | None
+) -> Awaitable[None]:
+    """Wait for the head. `write` gets the bytes of each interim response; None drops them."""
+
+def status_line(stream: FrameStream) -> tuple[int, str, int] | None:
+    """Status, reason and minor version of HTTP; None before the head."""
+
+def response_fields(stream: FrameStream, forwarding: Forwarding) -> list[tuple[str, str]]:
+    """The fields that a gateway sends to its client; empty before the head."""
+
+def timings_of(stream: FrameStream) -> Timings | None:
+    """The timings of the stages so far; None before the head."""
+
+def next_batch(stream: FrameStream, most: int) -> Awaitable[list[Frame]]:
+    """Wait for frames: at least one, at most `most`. The awaitable can be awaited again for the next ones."""
+
+def take_ready(stream: FrameStream, most: int) -> list[Frame]:
+    """The frames that are ready, at most `most`."""
+
+def is_done(stream: FrameStream) -> bool:
+    """Whether the source has ended well and no frame waits."""
 
 @final
 class Upload:

@@ -20,9 +20,6 @@ __all__ = ["Events", "Fixed", "Framing", "LengthPrefixed", "Lines", "Raw"]
 class Raw:
     """As it arrives: a frame is what one read gave. Never copied."""
 
-    def _native(self) -> _native.Framing:
-        return _native.Framing.raw()
-
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
@@ -36,9 +33,6 @@ class Fixed:
 
     def __post_init__(self) -> None:
         _positive("size", self.size)
-
-    def _native(self) -> _native.Framing:
-        return _native.Framing.fixed(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +59,6 @@ class LengthPrefixed:
             )
         _size("max_frame", self.max_frame)
 
-    def _native(self) -> _native.Framing:
-        return _native.Framing.length_prefixed(
-            self.width, self.byteorder == "little", parse_size(self.max_frame)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Lines:
@@ -83,9 +72,6 @@ class Lines:
 
     def __post_init__(self) -> None:
         _size("max_frame", self.max_frame)
-
-    def _native(self) -> _native.Framing:
-        return _native.Framing.lines(parse_size(self.max_frame))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +97,6 @@ class Events:
         if not isinstance(self.blocks, bool):
             raise make_error("BAD_CONFIGURATION", f"blocks is {self.blocks!r}; it must be True or False")
 
-    def _native(self) -> _native.Framing:
-        return _native.Framing.events(parse_size(self.max_frame), self.blocks)
-
 
 Framing = Raw | Fixed | LengthPrefixed | Lines | Events
 
@@ -128,7 +111,17 @@ def native_framing(framing: Framing) -> _native.Framing:
     if not isinstance(given, Framing):
         rule = "one of penstock.framing: write framing=penstock.framing.Lines(), for instance"
         raise make_error("BAD_CONFIGURATION", f"framing is {given!r}; it must be {rule}")
-    return framing._native()  # noqa: SLF001 (of this module)
+    match framing:
+        case Raw():
+            return _native.Framing.raw()
+        case Fixed(size):
+            return _native.Framing.fixed(size)
+        case LengthPrefixed(width, byteorder, max_frame):
+            return _native.Framing.length_prefixed(width, byteorder == "little", parse_size(max_frame))
+        case Lines(max_frame):
+            return _native.Framing.lines(parse_size(max_frame))
+        case Events(max_frame, blocks):
+            return _native.Framing.events(parse_size(max_frame), blocks)
 
 
 def _positive(name: str, value: object) -> None:

@@ -15,6 +15,7 @@ from ._shared import Shared, shared
 from .config import Access, History, KafkaLog, RedisLog, RouteLimits, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
+from .framing import Events, native_framing
 from .log import Event, Log, LogStats, Reader, Source
 from .stream import FrameStream, Response
 from .workers.plans import TopicsPlans
@@ -340,13 +341,14 @@ class Hub(Shared):
                 await begun.bytes()
             return
         # Longer events would have no room in the history.
-        framing = _native.Framing.events(self._events, False)
+        cut = Events(max_frame=self._events)
+        framing = native_framing(cut)
         if self._reader is None:
             self.native_hub.feed(topic, response, framing, error_event)
             return
         if response.closed:
             raise make_error("STREAM_CLOSED", "the response that is to feed the topic has been closed")
-        response._set_framing(framing)  # noqa: SLF001 (of the same package)
+        response.frames(cut)
         await self._on_loop(self._reader.feed(topic, response, framing, error_event))
 
     @shared

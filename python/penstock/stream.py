@@ -16,10 +16,11 @@ from typing import Any, Protocol, Self
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from . import _native
 from ._native import Frame, Transport
 from ._native import FrameStream as _NativeStream
 from .exceptions import WindowHeldError, make_error, status_error
-from .framing import Framing
+from .framing import Framing, native_framing
 from .stats import Timings
 
 __all__ = ["Frame", "FrameStream", "Response"]
@@ -59,7 +60,7 @@ class FrameStream(_NativeStream):
         Raises:
             StateError: the stream has another framing, and is not `Raw` any more (ALREADY_FRAMED).
         """
-        self._set_framing(framing._native())  # noqa: SLF001
+        self._set_framing(native_framing(framing))
         return self
 
     async def batches(self, most: int = 64) -> AsyncIterator[list[Frame]]:
@@ -67,7 +68,7 @@ class FrameStream(_NativeStream):
 
         One await can bring many frames: worth it where frames are small and many.
         """
-        batch = self._batch(most)
+        batch = _native.next_batch(self, most)
         while True:
             try:
                 yield await batch
@@ -162,7 +163,7 @@ class Response(FrameStream):
         except BaseException:
             self._close()
             raise
-        self._line = self._status()
+        self._line = _native.status_line(self)
         return self
 
     async def __aenter__(self) -> Self:
@@ -288,12 +289,12 @@ class Response(FrameStream):
     def timings(self) -> Timings:
         """How long each stage took."""
         self._status_line()
-        timings = self._timings()
+        timings = _native.timings_of(self)
         assert timings is not None  # noqa: S101 (a head has timings)
         return timings
 
     def __repr__(self) -> str:
-        line = self._status()
+        line = _native.status_line(self)
         state = "waiting" if line is None else str(line[0])
         return f"<penstock.Response {self.method} {self.url} {state}>"
 

@@ -92,4 +92,4 @@ def note(request: web.BaseRequest, *, tenant: str | None = None, failure: int | 
     """Have the line of `request` say on whose account it is, and by which code it has failed."""
     transport: object = request.transport
     if isinstance(transport, _native.Transport):
-        transport._note(tenant, failure)  # noqa: SLF001
+        transport.note(tenant, failure)

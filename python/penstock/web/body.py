@@ -64,12 +64,12 @@ async def copy_body(
     plain = getattr(writer, "_compress", writer) is None
     make = _Direct if plain and _is_vectored(transport) else _Framed
     send = make(writer, transport, payload).send
-    await send(stream._take(_MOST))  # noqa: SLF001
+    await send(_native.take_ready(stream, _MOST))
     await payload.settle()
-    if stream._done():  # noqa: SLF001
+    if _native.is_done(stream):
         # Nearly always so where a body is short: it came while its head was looked at.
         return
-    batch = stream._batch(_MOST)  # noqa: SLF001
+    batch = _native.next_batch(stream, _MOST)
     limits: tuple[int, int] | None = None
     try:
         while True:

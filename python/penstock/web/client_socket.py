@@ -93,7 +93,7 @@ class ClientSocket:
             # To read it is to take it from the engine. What has failed is told by `connection_lost`.
             value: bytes | None = bytes(_INTEGER)
         else:
-            value = self._transport._get_option(level, optname, size)  # noqa: SLF001
+            value = self._transport.get_option(level, optname, size)
         if value is None:
             value = self._stand().getsockopt(level, optname, size)
         return value if buflen else int.from_bytes(value, _ORDER, signed=True)
@@ -112,10 +112,10 @@ class ClientSocket:
             raise PermissionError(errno.EPERM, message)
         if (level, optname) in _SET and value:
             return
-        if self._transport._get_option(level, optname, _INTEGER) is None:  # noqa: SLF001
+        if self._transport.get_option(level, optname, _INTEGER) is None:
             # A worker process: what the kernel refuses is told here, and what it takes is remembered.
             self._stand().setsockopt(level, optname, value)
-        self._transport._set_option(level, optname, value)  # noqa: SLF001
+        self._transport.set_option(level, optname, value)
 
     def fileno(self) -> int:
         """The descriptor of the stand-in; -1 after the response.
@@ -124,7 +124,7 @@ class ClientSocket:
         hung up.
         """
         try:
-            self._transport._get_option(socket.SOL_SOCKET, socket.SO_TYPE, _INTEGER)  # noqa: SLF001
+            self._transport.get_option(socket.SOL_SOCKET, socket.SO_TYPE, _INTEGER)
         except OSError:
             return -1
         return self._stand().fileno()

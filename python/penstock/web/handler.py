@@ -48,7 +48,7 @@ def _saying(cls: type[web.RequestHandler], engine: Engine) -> type[web.RequestHa
         kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
         # What makes aiohttp wait for another request; else it closes, as it does by itself with a timeout of 0.
         free = bool(response.keep_alive and not self._close and self._keepalive_timeout)
-        transport._end_response(free)  # noqa: SLF001
+        transport.end_response(free)
 
     members = {"__slots__": (), "__module__": __name__, "log_access": log_access, _ENGINE: engine}
     saying: type[web.RequestHandler] = type(cls.__name__, (cls,), members)

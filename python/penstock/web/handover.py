@@ -192,7 +192,7 @@ def log_failed_relay(level: int, method: str, target: str, error: PenstockError)
 
 def timings_of(upstream: Response | None) -> Timings | None:
     """The timings of a response that has a head."""
-    return None if upstream is None else upstream._timings()  # noqa: SLF001
+    return None if upstream is None else _native.timings_of(upstream)
 
 
 def engines(transport: object) -> _native.Transport | None:
@@ -224,7 +224,7 @@ def hand_over(
         StateError: the stream is closed.
     """
     writer.send_headers()
-    transport._attach_rest(stream, policy, inspector, handover, account)  # noqa: SLF001
+    transport.attach_rest(stream, policy, inspector, handover, account)
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
     writer._eof = True  # noqa: SLF001
 
@@ -238,7 +238,7 @@ def hand_over_topic(
         ConnectionResetError: the client left.
     """
     writer.send_headers()
-    transport._attach_topic(admission, handover)  # noqa: SLF001
+    transport.attach_topic(admission, handover)
     # As in `hand_over`.
     writer._eof = True  # noqa: SLF001
 
@@ -251,7 +251,7 @@ async def pipe_part(stream: FrameStream, writer: Any, transport: _native.Transpo
         ConnectionResetError: the client left.
     """
     writer.send_headers()
-    sent: int = await transport._attach_part(stream)  # noqa: SLF001
+    sent: int = await transport.attach_part(stream)
     if writer.length is not None:
         writer.length -= sent
     writer.output_size += sent

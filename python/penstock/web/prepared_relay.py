@@ -4,7 +4,7 @@ from typing import Final
 
 from penstock import _native
 from penstock.engine import Engine
-from penstock.framing import Events
+from penstock.framing import Events, native_framing
 
 from .relay_spec import NO_EDITS, Handles, RelaySpec
 
@@ -39,7 +39,7 @@ class PreparedRelay:
         self.spec: Final = spec
         self.engine: Final = engine
         self.framing: Final = framing
-        self.cut: Final = framing._native()  # noqa: SLF001 (of the same package)
+        self.cut: Final = native_framing(framing)
         self.handles: Final = handles
         self.edits: Final = None if spec.response == NO_EDITS else spec.response
         self._is_mapped = is_mapped

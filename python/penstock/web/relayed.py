@@ -82,7 +82,7 @@ class TakenOver(web.StreamResponse):
         if name != "_headers":
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message)
-        self._headers = CIMultiDict(self._upstream._relay_headers(self._forwarding))  # noqa: SLF001
+        self._headers = CIMultiDict(_native.response_fields(self._upstream, self._forwarding))
         return self._headers
 
     def begin(
@@ -104,7 +104,7 @@ class TakenOver(web.StreamResponse):
             StateError: the upstream response is closed.
         """
         writer: Any = request.writer
-        writer.output_size += transport._relay(  # noqa: SLF001
+        writer.output_size += transport.relay(
             self._upstream,
             self._forwarding,
             events,

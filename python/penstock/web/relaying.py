@@ -125,13 +125,13 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 added,
             )
         else:
-            fields = direct._request_fields(request, order.forwarding, headers)  # noqa: SLF001
+            fields = direct.request_fields(request, order.forwarding, headers)
         goes_on = (
             order.plan is not None
             and direct is not None
             and isinstance(body, Pieces)
             and not decoded
-            and direct._go_on(request.content.feed_eof)  # noqa: SLF001
+            and direct.leave_body(request.content.feed_eof)
         )
         upstream = engine.fetch(
             origin,
@@ -149,14 +149,12 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             is_tunnel=tunnel is not None,
         )
         # `await upstream` would be two frames more to resume, and each property a call.
-        if request.version < HttpVersion11:
-            await upstream._head()  # noqa: SLF001
-        else:
-            # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
-            await upstream._relay_head(order.forwarding, transport.write)  # noqa: SLF001
-        status, reason, _ = upstream._status()  # type: ignore[misc] # noqa: SLF001 (there is a head)
+        # Interim responses pass, which HTTP/1.0 does not know (RFC 9110, section 15.2).
+        write = None if request.version < HttpVersion11 else transport.write
+        await _native.relay_head(upstream, order.forwarding, write)
+        status, reason, _ = _native.status_line(upstream)  # type: ignore[misc] # (there is a head)
         if order.feeding is not None:
-            fed = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+            fed = CIMultiDict(_native.response_fields(upstream, order.forwarding))
             metered = order.on_complete is not None or inspector is not None
             meter = (
                 Meter(engine, asked, inspector, order.relay.framing, order.on_complete, order.seen)
@@ -167,7 +165,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 feeds = True
                 return await order.feeding.stream(request)
         if tunnel is not None and status == 101:  # noqa: PLR2004 (Switching Protocols)
-            answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+            answered = CIMultiDict(_native.response_fields(upstream, order.forwarding))
             if edits is not None:
                 edits.apply(answered)
             response = switched(reason, answered)
@@ -190,7 +188,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             account = _account(asked, order, status)
             taken.begin(request, direct, order.relay.cut, policy, inspector, handover, account)
         else:
-            answered = CIMultiDict(upstream._relay_headers(order.forwarding))  # noqa: SLF001
+            answered = CIMultiDict(_native.response_fields(upstream, order.forwarding))
             if edits is not None:
                 edits.apply(answered)
             rules = None if policy is None or _CONTENT_LENGTH in answered else policy

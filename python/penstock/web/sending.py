@@ -53,7 +53,7 @@ async def _send(transport: _native.Transport, file: IO[bytes], offset: int, coun
         message = f"{file!r} is not a regular file"
         raise NotImplementedError(message) from error
     try:
-        sent: int = await transport._send_file(number, offset, count)  # noqa: SLF001
+        sent: int = await transport.send_file(number, offset, count)
     except asyncio.CancelledError:
         # The engine would send on, and what follows would come behind the whole file.
         transport.abort()

@@ -79,6 +79,10 @@ mod _native {
     #[pymodule_export]
     use super::stream::{FrameStream, Source};
     #[pymodule_export]
+    use super::stream::{
+        is_done, next_batch, relay_head, response_fields, status_line, take_ready, timings_of,
+    };
+    #[pymodule_export]
     use super::tokens::hide;
     #[pymodule_export]
     use super::tokens::shown;

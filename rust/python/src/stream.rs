@@ -136,31 +136,6 @@ impl FrameStream {
         self.awaitable(py, &self.head, Want::Head)
     }
 
-    /// As `_head`. Interim responses that come before it are written with `write`, as a client of HTTP/1.1 gets them.
-    fn _relay_head(&self, forwarding: Py<Forwarding>, write: Py<PyAny>) -> Awaitable {
-        let want = Want::RelayedHead(Arc::clone(&self.stream), forwarding, write);
-        Awaitable::new(want, Arc::clone(&self.slot))
-    }
-
-    fn _batch(&self, most: usize) -> Awaitable {
-        Awaitable::new(Want::Batch(Arc::clone(&self.stream), most.max(1)), Arc::clone(&self.slot))
-    }
-
-    /// What is ready, at most `most` frames; an empty list if nothing is.
-    fn _take<'py>(&self, py: Python<'py>, most: usize) -> PyResult<Bound<'py, PyList>> {
-        let frames = PyList::empty(py);
-        while frames.len() < most {
-            let Some(delivery) = self.stream.take_ready() else { break };
-            frames.append(Bound::new(py, Frame::new(delivery))?)?;
-        }
-        Ok(frames)
-    }
-
-    /// Whether the source has ended well and no frame waits: `_batch` would raise `StopAsyncIteration`.
-    fn _done(&self) -> bool {
-        self.stream.is_done()
-    }
-
     fn _set_framing(&self, py: Python<'_>, framing: &Bound<'_, Framing>) -> PyResult<()> {
         self.set_framing(py, framing.get())
     }
@@ -182,36 +157,11 @@ impl FrameStream {
         })
     }
 
-    /// Status, reason, minor version of HTTP, or `None` before the head.
-    fn _status(&self) -> Option<(u16, String, u8)> {
-        let reason = |head: &Head| head.reason().iter().map(|byte| char::from(*byte)).collect();
-        self.stream.head().map(|ResponseHead { head, .. }| (head.status, reason(head), head.minor_version))
-    }
-
     fn _headers(&self) -> Vec<Field> {
         let fields = |head: &ResponseHead| {
             head.head.headers().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
         };
         self.stream.head().map(fields).unwrap_or_default()
-    }
-
-    /// The fields that a gateway passes on, as text; empty before the head.
-    fn _relay_headers<'py>(
-        &self,
-        py: Python<'py>,
-        forwarding: &Bound<'py, Forwarding>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        match self.stream.head() {
-            Some(head) => forwarding.get().response_fields(py, &head.head),
-            None => Ok(PyList::empty(py)),
-        }
-    }
-
-    /// `penstock.stats.Timings`, or `None` before the head.
-    fn _timings<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(head) = self.stream.head() else { return Ok(None) };
-        let body = self.stream.ending().map(|ending| ending.body);
-        timings(py, &head.timings, body, head.reused).map(Some)
     }
 
     fn _trailers(&self) -> Vec<Field> {
@@ -231,6 +181,78 @@ impl FrameStream {
     fn closed(&self) -> bool {
         self.stream.is_closed()
     }
+}
+
+// Functions, because methods would be public ones of `penstock.FrameStream` and `penstock.Response`.
+
+/// Waits for the head of `stream`. Interim responses that come before it are written with `write`, as a client of
+/// HTTP/1.1 gets them.
+#[pyfunction]
+#[pyo3(signature = (stream, forwarding, write))]
+pub(crate) fn relay_head(
+    py: Python<'_>,
+    stream: &Bound<'_, FrameStream>,
+    forwarding: Py<Forwarding>,
+    write: Option<Py<PyAny>>,
+) -> PyResult<Py<Awaitable>> {
+    let this = stream.get();
+    let Some(write) = write else { return this.awaitable(py, &this.head, Want::Head) };
+    let want = Want::RelayedHead(Arc::clone(&this.stream), forwarding, write);
+    Py::new(py, Awaitable::new(want, Arc::clone(&this.slot)))
+}
+
+/// Status, reason, minor version of HTTP, or `None` before the head.
+#[pyfunction]
+pub(crate) fn status_line(stream: &Bound<'_, FrameStream>) -> Option<(u16, String, u8)> {
+    let reason = |head: &Head| head.reason().iter().map(|byte| char::from(*byte)).collect();
+    stream.get().head().map(|ResponseHead { head, .. }| (head.status, reason(head), head.minor_version))
+}
+
+/// The fields that a gateway passes on, as text; empty before the head.
+#[pyfunction]
+pub(crate) fn response_fields<'py>(
+    stream: &Bound<'py, FrameStream>,
+    forwarding: &Bound<'py, Forwarding>,
+) -> PyResult<Bound<'py, PyList>> {
+    let py = stream.py();
+    match stream.get().head() {
+        Some(head) => forwarding.get().response_fields(py, &head.head),
+        None => Ok(PyList::empty(py)),
+    }
+}
+
+/// `penstock.stats.Timings`, or `None` before the head.
+#[pyfunction]
+pub(crate) fn timings_of<'py>(stream: &Bound<'py, FrameStream>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let this = stream.get();
+    let Some(head) = this.head() else { return Ok(None) };
+    let body = this.stream.ending().map(|ending| ending.body);
+    timings(stream.py(), &head.timings, body, head.reused).map(Some)
+}
+
+/// Waits for frames: a list of at least one and at most `most`.
+#[pyfunction]
+pub(crate) fn next_batch(stream: &Bound<'_, FrameStream>, most: usize) -> Awaitable {
+    let this = stream.get();
+    Awaitable::new(Want::Batch(Arc::clone(&this.stream), most.max(1)), Arc::clone(&this.slot))
+}
+
+/// The frames that are ready, at most `most`; an empty list if none is.
+#[pyfunction]
+pub(crate) fn take_ready<'py>(stream: &Bound<'py, FrameStream>, most: usize) -> PyResult<Bound<'py, PyList>> {
+    let py = stream.py();
+    let frames = PyList::empty(py);
+    while frames.len() < most {
+        let Some(delivery) = stream.get().stream.take_ready() else { break };
+        frames.append(Bound::new(py, Frame::new(delivery))?)?;
+    }
+    Ok(frames)
+}
+
+/// Whether the source has ended well and no frame waits: `next_batch` would raise `StopAsyncIteration`.
+#[pyfunction]
+pub(crate) fn is_done(stream: &Bound<'_, FrameStream>) -> bool {
+    stream.get().stream.is_done()
 }
 
 impl Drop for FrameStream {

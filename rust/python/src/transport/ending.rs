@@ -100,7 +100,7 @@ impl Core {
         let Some(transport) = lock(&self.transport).as_ref().map(|transport| transport.clone_ref(py)) else {
             return;
         };
-        let scheduled = transport.bind(py).getattr(intern!(py, "_lose")).and_then(|lose| {
+        let scheduled = transport.bind(py).getattr(intern!(py, "lose")).and_then(|lose| {
             self.shared.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (lose,))
         });
         if scheduled.is_err() {

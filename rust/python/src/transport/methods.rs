@@ -33,7 +33,7 @@ const EBADF: i32 = 9;
 impl Transport {
     /// Leaves the rest of a response to the engine, behind `head` if that is its own as well.
     #[expect(clippy::too_many_arguments, reason = "the parts of an attachment, each once")]
-    fn attach_rest(
+    fn attach(
         &self,
         py: Python<'_>,
         head: Option<Vec<u8>>,
@@ -233,7 +233,7 @@ impl Transport {
 
     /// Has the engine send `count` bytes of a file from `offset` on. The future becomes how many were sent, fewer only
     /// where the file has no more. Cancelling it cancels nothing.
-    fn _send_file<'py>(
+    fn send_file<'py>(
         &self,
         py: Python<'py>,
         descriptor: i32,
@@ -253,7 +253,7 @@ impl Transport {
 
     /// The fields of `request`, which has come by this transport, that go to an origin; see `Forwarding.request_fields`.
     #[expect(clippy::needless_pass_by_value, reason = "extracted arguments")]
-    fn _request_fields(
+    fn request_fields(
         &self,
         request: &Bound<'_, PyAny>,
         forwarding: &Bound<'_, Forwarding>,
@@ -264,10 +264,10 @@ impl Transport {
 
     /// Has the engine answer with `stream`: with a head made of the origin's, and with what follows it, events one by one
     /// as `events` cuts them, by `policy`. `closes` if the connection is to end behind it. Returns how many bytes the head has.
-    /// `on_end` and `account` are as in `_attach_rest`.
+    /// `on_end` and `account` are as in `attach_rest`.
     #[pyo3(signature = (stream, forwarding, events, policy, inspector, method, version, closes, on_end, account=None))]
     #[expect(clippy::too_many_arguments, reason = "what a head is made of, each once")]
-    fn _relay(
+    fn relay(
         &self,
         py: Python<'_>,
         stream: &Bound<'_, FrameStream>,
@@ -290,7 +290,7 @@ impl Transport {
             stream.get().set_framing(py, events.get())?;
         }
         let size = bytes.len();
-        self.attach_rest(py, Some(bytes), stream.get(), policy, inspector, on_end, account)?;
+        self.attach(py, Some(bytes), stream.get(), policy, inspector, on_end, account)?;
         Ok(size)
     }
 
@@ -298,7 +298,7 @@ impl Transport {
     /// events. `on_end` is called once: how many bytes were sent, the error that ended it early or None, whether the head was sent.
     /// `account` says to another worker process who would be, where this one is gone by then.
     #[pyo3(signature = (stream, policy, inspector, on_end, account=None))]
-    fn _attach_rest(
+    fn attach_rest(
         &self,
         py: Python<'_>,
         stream: &Bound<'_, FrameStream>,
@@ -308,11 +308,11 @@ impl Transport {
         account: Option<Vec<u8>>,
     ) -> PyResult<()> {
         self.core.shared.check_thread()?;
-        self.attach_rest(py, None, stream.get(), policy_of(policy), inspector, on_end, account)
+        self.attach(py, None, stream.get(), policy_of(policy), inspector, on_end, account)
     }
 
-    /// Has the engine serve who has been let in to a topic, as the head has said. `on_end` is as in `_attach_rest`.
-    fn _attach_topic(
+    /// Has the engine serve who has been let in to a topic, as the head has said. `on_end` is as in `attach_rest`.
+    fn attach_topic(
         &self,
         py: Python<'_>,
         admission: &Bound<'_, Admission>,
@@ -337,7 +337,7 @@ impl Transport {
     }
 
     /// Has the engine send `stream` as a part of the body. The future becomes how many bytes were sent.
-    fn _attach_part<'py>(
+    fn attach_part<'py>(
         &self,
         py: Python<'py>,
         stream: &Bound<'py, FrameStream>,
@@ -361,7 +361,7 @@ impl Transport {
 
     /// In a worker process: what is fetched next sends the rest of the request's body on, which does not come here. `told` is
     /// called when all that does come has. False if all has come already.
-    fn _go_on(&self, told: Py<PyAny>) -> bool {
+    fn leave_body(&self, told: Py<PyAny>) -> bool {
         let mut state = lock(&self.core.state);
         let is_here = state.turn == self.turn;
         let exchange = state.exchange.as_mut().filter(|exchange| is_here && exchange.body.is_some());
@@ -378,7 +378,7 @@ impl Transport {
     ///
     /// # Errors
     /// `OSError`: the kernel's, or `EBADF`: the response has ended.
-    fn _get_option<'py>(
+    fn get_option<'py>(
         &self,
         py: Python<'py>,
         level: i32,
@@ -394,8 +394,8 @@ impl Transport {
     /// Sets an option of the client's socket that is a number. In a worker process the edge does so later.
     ///
     /// # Errors
-    /// As for `_get_option`.
-    fn _set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
+    /// As for `get_option`.
+    fn set_option(&self, level: i32, name: i32, value: i32) -> PyResult<()> {
         if let Some(socket) = self.socket()? {
             return socket.set_option(level, name, value).map_err(os_error);
         }
@@ -406,7 +406,7 @@ impl Transport {
     }
 
     /// The protocol's response has ended; `free` if it takes another request behind it.
-    fn _end_response(&self, py: Python<'_>, free: bool) {
+    fn end_response(&self, py: Python<'_>, free: bool) {
         if !self.is_over() {
             self.core.end_response(py, free);
         }
@@ -414,7 +414,7 @@ impl Transport {
 
     /// Says for the access log on whose account the request is, and by the number of its code how it has failed.
     #[pyo3(signature = (tenant, failure))]
-    fn _note(&self, tenant: Option<String>, failure: Option<u16>) {
+    fn note(&self, tenant: Option<String>, failure: Option<u16>) {
         let failure = failure.and_then(|number| {
             Code::all().iter().map(|entry| entry.code).find(|code| code.number() == number)
         });
@@ -424,7 +424,7 @@ impl Transport {
         }
     }
 
-    fn _lose(&self, py: Python<'_>) {
+    fn lose(&self, py: Python<'_>) {
         self.core.lose(py, None);
     }
 
