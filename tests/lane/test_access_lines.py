@@ -207,6 +207,38 @@ async def test_a_client_that_leaves_has_a_line_with_what_it_got(
             assert await lines.first(len(expected)) == expected
 
 
+async def test_what_the_engine_cuts_off_when_it_is_closed_has_one_line_with_what_was_sent(
+    engine: penstock.Engine, serve: Serve, connect: Connect, log: logging.Logger, lines: Lines
+) -> None:
+    async def waits(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "9"})
+        await response.prepare(request)
+        await response.write(b"half")
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    half = says(answer("Content-Length: 9", body=b"half"), then="stall")
+    async with ScriptedOrigin(half) as scripted:
+        gateway = Gateway(scripted.url, engine=engine)
+        app = web.Application()
+        app.router.add_get("/waits", waits)
+        app.router.add_get("/relay", gateway.relay)
+        app.add_routes([gateway.native("/native/", name="films")])
+        served = await serve(app, server={"access_log": log, "handler_cancellation": True})
+        for target in ("/native/a", "/relay", "/waits"):
+            client = await connect(served)
+            await client.get(target)
+            await client.reader.readuntil(b"half")
+        await engine.aclose()
+        assert sorted(await lines.first(3)) == [
+            "GET /native/a HTTP/1.1 200 4 route=films failed=0x501/ENGINE_CLOSED",
+            "GET /relay HTTP/1.1 200 4 failed=0x501/ENGINE_CLOSED",
+            "GET /waits HTTP/1.1 200 4 failed=0x501/ENGINE_CLOSED",
+        ]
+        await served.runner.cleanup()
+        assert len(lines.raw()) == 3
+
+
 async def test_lines_stand_in_the_order_of_the_ends(
     engine: penstock.Engine, serve: Serve, connect: Connect, log: logging.Logger, lines: Lines
 ) -> None:

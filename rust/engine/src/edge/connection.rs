@@ -147,6 +147,7 @@ async fn exchange(
         }
         Some(Service::Topics(_) | Service::Pages(_)) | None => None,
     };
+    let mut line = Line { site, client, incoming, route, progress: &progress, is_written: false };
     let task = Task {
         site,
         thread,
@@ -187,15 +188,42 @@ async fn exchange(
         Err(_) if progress.ends_visibly() => Next::Close,
         Err(_) => Next::Reset,
     };
-    // An application that logs by itself does so of all that it has answered.
-    let is_ours = site.logs_application
-        || route.is_some()
-        || site.app.is_none()
-        || progress.status().is_none() && error.is_some();
-    if is_ours {
-        log(site, client, Some(incoming), route.map(Service::name), status, error, &progress);
-    }
+    line.write(status, error);
     next
+}
+
+/// The line of an exchange in the access log: written at its end, or when the engine's close drops the exchange.
+struct Line<'a> {
+    site: &'a Site,
+    client: &'a Client,
+    incoming: &'a Incoming,
+    route: Option<&'a Service>,
+    progress: &'a Progress,
+    is_written: bool,
+}
+
+impl Line<'_> {
+    fn write(&mut self, status: u16, error: Option<&Error>) {
+        self.is_written = true;
+        let Self { site, client, incoming, route, progress, .. } = *self;
+        // An application that logs by itself does so of all that it has answered.
+        let is_ours = site.logs_application
+            || route.is_some()
+            || site.app.is_none()
+            || progress.status().is_none() && error.is_some();
+        if is_ours {
+            log(site, client, Some(incoming), route.map(Service::name), status, error, progress);
+        }
+    }
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if !self.is_written {
+            let error = Code::EngineClosed.error("the engine was closed before the end of the exchange");
+            self.write(self.progress.status().unwrap_or_default(), Some(&error));
+        }
+    }
 }
 
 /// Writes the line of a request that is over.

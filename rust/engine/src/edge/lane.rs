@@ -235,7 +235,6 @@ impl Lane<'_> {
     fn end(&mut self, result: &Result<()>) {
         let reason = result.as_ref().err();
         self.progress.tear(self.outgoing.is_torn());
-        self.progress.set_head(usize::try_from(self.checker.head_bytes()).unwrap_or(usize::MAX));
         self.progress.set_note(self.near.take_note(), reason);
         if let Some(error) = reason {
             let begun = self.progress.status().is_some();
@@ -314,6 +313,7 @@ impl Lane<'_> {
             return;
         }
         self.progress.sent(written);
+        self.progress.set_head(usize::try_from(self.checker.head_bytes()).unwrap_or(usize::MAX));
         if let Some(status) = self.checker.status() {
             self.progress.begin(status);
         }
