@@ -70,7 +70,8 @@ class Serving:
         return {pid for pid in self.pids() if is_alive(pid)}
 
     def release(self) -> None:
-        for pid in self.alive():
+        # A worker that starts has no handler yet, and the signal would end it.
+        for pid in self.alive() & self.pids("started"):
             os.kill(pid, signal.SIGUSR1)
 
     async def logged(self, pattern: str) -> re.Match[str]:
@@ -110,6 +111,7 @@ go_on = asyncio.Event()
 
 async def starts(app):
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, go_on.set)
+    Path(f"started-{os.getpid()}").touch()
 
 async def who(request):
     return web.Response(text=f"{os.getpid()} {VERSION}")
@@ -148,6 +150,7 @@ async def crafted(request):
     # As a worker would that was taken over: past what writes messages.
     worker = penstock.workers.current()
     data = Path("crafted").read_bytes()
+    Path(f"crafted-{os.getpid()}").touch()
     if request.query["on"] == "link":
         worker.link._writer.write(data)
     else:

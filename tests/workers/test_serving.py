@@ -15,7 +15,13 @@ import pytest
 from support.command import LISTENING, Running, run
 from support.waiting import in_time, until
 
-from .serving import APP, workers
+from .serving import APP, Serving, workers
+
+
+async def answered(serving: Serving, pids: set[int]) -> None:
+    """Ask until one of these workers has answered."""
+    while int((await serving.ask("/who")).split()[0]) not in pids:
+        pass
 
 
 async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path) -> None:
@@ -25,8 +31,8 @@ async def test_handlers_answer_in_workers_and_know_their_clients(directory: Path
         port = client.writer.get_extra_info("sockname")[1]
         assert json.loads(reply.body) == ["127.0.0.1", port, "PUT", "/about?a=b", 0]
         held = await serving.hold()
-        other = int((await serving.ask("/who")).split()[0])
-        assert serving.alive() == {*serving.holding(), other}, "whoever has nothing to do is asked"
+        # The one that holds nothing, unless the edge takes it for slow: a busy machine may keep it from its core.
+        await in_time(answered(serving, serving.alive() - serving.holding()), "the idle worker answers")
         assert serving.running.process.pid not in serving.pids(), (
             "the parent imports nothing of the application"
         )
@@ -55,16 +61,21 @@ async def test_a_worker_that_sends_no_message_is_replaced_and_the_parent_serves(
 ) -> None:
     async with workers(directory, app=APP) as serving:
         held = await serving.hold()
-        # The one that holds nothing is asked.
-        broken = serving.alive() - serving.holding()
         (directory / "crafted").write_bytes(data)
-        attack = await serving.begin(f"/crafted?on={on}")
+        # The edge does not repeat a POST: one worker sends this. A GET would go to three, one after the other.
+        attack = await serving.begin(f"/crafted?on={on}", "Content-Length: 0", method="POST")
         assert (await attack)[0] == 502
         await serving.logged("does not speak as a worker does: killing it")
         await serving.logged("was killed by SIGKILL")
+        broken = serving.pids("crafted")
         await until(lambda: len(serving.alive()) == 2 and not serving.alive() & broken, "another serves")
+        # The worker that holds it, or another if the edge took that one for slow and chose it for the attack.
+        await until(lambda: serving.holding() - broken, "a worker that lives holds the request")
         serving.release()
-        assert (await held)[0] == 200, "the other worker has not noticed"
+        status, text = await held
+        assert status == 200
+        assert {int(text.split()[0])} == serving.holding() - broken, "the other worker has not noticed"
+        assert serving.running.log().count("was killed by SIGKILL") == len(broken) == 1
         assert int((await serving.ask("/who")).split()[0]) in serving.alive()
         serving.running.process.send_signal(signal.SIGHUP)
         await serving.logged("generation 2 serves")
@@ -137,11 +148,13 @@ async def test_a_request_that_a_killed_worker_was_deciding_is_answered_by_anothe
     async with workers(directory, app=APP) as serving:
         asked = [await serving.hold() for _ in range(4)]
         killed = min(serving.holding())
+        # Two, unless the edge took a worker for slow.
+        count = len(list(directory.glob(f"held-*-{killed}")))
         os.kill(killed, signal.SIGKILL)
-        await until(lambda: len(serving.held()) == 6, "those of the one that was killed are with others")
+        await until(
+            lambda: len(serving.held()) == 4 + count, "the requests of the killed worker are with others"
+        )
         await serving.logged("was killed by SIGKILL")
-        # Whoever begins to run has no handler for what releases them yet.
-        await serving.logged("is ready")
         serving.release()
         for answer in asked:
             status, text = await answer
