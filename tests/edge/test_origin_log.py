@@ -7,6 +7,7 @@ import re
 import socket
 import ssl
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
@@ -216,13 +217,19 @@ async def test_a_flood_of_failures_has_a_line_in_each_interval_that_counts_the_o
     async with ScriptedOrigin(says(b"")) as origin:
         served = await edge.relay(origin.url)
         wakeups = edge.engine.stats().wakeups
+        begin = time.monotonic()
+
+        def counts() -> list[int]:
+            return [record.left_out for record in lines(caplog)]  # type: ignore[attr-defined]
+
         for _ in range(50):
             assert (await (await edge.connect(served)).ask("/")).head.status == 502
-        await until(lambda: len(lines(caplog)) >= 2, "those in between are told of")
-        left_out = [record.left_out for record in lines(caplog)]  # type: ignore[attr-defined]
-        assert sum(left_out) + len(left_out) == 50
+        await until(lambda: sum(counts()) + len(counts()) == 50, "those in between are told of")
+        left_out = counts()
         assert left_out[0] == 0
-        assert len(left_out) < 20
+        assert len(left_out) >= 2
+        # At most one in an interval, however long a busy machine takes for all of them.
+        assert len(left_out) <= 2 + (time.monotonic() - begin) / 0.5
         assert "more since the line before" in lines(caplog)[-1].getMessage()
         # Python is woken for lines, and not for requests.
         assert edge.engine.stats().wakeups - wakeups <= len(left_out) + 2
