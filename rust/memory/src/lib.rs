@@ -1,11 +1,11 @@
-//! The bounded memory of penstock, the system calls, and what threads share.
+//! The bounded memory of penstock, its system calls, and the values that threads share.
 //!
-//! For every crate above: what a byte lives in on its way through penstock ([`pool`]), how descriptors and the
-//! operating system are asked ([`sys`]), counts that many threads add to ([`counters`]), and the primitives that loom can
-//! check ([`sync`]). It knows no protocol and runs no task.
+//! Every crate above uses it: the pool that holds each byte on its way through penstock ([`pool`]), system calls
+//! ([`sys`]), counts to which many threads add ([`counters`]), and synchronisation primitives that loom can check
+//! ([`sync`]). It knows no protocol and runs no task.
 //!
-//! It guarantees that every `unsafe` block of the engine stands here; that memory never exceeds the pool's budget; and that
-//! the bytes of a [`pool::Slice`] never change while a handle to it lives, on whichever thread.
+//! It guarantees that all `unsafe` blocks of the engine are here; that memory never exceeds the pool's budget; and that the
+//! bytes of a [`pool::Slice`] never change while a handle to it lives, on whichever thread.
 
 pub mod counters;
 pub mod pool;

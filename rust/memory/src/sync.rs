@@ -1,4 +1,5 @@
-//! The synchronisation primitives of the parts that loom model-checks: std's in a build, loom's under `cfg(loom)`.
+//! The synchronisation primitives of the code that loom checks: the standard library's, or loom's under
+//! `cfg(loom)`.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -9,8 +10,8 @@ pub use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Orderin
 #[cfg(not(loom))]
 pub use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Locks, and ignores poisoning: every critical section of this crate leaves its data whole at each step that
-/// could panic, and one panicking stream must not take the pool of all the others with it.
+/// Locks the mutex and ignores poisoning. Each critical section of this crate leaves its data whole at every
+/// step that can panic, and a stream that panics must not end the pool of all others.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

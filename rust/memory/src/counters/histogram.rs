@@ -1,11 +1,12 @@
-//! How long things took, counted in buckets that are the same for all: from a token to a long answer.
+//! Durations, counted in the same buckets for all: from the gap between two tokens to a long
+//! response.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The upper bounds of the buckets in milliseconds and tenths of them; one more bucket has no bound. Four or five to a
-/// decade from 1 ms to 2 minutes: gaps between tokens are 5 to 100 ms, first tokens come after 0.05 to 30 s. Prometheus
-/// takes them as they are.
+/// The upper bounds of the buckets in milliseconds and tenths of them; the last bucket has no bound. There are four or
+/// five buckets in a decade from 1 ms to 2 minutes: gaps between tokens are 5 to 100 ms, first tokens come after 0.05
+/// to 30 s. Prometheus uses the same bounds.
 pub const BOUNDS: [Duration; 26] = {
     const TENTHS: [u64; 26] = [
         10, 20, 30, 50, 75, 100, 200, 300, 500, 750, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000,
@@ -20,11 +21,11 @@ pub const BOUNDS: [Duration; 26] = {
     bounds
 };
 
-/// Counts that one thread adds to, mostly, and any thread reads.
+/// Counts to which mostly one thread adds, and which any thread reads.
 #[derive(Debug, Default)]
 pub struct Buckets {
     counts: [AtomicU64; BOUNDS.len() + 1],
-    /// The sum, in nanoseconds: 580 years.
+    /// The sum in nanoseconds. It overflows after 580 years.
     sum: AtomicU64,
 }
 
@@ -51,10 +52,10 @@ impl Buckets {
 /// A snapshot. Counts are read one after the other, so that under load the sum may be a few behind or ahead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// How often it took no longer than the bound of that place in [`BOUNDS`], and longer than the one before; the last is
-    /// of those that took longer than all.
+    /// How many durations were within the bound at the same index of [`BOUNDS`] and above the bound before it; the last is
+    /// the number of durations above all bounds.
     pub counts: [u64; BOUNDS.len() + 1],
-    /// All of them together.
+    /// The sum of all durations.
     pub sum: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Counts that many threads add to and any thread reads.
+//! Counts to which many threads add, and which any thread reads.
 
 mod histogram;
 

@@ -1,4 +1,4 @@
-//! What two threads can do to the pool, in every order.
+//! Models of two threads that use the pool, in every order.
 
 use std::future::poll_fn;
 
@@ -16,7 +16,7 @@ fn pool(reserve: usize) -> Pool {
     pool
 }
 
-/// A thread whose cache is the one of that number.
+/// A thread that uses the cache with this number.
 fn spawn(cache: usize, body: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         MINE.with(|mine| mine.set(cache));
@@ -50,7 +50,7 @@ fn clones_dropped_on_two_threads_recycle_the_slab_once() {
         thread.join().unwrap();
         let stats = pool.stats();
         assert_eq!((stats.live_bytes, stats.classes[3].live), (0, 0));
-        // Recycled twice, it could be had twice.
+        // A slab that is recycled twice could be handed out twice.
         let _only = pool.writer(REGION, Purpose::Bulk).unwrap();
         assert_eq!(pool.writer(1, Purpose::Bulk).unwrap_err().code(), Code::PoolFull);
     });
@@ -65,7 +65,7 @@ fn a_reader_is_done_before_the_next_writer_begins() {
         let thread = spawn(1, move || assert_eq!(other[0], 7));
         assert_eq!(slice[0], 7);
         drop(slice);
-        // There is one slab: writing here must come after the reads of both handles.
+        // There is one slab: a write here must come after the reads of both handles.
         room(&pool, REGION, Purpose::Bulk).spare()[0] = 8;
         thread.join().unwrap();
     });
@@ -107,7 +107,7 @@ fn no_slab_is_handed_out_twice() {
                 let pool = pool.clone();
                 spawn(cache, move || {
                     for byte in 0..2 {
-                        // Two that held one slab would be two writers of it.
+                        // Two holders of one slab would be two writers of it.
                         let slice = filled(&pool, QUARTER, byte);
                         assert_eq!(slice[0], byte);
                     }
@@ -117,7 +117,7 @@ fn no_slab_is_handed_out_twice() {
                 thread.join().unwrap();
             }
             assert_eq!(pool.stats().live_bytes, 0);
-            assert!(pool.writer(REGION, Purpose::Bulk).is_ok(), "the region is whole again");
+            assert!(pool.writer(REGION, Purpose::Bulk).is_ok(), "the region is free again");
         });
     }
 }
@@ -129,7 +129,8 @@ fn there_is_room_for_whoever_the_budget_has_room_for() {
         let first = filled(&pool, QUARTER, 1);
         let thread = {
             let pool = pool.clone();
-            // Two of four: whoever comes first cuts for a cache, the other must find what that one keeps.
+            // Two of four slabs: the first thread cuts slabs for its cache, and the second must find them
+            // there.
             spawn(1, move || drop(filled(&pool, QUARTER, 2)))
         };
         drop(filled(&pool, QUARTER, 3));
@@ -145,7 +146,7 @@ fn whoever_waits_for_room_is_woken_by_a_recycled_slab() {
             let pool = pool(0);
             let slice = filled(&pool, REGION, 7);
             let thread = spawn(cache, move || drop(slice));
-            // Another class than the one that comes back.
+            // A class other than the class of the slab that comes back.
             room(&pool, 1, Purpose::Bulk);
             thread.join().unwrap();
         });
@@ -157,7 +158,7 @@ fn whoever_waits_for_a_small_slab_takes_a_larger_one() {
     for cache in [0, 1] {
         model(3, move || {
             let pool = pool(0);
-            // The region cannot be cut anew while these are held.
+            // The region cannot be cut again while these are held.
             let _held = [1, 2, 3].map(|byte| filled(&pool, QUARTER, byte));
             let last = filled(&pool, QUARTER, 4);
             let thread = spawn(cache, move || drop(last));
@@ -172,7 +173,7 @@ fn whoever_can_do_with_less_is_woken_once_the_budget_has_room() {
     for cache in [0, 1] {
         model(3, move || {
             let pool = pool(0);
-            // The region is never free to be cut, and the whole of what is wanted fits only when the last is back.
+            // The region is never free to be cut, and the whole size fits only after the last slab has come back.
             let _held = filled(&pool, QUARTER, 1);
             let others = [2, 3, 4].map(|byte| filled(&pool, QUARTER, byte));
             let thread = spawn(cache, move || drop(others));
@@ -204,10 +205,10 @@ fn a_request_that_is_refused_does_not_strand_one_that_fits() {
         let pool = pool(QUARTER);
         let thread = {
             let pool = pool.clone();
-            // More than the reserve leaves, so it is always refused.
+            // More than remains beside the reserve, so it is always refused.
             spawn(1, move || assert!(pool.writer(REGION, Purpose::Bulk).is_err()))
         };
-        // Nothing is held, so nobody would wake this one later.
+        // Nothing is held, so no return would wake this task later.
         room(&pool, QUARTER, Purpose::Bulk);
         thread.join().unwrap();
     });

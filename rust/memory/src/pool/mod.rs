@@ -1,9 +1,9 @@
-//! The bounded pool: one budget of memory, cut into slabs, that every byte on its way through penstock lives in.
+//! The bounded pool: one budget of memory, cut into slabs, which holds every byte on its way through penstock.
 //!
-//! [`Pool::writer`] hands out a slab to fill; what was filled becomes [`Slice`]s; the last handle to go gives the
-//! slab back from whichever thread it is on. Nothing here waits: a pool without room says so at once, and whoever
-//! can wait asks [`Pool::poll_room`]. Slabs pass through a small cache per thread, so that the common case takes
-//! one uncontended lock; the regions behind the caches are cut, and cut anew, under the one lock of `regions`.
+//! [`Pool::writer`] hands out a slab to fill; filled parts become [`Slice`]s; the drop of the last handle gives
+//! the slab back, on any thread. Nothing here blocks: a pool without room refuses at once, and a task can wait by
+//! [`Pool::poll_room`]. Slabs pass through a small cache per thread, so that the common case takes one
+//! uncontended lock; the regions below the caches are cut under the one lock of `regions`.
 
 mod regions;
 mod slab;
@@ -24,22 +24,23 @@ use penstock_error::{Code, Result};
 use regions::{Regions, class_of};
 use stats::Counters;
 
-/// Everything that a pool can be told. Declared and validated in Python; there are no defaults here.
+/// The settings of a pool. Python declares and validates them; there are no defaults here.
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
     /// Bytes of data, rounded down to whole regions; at least one region.
     pub budget: usize,
     /// Bytes that only [`Purpose::Control`] and [`Purpose::Head`] may take.
     pub reserve: usize,
-    /// Bytes that only [`Purpose::Head`] may take, besides the reserve. The shares below are of the rest.
+    /// Bytes that only [`Purpose::Head`] may take, besides the reserve. The percentages below are of the
+    /// rest.
     pub heads: usize,
-    /// At this share of the budget the pool is pressed, in percent.
+    /// The share of the budget at which the pool is pressed, in percent.
     pub pressed_percent: usize,
-    /// At this share of the budget the pool is full, in percent.
+    /// The share of the budget at which the pool is full, in percent.
     pub full_percent: usize,
     /// How far below a threshold the use must fall before the state relaxes, in percent.
     pub hysteresis_percent: usize,
-    /// Bytes kept present ahead of need by a background thread; 0 for none.
+    /// Bytes that a background thread makes present in advance; 0 for no thread.
     pub prefault: usize,
     /// Ask the operating system for transparent huge pages.
     pub huge_pages: bool,
@@ -49,12 +50,12 @@ pub struct PoolConfig {
     pub caches: usize,
 }
 
-/// Who may take the last of the memory.
+/// What memory is for: it decides which reserve may be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Response heads and joined frames: what an established stream needs to go on.
     Control,
-    /// Request heads: without one a client cannot even be told that there is no room for its request.
+    /// Request heads: without one, a client cannot be told that there is no room for its request.
     Head,
     /// Everything else.
     Bulk,
@@ -66,14 +67,14 @@ pub struct Pool {
     shared: Arc<Shared>,
 }
 
-/// What the handles share, and what keeps the memory alive while a slab lives.
+/// What all handles share. It keeps the memory alive while a slab lives.
 #[derive(Debug)]
 struct Shared {
     memory: Memory,
     config: PoolConfig,
     generation: u32,
     regions: Mutex<Regions>,
-    /// The class each region is cut into. Written under the lock of `regions`, before a slab of it is handed out.
+    /// The class of each region. Written under the lock of `regions`, before a slab of it is handed out.
     classes: Box<[AtomicU8]>,
     caches: Box<[Cache]>,
     counters: Counters,
@@ -83,12 +84,11 @@ struct Shared {
     prefault: prefault::Signal,
 }
 
-/// The tasks that wait for room, each once: thousands of clients may wait, and each of them looks again with every slab that
-/// comes back.
+/// The tasks that wait for room, each once: thousands of clients may wait, and each looks again when a slab comes back.
 #[derive(Debug, Default)]
 struct Waiters {
     wakers: Vec<Waker>,
-    /// Where each stands, by what its waker is made of.
+    /// The index of each task, by the pointers of its waker.
     known: HashMap<(usize, usize), usize>,
 }
 
@@ -105,7 +105,8 @@ impl Waiters {
     }
 }
 
-/// Slabs that a thread has ready, by class. Padded, so that two threads' locks do not share a cache line.
+/// The free slabs that a thread keeps, by class. Padded, so that two threads' locks do not share a cache
+/// line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Cache(Mutex<[Vec<usize>; CLASSES.len()]>);
@@ -131,7 +132,7 @@ fn cache_index(caches: usize) -> usize {
 
 #[cfg(loom)]
 loom::thread_local! {
-    /// The cache of a model's thread, so that the model says who shares one.
+    /// The cache of a model's thread, so that the model decides which threads share one.
     static MINE: std::cell::Cell<usize> = std::cell::Cell::new(0);
 }
 
@@ -141,7 +142,7 @@ fn cache_index(caches: usize) -> usize {
 }
 
 impl Pool {
-    /// Reserves the budget. What the operating system refuses of the optional wishes becomes a [`Pool::notices`].
+    /// Reserves the budget. If the operating system refuses an optional setting, [`Pool::notices`] says so.
     pub fn new(config: PoolConfig) -> Result<Self> {
         let count = config.budget / REGION;
         if count == 0 || config.caches == 0 {
@@ -184,8 +185,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// A slab of the smallest class that holds `size` bytes, or a run of whole regions above the largest class. Where
-    /// no slab of that class can be had, the next larger class that has a free one serves; it counts as what it is.
+    /// A slab of the smallest class that holds `size` bytes, or a run of whole regions above the largest class. If
+    /// there is no slab of that class, it is one of the next larger class that has a free one, and counts as such.
     ///
     /// # Errors
     /// `POOL_FULL` when the budget has no room now, `OBJECT_TOO_LARGE` when it never can, `POOL_DEAD` after a fork.
@@ -214,7 +215,8 @@ impl Pool {
         };
         let Some((class, offset)) = taken else { return Err(shared.refuse(size)) };
         let bytes = class.map_or(bytes, |class| CLASSES[class]);
-        // Counted only once it is had: a count that came to nothing would refuse others, whom nobody would wake.
+        // Counted only after it has been found: a count without a slab would refuse other requests, and no
+        // return would wake them.
         if !shared.counters.take(class, bytes, limit) {
             shared.put_back(class, offset);
             return Err(shared.refuse(size));
@@ -243,7 +245,7 @@ impl Pool {
         Ok(writer.commit(at))
     }
 
-    /// Ready when a slab has been given back since the last refusal. A wake-up is a hint: try again, then wait again.
+    /// Ready when a slab has come back since the last refusal. A wake-up is a hint: try again, then wait again.
     pub fn poll_room(
         &self,
         context: &mut Context<'_>,
@@ -253,9 +255,9 @@ impl Pool {
         self.poll_until(context, || self.writer(size, purpose))
     }
 
-    /// As [`Pool::poll_room`], for a read, which can do with less than `size`: where the budget has room for it and no
-    /// region is free to be cut, the largest slab below that there is. To wait for a region could be to wait for ever
-    /// beside free memory, where whoever holds a small slab of each does not let go.
+    /// As [`Pool::poll_room`], for a read, for which less than `size` is enough: if the budget has room and no region
+    /// is free to be cut, it gets the largest smaller slab that is free. A task that waits for a region could wait for
+    /// ever beside free memory, because each region may have one small slab that is never dropped.
     pub fn poll_some(
         &self,
         context: &mut Context<'_>,
@@ -272,8 +274,8 @@ impl Pool {
         })
     }
 
-    /// Ready with what `attempt` takes. It is made a second time once the caller is known to wait, and as it was the
-    /// first time: of what comes back between the two nobody tells the caller.
+    /// Ready with the result of `attempt`. It is tried again after the caller has been registered as waiting: memory
+    /// that came back between the two would not wake the caller.
     fn poll_until(
         &self,
         context: &mut Context<'_>,
@@ -286,8 +288,8 @@ impl Pool {
         {
             let mut waiters = lock(&self.shared.waiters);
             waiters.register(context.waker());
-            // Relaxed: ordered by what follows. Whoever gives back either locks what the second attempt below has
-            // found empty, or counts after `expect_return`, and then sees us waiting.
+            // Relaxed: ordered by what follows. A thread that gives memory back either locks what the second
+            // attempt below has found empty, or counts after `expect_return`, and then sees that we wait.
             self.shared.waiting.store(waiters.wakers.len(), Ordering::Relaxed);
         }
         self.shared.counters.expect_return();
@@ -295,7 +297,7 @@ impl Pool {
         if is_full(&second) { Poll::Pending } else { Poll::Ready(second) }
     }
 
-    /// Bytes that may be live with what is taken for `purpose`.
+    /// The limit of live bytes for an allocation for `purpose`.
     fn limit(&self, purpose: Purpose) -> usize {
         let PoolConfig { reserve, heads, .. } = self.shared.config;
         let kept = match purpose {
@@ -306,7 +308,7 @@ impl Pool {
         self.shared.budget().saturating_sub(kept)
     }
 
-    /// Whether new work may start. Falls back from `Full` and `Pressed` only below the threshold less hysteresis.
+    /// Whether new work may start. `Full` and `Pressed` end only below the threshold less the hysteresis.
     pub fn state(&self) -> PoolState {
         self.shared.counters.state(self.shared.shareable(), &self.shared.config)
     }
@@ -322,7 +324,7 @@ impl Pool {
         (self.shared.counters.live_bytes() + 1).saturating_sub(self.shared.shareable() / 100 * open)
     }
 
-    /// How many tasks wait for room, at most.
+    /// An upper bound of the number of tasks that wait for room.
     pub fn waiting(&self) -> usize {
         // Relaxed: a count.
         self.shared.waiting.load(Ordering::Relaxed)
@@ -349,7 +351,7 @@ impl Pool {
         &self.shared.notices
     }
 
-    /// First address and length of the mapping: where receive calls must point.
+    /// First address and length of the mapping. Buffers of receive calls must lie in it.
     pub fn address_range(&self) -> (usize, usize) {
         (self.shared.memory.mapping().base().addr().get(), self.shared.budget())
     }
@@ -374,7 +376,7 @@ impl Shared {
         self.classes.len() * REGION
     }
 
-    /// What all purposes but request heads share.
+    /// The bytes that all purposes but request heads share.
     fn shareable(&self) -> usize {
         self.budget().saturating_sub(self.config.heads).max(1)
     }
@@ -393,8 +395,8 @@ impl Shared {
     }
 
     // Slabs move between the regions and a cache under the lock of the regions only, which is taken before a
-    // cache's. So whoever holds it and finds a slab in neither place knows that it is held, or that the one who
-    // gives it back has yet to look for waiters.
+    // cache's. So a thread that holds this lock and finds a slab in neither place knows that the slab is held,
+    // or that the thread that gives it back has not looked for waiters yet.
 
     /// A slab of `class`, or else of a larger one that is within `limit`; and its class.
     fn take_slab(&self, class: usize, limit: usize) -> Option<(usize, usize)> {
@@ -406,7 +408,7 @@ impl Shared {
         let mut regions = lock(&self.regions);
         self.refill(&mut regions, class, &mut batch);
         if batch.is_empty() {
-            // What threads keep for themselves may be whole regions of another class.
+            // The caches of threads may hold whole regions of another class.
             self.flush_caches(&mut regions);
             self.refill(&mut regions, class, &mut batch);
         }
@@ -417,9 +419,9 @@ impl Shared {
         Some((class, offset))
     }
 
-    /// A slab of the next class above `class` that has a free one: no region is free, so waiting for one of `class`
-    /// could be waiting for ever. What would exceed `limit` is left alone: taken and put back, it would wake whoever
-    /// waits, the caller too, for nothing.
+    /// A slab of the next class above `class` that has a free one: no region is free, so a wait for one of `class`
+    /// could last for ever. A slab that would exceed `limit` is not taken: to take it and put it back would wake all
+    /// waiters, the caller too, for nothing.
     fn take_larger(&self, regions: &mut Regions, class: usize, limit: usize) -> Option<(usize, usize)> {
         (class + 1..CLASSES.len())
             .filter(|&larger| self.counters.fits(CLASSES[larger], limit))
@@ -428,7 +430,8 @@ impl Shared {
 
     fn refill(&self, regions: &mut Regions, class: usize, batch: &mut Vec<usize>) {
         regions.take(class, cache_limit(class).div_ceil(2), batch, |region| {
-            // Relaxed: whoever gets a slab of the region got it through a lock taken after this store.
+            // Relaxed: a thread gets a slab of the region through a lock that is taken after this
+            // store.
             self.classes[region].store(u8::try_from(class).expect("few classes"), Ordering::Relaxed);
         });
         self.prefault.announce(regions.reach());
@@ -453,7 +456,7 @@ impl Shared {
         }
     }
 
-    /// The class of a slab that is held, unless it is a run of regions, and its bytes.
+    /// The class of a held slab (`None` for a run of regions), and its length in bytes.
     fn measure(&self, offset: usize) -> (Option<usize>, usize) {
         // Relaxed: stored before the slab was handed out, see `refill`.
         match self.classes[offset / REGION].load(Ordering::Relaxed) {
@@ -462,15 +465,16 @@ impl Shared {
         }
     }
 
-    /// Takes a slab back from its last handle, on any thread. Memory does not depend on it: a slab that is given back
-    /// while it is held, or twice, ends in a panic of the next [`Writer`] of these pages.
+    /// Takes a slab back from its last handle, on any thread. Memory safety does not depend on the caller: after a
+    /// slab has been given back while it is held, or twice, the next [`Writer`] of these pages panics.
     fn recycle(&self, offset: usize) {
         if self.dead() {
-            // The child's copies of the locks may be held by threads that it does not have.
+            // In a child, the locks may be held by threads that exist only in the parent.
             return;
         }
         let (class, bytes) = self.measure(offset);
-        // Counted before it can be found again, so that what is live never exceeds what exists.
+        // Counted before another thread can find it, so that the count of live bytes never exceeds
+        // the budget.
         self.counters.returned(class, bytes);
         self.put_back(class, offset);
     }
@@ -493,7 +497,7 @@ impl Shared {
             let mut slabs = lock(&self.caches[cache_index(self.caches.len())].0);
             slabs[class].push(offset);
             if slabs[class].len() > limit {
-                // The oldest half goes; the newest, whose lines are warm, stay.
+                // The oldest half leaves the cache; the newest, whose cache lines are warm, stay.
                 surplus.extend(slabs[class].drain(..limit.div_ceil(2)));
             }
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc as Plain, Condvar, Mutex, PoisonError};
 
 use super::{Arc, Shared};
 
-/// How the pool tells the thread how far it has come.
+/// The message from the pool to the thread: how far slabs have been cut.
 #[derive(Debug, Clone)]
 pub(super) struct Signal(Plain<(Mutex<State>, Condvar)>);
 
@@ -21,7 +21,7 @@ impl Signal {
         Self(Plain::default())
     }
 
-    /// Says that slabs have been cut from the regions below `reach`.
+    /// Reports that slabs have been cut from the regions below `reach`.
     pub(super) fn announce(&self, reach: usize) {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl Signal {
         changed.notify_one();
     }
 
-    /// Waits until more than `done` is reached; `None` when the pool is gone.
+    /// Waits until slabs have been cut above `done`; `None` after the pool has gone.
     #[cfg(not(any(miri, loom)))]
     fn wait_beyond(&self, done: usize) -> Option<usize> {
         let (state, changed) = &*self.0;
@@ -50,7 +50,8 @@ impl Signal {
     }
 }
 
-/// Starts the thread, if the configuration wants one. It ends with the pool and never keeps it alive.
+/// Starts the thread, if the configuration asks for one. It ends with the pool and does not keep the
+/// pool alive.
 #[cfg(not(any(miri, loom)))]
 pub(super) fn start(shared: &Arc<Shared>) {
     use super::REGION;
@@ -68,7 +69,8 @@ pub(super) fn start(shared: &Arc<Shared>) {
             let Some(reach) = signal.wait_beyond(done.saturating_sub(ahead - 1)) else { return };
             let until = (reach + ahead).min(count);
             let Some(pool) = pool.upgrade() else { return };
-            // Refused on kernels before 5.14: pages then fault in on first touch, which is slower and still right.
+            // Refused on kernels before 5.14: pages then fault in on first touch, which is slower and still
+            // correct.
             if done < until && pool.memory.mapping().populate(done * REGION, (until - done) * REGION).is_err()
             {
                 return;
@@ -76,7 +78,7 @@ pub(super) fn start(shared: &Arc<Shared>) {
             done = until;
         }
     };
-    // Without the thread pages fault in on first touch: slower and still right.
+    // Without the thread, pages fault in on first touch: slower and still correct.
     let _ = std::thread::Builder::new().name("penstock-prefault".into()).spawn(body);
 }
 

@@ -1,9 +1,9 @@
-//! Which parts of the mapping are free, and what each region is cut into.
+//! Which parts of the mapping are free, and into which class each region is cut.
 //!
-//! Plain data behind the pool's one slow lock. A region is free, cut into slabs of one class, or part of a run. The
-//! moment its last slab comes back it is free again and can be cut for any class, which is what lets one budget
-//! serve a crowd of small events now and of large segments a minute later. Slabs are taken from the lowest region
-//! that has one and runs from the highest, so that the two meet in the middle and the top stays untouched longest.
+//! Plain data under the pool's one slow lock. A region is free, cut into slabs of one class, or part of a run. As
+//! soon as its last slab comes back it is free and can be cut for any class, so that one budget serves a crowd of
+//! small events now and of large segments a minute later. Slabs are taken from the lowest region that has one, and
+//! runs from the highest, so that the two meet in the middle.
 
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ impl Regions {
         while into.len() < count {
             let region = match self.partial[class].first() {
                 Some(&region) => region,
-                // A second region is not broken up merely to fill a cache.
+                // A second region is not cut only to fill a cache.
                 None if !into.is_empty() => return,
                 None => {
                     let Some(region) = self.free.pop_first() else { return };
@@ -96,7 +96,7 @@ impl Regions {
         }
     }
 
-    /// Takes slabs of `class` back.
+    /// Takes back slabs of `class`.
     pub(super) fn give(&mut self, class: usize, offsets: impl Iterator<Item = usize>) {
         for offset in offsets {
             let region = offset / REGION;
@@ -118,7 +118,7 @@ impl Regions {
         }
     }
 
-    /// The first of `count` adjacent free regions, now one run.
+    /// Makes a run of `count` adjacent free regions; returns the first.
     pub(super) fn take_run(&mut self, count: usize) -> Option<usize> {
         let mut length = 0;
         let mut above = usize::MAX;

@@ -1,4 +1,5 @@
-//! Handles to pool memory: a shared [`Slice`] of what has been written, and the one [`Writer`] of what has not.
+//! Handles to pool memory: a shared [`Slice`] of bytes that have been written, and the one [`Writer`] of the
+//! others.
 //!
 //! ```text
 //!   Pool ── region ── region ── region …          256 KiB each, one mapping
@@ -8,9 +9,9 @@
 //!                     Slice  Slice  Slice      Writer
 //! ```
 //!
-//! The invariant that every SAFETY line below relies on: a slab's bytes below the writer's mark are never written
-//! again while a handle to the slab lives, bytes above it are reachable through the one writer only, and a slab's pages
-//! stay claimed ([`Memory`](crate::sys::memory::Memory)) until the last handle is gone, so that no other slab has any of them.
+//! The invariant that every SAFETY line below relies on: a slab's bytes below the writer's mark are never written again
+//! while a handle to the slab lives, bytes above it are reachable through the one writer only, and a slab's pages stay
+//! claimed ([`Memory`](crate::sys::memory::Memory)) until the last handle is gone, so that they belong to no other slab.
 #![expect(unsafe_code, reason = "what is handed out is memory; each block names who guarantees it")]
 
 use std::fmt;
@@ -48,7 +49,7 @@ impl Handle {
         unsafe { self.pool.as_ref() }
     }
 
-    /// Of the slab's first byte in the memory.
+    /// The offset of the slab's first byte in the memory.
     fn offset(&self) -> usize {
         self.start.addr().get() - self.pool().memory().mapping().base().addr().get()
     }
@@ -63,7 +64,8 @@ impl Handle {
     }
 
     fn sole(&self) -> bool {
-        // Acquire pairs with the Release in `drop`: what other handles read happened before we write again.
+        // Acquire pairs with the Release in `drop`: the reads of other handles happen before we write
+        // again.
         self.header().handles.load(Ordering::Acquire) == 1
     }
 }
@@ -95,7 +97,7 @@ impl Drop for Handle {
     }
 }
 
-/// The right to fill a slab that nobody else can write.
+/// The exclusive right to write into a slab.
 pub struct Writer {
     handle: Handle,
     filled: usize,
@@ -103,10 +105,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes over a slab that the pool has just marked as handed out. It goes back by [`Shared::recycle`].
+    /// Takes a slab that the pool has just marked as held. [`Shared::recycle`] takes it back.
     ///
-    /// # Panics
-    /// If a page of it is handed out already.
+    /// # Panics If a page of it is held already.
     pub(super) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
         let (header, start) = pool.memory().claim(offset, capacity);
         let shared = NonNull::new(Arc::into_raw(Arc::clone(pool)).cast_mut()).expect("an Arc is never null");
@@ -128,7 +129,7 @@ impl Writer {
         self.capacity
     }
 
-    /// The memory that has not been committed. Its contents are unspecified (a recycled slab holds old bytes).
+    /// The memory that has not been committed. Its contents are unspecified: a recycled slab has old bytes.
     pub fn spare(&mut self) -> &mut [u8] {
         self.handle.header().access.write();
         // SAFETY: `filled` is at most the capacity, which was claimed.
@@ -149,7 +150,7 @@ impl Writer {
         Slice { handle: self.handle.clone(), start, length: count }
     }
 
-    /// Starts at the slab's beginning again if no slice of it is left.
+    /// Starts again at the beginning of the slab if no slice of it is left.
     pub fn reclaim(&mut self) -> bool {
         let sole = self.handle.sole();
         if sole {
@@ -199,7 +200,8 @@ impl Slice {
         front
     }
 
-    /// The slab that this is a part of, by its place in the pool, and all its bytes: what holding this costs.
+    /// The slab of this slice, by its offset in the pool, and the length of the slab: the memory that this
+    /// slice holds.
     pub fn slab(&self) -> (usize, usize) {
         (self.handle.offset(), self.handle.header().length())
     }
@@ -209,7 +211,7 @@ impl Slice {
         self.length = self.length.min(length);
     }
 
-    /// Grows by `next` if that is the same memory's continuation; hands it back otherwise.
+    /// Grows by `next` if that follows in the same slab; returns it otherwise.
     pub fn join(&mut self, next: Self) -> Result<(), Self> {
         if self.handle.header == next.handle.header && self.start + self.length == next.start {
             self.length += next.length;

@@ -1,10 +1,10 @@
-//! What the pool counts, and the three states that the counts decide.
+//! The counts of the pool, and the three states that follow from them.
 
 use super::PoolConfig;
 use super::regions::CLASSES;
 use crate::sync::{AtomicU8, AtomicUsize, Ordering};
 
-/// Why payload was moved by the CPU inside this process.
+/// Why the CPU copied payload inside this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyReason {
     /// A frame lay across two slabs or two HTTP chunks and was made contiguous.
@@ -17,9 +17,10 @@ pub enum CopyReason {
     PythonBytes,
     /// The `data` of an event with several data lines was joined.
     EventData,
-    /// A request was read whole to be amended, or JSON that is no stream was kept to its end to be looked into.
+    /// A request was read as a whole to be amended, or JSON that is not a stream was kept to its end to be
+    /// inspected.
     Inspection,
-    /// A body went from the process of the edge to that of a worker, or back.
+    /// A body went from the parent process to a worker process, or back.
     Worker,
 }
 
@@ -76,9 +77,9 @@ impl PoolState {
 pub struct ClassStats {
     /// Bytes of one slab.
     pub size: usize,
-    /// Slabs that regions are cut into now, free or not.
+    /// Slabs into which regions are cut now, free or held.
     pub total: usize,
-    /// Slabs that somebody holds.
+    /// Slabs that are held.
     pub live: usize,
     /// The highest `live` so far.
     pub peak: usize,
@@ -93,9 +94,9 @@ pub struct PoolStats {
     pub state: PoolState,
     /// By slab class, ascending.
     pub classes: [ClassStats; CLASSES.len()],
-    /// Objects above the largest class that somebody holds.
+    /// Objects above the largest class that are held.
     pub live_runs: usize,
-    /// Bytes of slabs and runs that somebody holds.
+    /// Bytes of slabs and runs that are held.
     pub live_bytes: usize,
     /// The highest `live_bytes` so far.
     pub peak_bytes: usize,
@@ -128,7 +129,7 @@ impl Counters {
         self.live_bytes() + bytes <= limit
     }
 
-    /// Counts what has been taken, unless that would exceed `limit`.
+    /// Adds `bytes` to the count, unless it would exceed `limit`.
     pub(super) fn take(&self, class: Option<usize>, bytes: usize, limit: usize) -> bool {
         let more = |live: usize| (live + bytes <= limit).then_some(live + bytes);
         let Ok(before) = self.bytes.live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else {
@@ -154,8 +155,8 @@ impl Counters {
         self.bytes.live.fetch_sub(bytes, Ordering::Acquire);
     }
 
-    /// Makes whatever the caller stored before visible to everyone who returns something that the caller, from here
-    /// on, still finds counted.
+    /// Orders what the caller has stored before each return of memory that the caller, from now on, still finds
+    /// counted.
     pub(super) fn expect_return(&self) {
         // Release pairs with the Acquire in `returned`. A write of no change, because only a write can be acquired.
         self.bytes.live.fetch_add(0, Ordering::Release);
@@ -186,7 +187,7 @@ impl Counters {
         } else {
             PoolState::Open
         };
-        // Stored only where it changes: all threads ask for it, for each read.
+        // Stored only if it changes: all threads read it for each read of a socket.
         if state as u8 != was {
             self.state.store(state as u8, Ordering::Relaxed);
         }

@@ -1,8 +1,8 @@
-//! What the tests of several modules need of a pool, model checks and those in tests/ included.
+//! What tests of several modules, model checks and integration tests need of a pool.
 
 use super::PoolConfig;
 
-/// A pool of `budget` bytes without a reserve, a thread or a wish to the operating system.
+/// A pool of `budget` bytes without a reserve, a thread, huge pages or locked pages.
 pub fn config(budget: usize) -> PoolConfig {
     PoolConfig {
         budget,
@@ -18,7 +18,7 @@ pub fn config(budget: usize) -> PoolConfig {
     }
 }
 
-/// Runs the body in every order that takes a running thread's turn away at most `preemptions` times.
+/// Runs the body in every order with at most `preemptions` preemptions of a running thread.
 #[cfg(loom)]
 pub fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

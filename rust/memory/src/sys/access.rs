@@ -1,11 +1,13 @@
-//! What loom is told of the reads and writes of a slab's bytes, which it cannot see by itself. Nothing in a build.
+//! Reports to loom of reads and writes of a slab's bytes, which loom cannot see by itself. They do nothing without
+//! loom.
 //!
-//! It is told of whole slabs, so a model must not write into a slab that somebody still reads another part of.
+//! A report is of a whole slab, so a model must not write into a slab while another thread reads another part
+//! of it.
 
 #[cfg(loom)]
 use loom::cell::UnsafeCell;
 
-/// Fails a model in which an access has not been ordered after the one before it.
+/// Fails a model in which an access is not ordered after the one before it.
 #[derive(Debug)]
 pub(crate) struct Access(#[cfg(loom)] UnsafeCell<()>);
 

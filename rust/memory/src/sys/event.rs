@@ -15,7 +15,7 @@ impl EventFd {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just returned this descriptor to us, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor to us, and no other code knows it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

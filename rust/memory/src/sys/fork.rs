@@ -1,7 +1,7 @@
-//! What a fork changes in the child. A counter is raised, by which a pool knows that it is looking at its parent's memory:
-//! asking `getpid` at each allocation would cost a system call; this is one load. And what is the parent's alone is closed:
-//! a lock on a file lasts for as long as anybody has that opening of the file, so that a child that outlives its parent would
-//! keep it.
+//! What a fork changes in the child. First, it raises a counter, from which a pool knows that it is in a child. `getpid` at
+//! each allocation would be a system call; this is one load. Second, it closes the descriptors that only the parent may
+//! have: a lock on a file lasts while any process has this opening of the file, so a child that outlives its parent would
+//! keep the lock.
 
 use std::fs::File;
 use std::io;
@@ -11,15 +11,16 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// Descriptors that a child does not get, and what it gets in their place, because its copies of whoever owns them close them
-/// once more; -1 where there is none. So many that nobody has more. Arbitrary.
+/// Descriptors that a child does not keep, each with the descriptor that replaces it: the child's copy of the owner closes
+/// the number once more. -1 marks a free entry. The length is arbitrary, and more than a process needs.
 static OWN: [(AtomicI32, AtomicI32); 64] = [const { (AtomicI32::new(-1), AtomicI32::new(-1)) }; 64];
 
 extern "C" fn in_child() {
     // Relaxed: the child has one thread at this point, and later threads of it are ordered by their creation.
     GENERATION.fetch_add(1, Ordering::Relaxed);
     for (own, nothing) in &OWN {
-        // Acquire: with the Release of `Own::new`. Another thread of the parent may have been there at that moment.
+        // Acquire: with the Release of `Own::new`. Another thread of the parent may have written the entry at the
+        // moment of the fork.
         let number = own.swap(-1, Ordering::Acquire);
         if number >= 0 {
             // SAFETY: both are open: an `Own` that was not dropped holds the second, and its owner the first. The call is
@@ -37,8 +38,7 @@ pub struct Own {
 }
 
 impl Own {
-    /// # Errors
-    /// There are too many, or no descriptors.
+    /// # Errors All entries are in use, or the process has no free descriptor.
     pub fn new(file: &File) -> io::Result<Self> {
         watch();
         let nothing = File::open("/dev/null")?;
@@ -58,7 +58,8 @@ impl Own {
 impl Drop for Own {
     fn drop(&mut self) {
         self.place.0.store(-1, Ordering::Relaxed);
-        // Release: with the compare_exchange of `Own::new`: nobody takes the place before the store above.
+        // Release: with the compare_exchange of `Own::new`: no thread takes the entry before the store
+        // above.
         self.place.1.store(-1, Ordering::Release);
     }
 }
@@ -69,7 +70,7 @@ pub fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Begins to watch. Called by whoever owns what must not be used after a fork.
+/// Begins to count forks. The owner of memory that must not be used after a fork calls it.
 pub fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

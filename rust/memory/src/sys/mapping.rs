@@ -1,24 +1,26 @@
-//! The address range that slabs are cut from: one anonymous mapping, reserved whole and filled lazily.
+//! The address range from which slabs are cut: one anonymous mapping, reserved as a whole and filled
+//! lazily.
 //!
-//! Anonymous, because most systems give transparent huge pages to such memory where it asks for them, and not to shared
-//! memory. A child after a fork has a copy of its own, as it was then. Reserving the whole budget as one range costs no
-//! memory (pages appear when they are first touched) and makes a run of regions contiguous by construction. Under Miri and
-//! loom the same range comes from the heap.
+//! It is anonymous, because most systems give transparent huge pages to such memory on request, and not to shared memory.
+//! After a fork the child has a copy of its own. Reserving the whole budget as one range costs no memory (pages appear
+//! when they are first touched) and makes a run of regions contiguous by construction. Under Miri and loom the same range
+//! comes from the heap.
 
 use std::io;
 use std::ptr::NonNull;
 
-/// What is claimed: slabs begin and end at multiples of it. In bytes.
+/// The unit of claims: slabs begin and end at multiples of it. In bytes.
 pub(crate) const PAGE: usize = 4096;
 
-/// A range of zeroed memory. Dereferencing it is the business of the pool's slabs.
+/// A range of zeroed memory. Only the slabs of the pool dereference it.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: a Mapping is an address range; who may read or write which part of it is decided by slab ownership.
+// SAFETY: a Mapping is an address range; the ownership of slabs decides which code may read or write which
+// part.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; no method of Mapping reads or writes the range.
 unsafe impl Sync for Mapping {}

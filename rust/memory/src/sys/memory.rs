@@ -1,8 +1,8 @@
-//! The pool's memory, and who holds which pages of it.
+//! The memory of the pool, and which of its pages are held.
 //!
-//! The pool decides which pages become a slab; that is arithmetic, and safe code. Here it is checked: a page that is held
-//! cannot be claimed again, whatever the pool asks for. So no mistake in the pool's arithmetic hands a page out twice,
-//! and the pool's slabs rely on nothing but this file. The check is a bit a page: two atomic operations in the life
+//! The pool decides which pages become a slab: arithmetic, in safe code. This file checks it: a page that is held cannot
+//! be claimed again, whatever the pool asks for. So a mistake in the pool's arithmetic cannot hand out a page twice, and
+//! the safety of slabs depends on this file alone. The check is one bit for each page: two atomic operations in the life
 //! of a slab of up to 256 KiB, beside the two locks that it takes anyway.
 
 use std::fmt;
@@ -17,13 +17,13 @@ use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// As many pages as a word of claims has bits. In bytes.
 const BLOCK: usize = 64 * PAGE;
 
-/// What is counted for one slab. Kept apart from the data, so that counting never touches a cold data page, and
+/// The counts of one slab. They are apart from the data, so that a count never touches a cold data page, and
 /// padded to a cache line, so that two threads' slabs do not share one.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Header {
     pub(crate) handles: AtomicU32,
-    /// Of the slab that begins at this page, in bytes.
+    /// The length of the slab that begins at this page, in bytes.
     length: AtomicUsize,
     pub(crate) access: Access,
 }
@@ -35,7 +35,8 @@ impl Header {
 
     /// Bytes of the slab, while it is held.
     pub(crate) fn length(&self) -> usize {
-        // Relaxed: written by the claim, which made the handle that the caller's is a clone of.
+        // Relaxed: written by the claim, before the first handle was made; the caller's handle is a
+        // clone of it.
         self.length.load(Ordering::Relaxed)
     }
 }
@@ -43,9 +44,9 @@ impl Header {
 /// A mapping whose pages are claimed before they are read or written.
 pub(crate) struct Memory {
     mapping: Mapping,
-    /// A bit for each page that is held, in blocks.
+    /// One bit for each page, set while the page is held, in blocks.
     claimed: Box<[AtomicU64]>,
-    /// A header for each page, in blocks, of which the first of a slab is used.
+    /// One header for each page, in blocks. A slab uses the header of its first page.
     headers: Box<[OnceLock<Box<[Header]>>]>,
 }
 
@@ -64,8 +65,8 @@ impl Memory {
         &self.mapping
     }
 
-    /// Makes the headers of the block at `offset`, which a model does before it has threads: loom does not see the
-    /// `OnceLock` that orders their making.
+    /// Makes the headers of the block at `offset`. A model calls it before it has threads, because loom does not
+    /// see the `OnceLock` that orders the first use.
     #[cfg(loom)]
     pub(crate) fn prepare(&self, offset: usize) {
         self.header(offset);
@@ -76,10 +77,11 @@ impl Memory {
         &self.headers[offset / BLOCK].get_or_init(make)[offset % BLOCK / PAGE]
     }
 
-    /// Claims `length` bytes from `offset` on for one handle, and returns their header and the first of them.
+    /// Claims `length` bytes from `offset` on for one handle, and returns their header and the address of the
+    /// first byte.
     ///
-    /// # Panics
-    /// If a page of them is held, or they are not whole pages of this memory.
+    /// # Panics If one of the pages is held, or the range is not made of whole pages of this
+    /// memory.
     pub(crate) fn claim(&self, offset: usize, length: usize) -> (NonNull<Header>, NonNull<u8>) {
         let total = self.claimed.len() * BLOCK;
         assert!(offset % PAGE == 0 && length % PAGE == 0 && length > 0, "a slab is whole pages");
@@ -90,7 +92,7 @@ impl Memory {
             assert!(held & bits == 0, "pages of the pool were handed out twice");
         }
         let header = self.header(offset);
-        // Relaxed, both: whoever reads them has a handle that was made of this one.
+        // Relaxed, both: a reader has a handle that is a clone of this one.
         header.handles.store(1, Ordering::Relaxed);
         header.length.store(length, Ordering::Relaxed);
         // SAFETY: the offset was just checked to lie inside the mapping, which has `total` bytes.
@@ -98,10 +100,10 @@ impl Memory {
         (NonNull::from(header), start)
     }
 
-    /// Lets others claim the slab at `offset`, and returns its length in bytes.
+    /// Ends the claim on the slab at `offset`, and returns its length in bytes.
     ///
-    /// # Safety
-    /// The slab was claimed, and the caller drops the last handle to it: its bytes are not read or written any more.
+    /// # Safety The slab was claimed, and the caller drops the last handle to it: nothing reads or writes its bytes
+    /// any more.
     pub(crate) unsafe fn release(&self, offset: usize) -> usize {
         let length = self.header(offset).length();
         for (block, bits) in blocks(offset, length) {

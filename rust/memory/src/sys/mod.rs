@@ -1,8 +1,8 @@
 //! Every raw system call of the engine, and with `pool::slab` every `unsafe` block.
 //!
-//! The rest of the crate denies `unsafe_code`. What is exported here is safe to call, whatever the caller does: each type
-//! keeps the invariant that its own SAFETY lines rely on. What only a caller could promise is an `unsafe fn`, which only
-//! `pool::slab` may call.
+//! The rest of the crate denies `unsafe_code`. A function that is exported here is safe to call, whatever the caller
+//! does: each type keeps the invariant on which its SAFETY lines rely. A function with a condition for its caller is an
+//! `unsafe fn`, and only `pool::slab` may call it.
 #![expect(unsafe_code, reason = "system calls; each block names who guarantees it")]
 
 mod access;

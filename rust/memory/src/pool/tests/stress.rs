@@ -1,4 +1,5 @@
-//! Threads that take, share and drop slabs of every class and runs, while each page's owner is written down.
+//! Threads that take, share and drop slabs of every class and runs, while a table notes the owner of each
+//! page.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -7,16 +8,16 @@ use super::*;
 use crate::sys::mapping::PAGE;
 
 const THREADS: usize = 4;
-/// Every so many bytes of a slab there is a word that no other slab has.
+/// The distance in bytes between two words of a slab that no other slab has.
 const STEP: usize = if cfg!(miri) { 16 * 1024 } else { 256 };
 
-/// What each page of the mapping is held by; zero for nothing.
+/// The holder of each page of the mapping; zero if the page is free.
 struct Owners {
     first: usize,
     pages: Vec<AtomicU64>,
 }
 
-/// A slice of a whole slab, stamped by whoever took it.
+/// A slice of a whole slab, stamped by the thread that took it.
 struct Held {
     slice: Slice,
     token: u64,
@@ -31,7 +32,7 @@ impl Owners {
     fn change(&self, slice: &Slice, from: u64, to: u64) {
         let first = (slice.as_ptr() as usize - self.first) / PAGE;
         for page in &self.pages[first..first + slice.len() / PAGE] {
-            // Relaxed: the table must not order what the pool has to order.
+            // Relaxed: the table must not order accesses that the pool has to order.
             assert_eq!(page.swap(to, Ordering::Relaxed), from, "a page had another owner");
         }
     }
@@ -114,7 +115,7 @@ fn no_page_ever_has_two_owners() {
             scope.spawn(move || {
                 work(pool, owners, number, &next, &received);
                 drop(next);
-                // Until the neighbour has gone too.
+                // Waits for the other thread to end too.
                 for held in received {
                     owners.give_back(held);
                 }
