@@ -1,8 +1,8 @@
-//! From slices as they were read to frames that are contiguous.
+//! The cutter: makes contiguous frames of slices as they were read.
 //!
-//! The cutter keeps what the framer has looked at but not ended. It is pull based: [`Cutter::next`] does the work,
-//! and a refusal by the pool changes nothing, so that whoever can wait calls it again. A frame inside one slab costs
-//! no copy; only one that the wire has split over slabs or HTTP chunks is joined, once.
+//! The cutter keeps the bytes of the frame that the framer has not ended yet. It is pull based: [`Cutter::next`]
+//! does the work, and a refusal by the pool changes nothing, so that a caller that can wait calls it again. A frame
+//! inside one slab costs no copy; a frame that lies across slabs or HTTP chunks is joined, once.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,8 @@ use penstock_memory::pool::{CopyReason, Pool, Purpose, Slice, Writer};
 /// otherwise make this process keep a 40-byte handle, outside the pool's budget, for every byte of it.
 const PARTS: usize = 1024;
 
-/// Slices are merged only if they are this small on average: merging larger ones would save nothing worth a copy.
+/// Slices are merged only if they are this small on average: to merge larger ones would not save enough for a
+/// copy.
 const SMALL: usize = 256;
 
 /// Cuts one stream.
@@ -22,15 +23,15 @@ const SMALL: usize = 256;
 pub struct Cutter {
     /// `None`: every slice is a frame.
     framer: Option<Box<dyn Framer>>,
-    /// What has been pushed and not been cut off. No part is empty.
+    /// Slices that were pushed and not yet cut off. No part is empty.
     parts: VecDeque<Slice>,
     /// Bytes in `parts`.
     pending: usize,
     /// Bytes at the front of `parts` that the framer has looked at.
     scanned: usize,
-    /// The same place: so many whole parts,
+    /// The same position: the number of whole parts,
     part: usize,
-    /// and so many bytes of the part after them.
+    /// and the number of bytes of the part after them.
     offset: usize,
     /// Parts at the front that need no merging.
     merged: usize,
@@ -48,8 +49,8 @@ struct Found {
 }
 
 impl Cutter {
-    /// A cutter at the start of a stream. One whose framing has wrong settings (see [`Framing::framer`]) says so
-    /// instead of giving a frame.
+    /// A cutter at the start of a stream. If the framing has wrong settings (see [`Framing::framer`]), the
+    /// cutter gives that error in place of a frame.
     pub fn new(framing: &Framing) -> Self {
         match framing.framer() {
             Ok(framer) => Self::with(framer),
@@ -57,7 +58,7 @@ impl Cutter {
         }
     }
 
-    /// A cutter for a format of the caller's own.
+    /// A cutter for a format that the caller implements.
     pub fn with(framer: Option<Box<dyn Framer>>) -> Self {
         Self {
             framer,
@@ -73,8 +74,8 @@ impl Cutter {
         }
     }
 
-    /// Adds what was read next. Costs nothing but the place for a handle, or not even that if the slice continues
-    /// the one before.
+    /// Adds the slice that was read next. The cost is one handle, or nothing if the slice continues the one
+    /// before.
     ///
     /// # Panics
     /// After [`Cutter::finish`].
@@ -92,18 +93,18 @@ impl Cutter {
             _ => slice,
         };
         if self.parts.capacity() == 0 {
-            // Nearly always there is one at a time, and streams are quiet for hours: not room for four, as growing gives.
+            // Nearly always there is one part, and streams are quiet for hours: room for one, not for four as `push`
+            // would reserve.
             self.parts.reserve_exact(1);
         }
         self.parts.push_back(slice);
     }
 
-    /// The next frame, or `None` until more is pushed.
+    /// The next frame, or `None` if another push is needed.
     ///
-    /// # Errors
-    /// `POOL_FULL` if a frame has to be joined and there is no room: nothing has changed, call again when there
-    /// is. `FRAME_TOO_LARGE` and `BAD_CONFIGURATION` end the stream; every further call says it again.
-    /// `OBJECT_TOO_LARGE` if the frame is larger than the pool.
+    /// # Errors `POOL_FULL` if a frame has to be joined and there is no room: nothing has changed, call again
+    /// when there is. `FRAME_TOO_LARGE` and `BAD_CONFIGURATION` end the stream; every further call gives the
+    /// same error. `OBJECT_TOO_LARGE` if the frame is larger than the pool.
     pub fn next(&mut self, pool: &Pool) -> Result<Option<Slice>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -153,12 +154,12 @@ impl Cutter {
         }
     }
 
-    /// How many bytes beyond the pending ones end the current frame, if that is known. Asked after
-    /// [`Cutter::next`] has given `None`; there is no answer while it has work left.
+    /// How many bytes beyond the pending ones end the current frame, if that is known. Valid after
+    /// [`Cutter::next`] has given `None`; `None` while it has work left.
     ///
-    /// A reader whose slab has that much left goes on reading into it. One that takes a new slab for a large frame
-    /// takes it for [`Cutter::pending`] bytes more, calls [`Cutter::carry`], and reads no further than the frame's
-    /// end: then the frame is never joined.
+    /// A reader whose slab has as much room left reads on into it. A reader that takes a new slab for a large
+    /// frame takes [`Cutter::pending`] bytes more, calls [`Cutter::carry`], and reads no further than the end of
+    /// the frame: then the frame is never joined.
     pub fn wants(&self) -> Option<usize> {
         let idle =
             self.frame.is_none() && self.scanned == self.pending && !self.finished && self.failed.is_none();
@@ -170,8 +171,8 @@ impl Cutter {
         self.framer.as_ref().is_some_and(|framer| framer.repeats())
     }
 
-    /// Moves what is pending to the front of `writer`, so that what is read into it next continues it. This copies
-    /// the pending bytes; joining the frame later would copy all of it, into a second piece of memory.
+    /// Moves the pending bytes to the front of `writer`, so that the next read continues them. This copies the
+    /// pending bytes; a later join would copy the whole frame, into a second slab.
     ///
     /// # Panics
     /// If `writer` has no room for the pending bytes.
@@ -192,7 +193,8 @@ impl Cutter {
         self.seek(self.scanned);
     }
 
-    /// Bytes of the one piece of memory that [`Cutter::next`] could not have when it said `POOL_FULL`.
+    /// The size in bytes of the allocation that [`Cutter::next`] could not make when it gave
+    /// `POOL_FULL`.
     pub fn lacks(&self) -> usize {
         self.frame.map_or_else(|| self.unmerged(), |frame| frame.length - frame.trimmed)
     }
@@ -202,13 +204,13 @@ impl Cutter {
         self.pending
     }
 
-    /// The pending bytes as slices, for a reader that goes on in another way. The prefix of a length-prefixed frame
+    /// The pending bytes as slices, for a reader that no longer needs frames. The prefix of a length-prefixed frame
     /// is no longer pending once it has been read.
     pub fn into_pending(self) -> Vec<Slice> {
         self.parts.into()
     }
 
-    /// Shows the framer what it has not seen, up to the end of a frame.
+    /// Gives the framer the bytes that it has not seen, up to the end of a frame.
     fn find(&mut self) -> Result<Option<Found>> {
         let Some(framer) = &mut self.framer else { return Ok(None) };
         while let Some(part) = self.parts.get(self.part) {
@@ -240,7 +242,7 @@ impl Cutter {
         Found { length, trimmed: cut.trimmed, delivered: cut.delivered }
     }
 
-    /// Takes the frame off the front of `parts`: what is delivered of it, in one piece.
+    /// Takes the frame off the front of `parts`. Returns the delivered part of it, in one slice.
     fn take(&mut self, frame: Found, pool: &Pool) -> Result<Slice> {
         let length = frame.length - frame.trimmed;
         if frame.length <= self.parts[0].len() {
@@ -266,7 +268,7 @@ impl Cutter {
         Ok(slice)
     }
 
-    /// Takes `length` bytes, at most all of it, off the first part.
+    /// Takes up to `length` bytes off the first part.
     fn split(&mut self, length: usize) -> Slice {
         let first = &mut self.parts[0];
         if length < first.len() {
@@ -276,7 +278,7 @@ impl Cutter {
         self.parts.pop_front().expect("just looked at")
     }
 
-    /// Puts the place up to which the framer has looked `scanned` bytes behind the front.
+    /// Notes that the framer has seen `scanned` bytes from the front.
     fn seek(&mut self, scanned: usize) {
         self.scanned = scanned;
         self.part = 0;
@@ -308,7 +310,7 @@ impl Cutter {
         self.parts.range(self.merged..).map(|part| part.len()).sum()
     }
 
-    /// The stream cannot be cut any further: gives its memory back and remembers why.
+    /// The stream cannot be cut any further: drops its slices and keeps the error.
     fn fail(&mut self, error: Error) -> Error {
         self.parts.clear();
         self.pending = 0;

@@ -1,14 +1,16 @@
 //! The fields of one block of server-sent events (HTML Living Standard 9.2.6).
 //!
-//! [`parse`] says where the fields lie and copies nothing. Bytes are not decoded: every byte that the format gives
-//! a meaning to is ASCII, which UTF-8 uses for nothing else, so decoding a field later gives the same text.
+//! [`parse`] finds the positions of the fields and copies nothing. Bytes are not decoded: every byte with a
+//! meaning in the format is ASCII, which UTF-8 uses for nothing else, so a field can be decoded later with the
+//! same result.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::{memchr, memchr2};
 
-/// Where the fields of a block lie in its bytes. A field that is given twice has the later value.
+/// The positions of the fields of a block in its bytes. If a field occurs twice, the later value
+/// counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Event {
     /// The value of `event`. `None` if it is missing or empty: the type is then `message`.
@@ -32,11 +34,11 @@ impl Event {
     }
 }
 
-/// Where the lines of an event's data lie. Joined with LF they are the data.
+/// The positions of the lines of an event's data. Joined with LF they are the data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Data {
     first: Option<Range<usize>>,
-    /// Apart from the first, because nearly every event has one line and then needs no allocation.
+    /// The lines after the first. Nearly every event has one line, and then needs no allocation.
     more: Vec<Range<usize>>,
 }
 
@@ -56,7 +58,7 @@ impl Data {
         if self.more.is_empty() { self.first.as_ref() } else { None }
     }
 
-    /// The data: the lines of `block`, where they lie, joined with LF. Copied only where there are several.
+    /// The data: these lines of `block`, joined with LF. Copied only if there are several.
     pub fn joined<'a>(&self, block: &'a [u8]) -> Cow<'a, [u8]> {
         match self.only() {
             Some(line) => Cow::Borrowed(&block[line.clone()]),
@@ -74,7 +76,7 @@ impl Data {
 }
 
 /// Finds the fields of `block`, a frame of [`Framing::Events`](super::Framing::Events). Blank lines before the
-/// fields are passed over. A byte order mark is not: at the start of a stream it is no part of the first block, and
+/// fields are skipped. A byte order mark is not: at the start of a stream it is no part of the first block, and
 /// elsewhere it belongs to the name of a field.
 pub fn parse(block: &[u8]) -> Event {
     let mut event = Event::default();

@@ -2,12 +2,12 @@
 //! 9.2.5 and 9.2.6).
 //!
 //! A line ends in LF, CRLF or CR. Whether a CR is half of a CRLF is known one byte later, so a frame that ends in
-//! CR would be late by one byte. A stream whose lines end in bare CRs is not made to wait: where the line before
-//! ended so, a CR that ends a frame cuts at once, and an LF that follows after all is taken for a blank line, which
-//! means nothing there. The rule depends on the bytes alone, so every chunking gives the same frames.
+//! CR would be late by one byte. A stream whose lines end in bare CRs does not wait: if the line before ended so, a
+//! CR that ends a frame cuts at once, and an LF after it counts as a blank line, which has no meaning there. The
+//! rule depends on the bytes alone, so every chunking gives the same frames.
 //!
-//! Where every byte is wanted, a blank or comment line before the first field of a block is a frame of its own: it
-//! may be a heartbeat, and nothing says when the block after it begins.
+//! If every byte is wanted, a blank or comment line before the first field of a block is a frame of its own: it
+//! may be a heartbeat, and the block after it may begin much later.
 
 use memchr::memchr2;
 
@@ -29,14 +29,14 @@ pub(super) struct Events {
     block: Block,
     /// Whether the line before ended in a CR that no LF followed.
     bare: bool,
-    /// How much of [`DATA`] the current line has matched; `None` once it is something else.
+    /// How many bytes of [`DATA`] the current line has matched; `None` after a mismatch.
     name: Option<usize>,
 }
 
-/// What is known of the current block.
+/// The state of the current block.
 #[derive(Debug, Default)]
 struct Block {
-    /// Bytes of it that were looked at in earlier scans.
+    /// Bytes of it that earlier scans have seen.
     length: usize,
     /// Whether it has a line that is not blank.
     filled: bool,
@@ -44,7 +44,7 @@ struct Block {
     dispatches: bool,
 }
 
-/// What the next byte is looked at as.
+/// What the next byte may be.
 #[derive(Debug, Clone, Copy)]
 enum Place {
     /// Within the byte order mark, this many bytes of which have been seen.
@@ -92,7 +92,7 @@ impl Events {
         self.name = (!self.block.dispatches).then_some(0);
     }
 
-    /// Goes on matching the name of the line's field. `bytes` follow the ones that have matched.
+    /// Continues to match the name of the line's field. `bytes` follow the bytes that have matched.
     fn match_name(&mut self, bytes: &[u8]) {
         let Some(matched) = self.name else { return };
         let expected = &DATA[matched..];
@@ -174,7 +174,7 @@ impl Framer for Events {
             }
         }
         self.block.length += bytes.len();
-        // What may yet become a byte order mark has no maximum.
+        // A prefix of a byte order mark has no maximum.
         if self.block.length > self.max && !matches!(self.place, Place::Mark(_)) {
             return Err(too_large(self.max));
         }

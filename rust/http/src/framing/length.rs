@@ -1,6 +1,6 @@
 //! Frames that follow their length.
 //!
-//! The prefix is cut off as a frame that is not delivered. So nothing of it is pending when the payload begins, and
+//! The prefix is cut off as a frame that is not delivered. So no byte of it is pending when the payload begins, and
 //! a payload of a power of two fits the slab of that size.
 
 use super::{Cut, Framer};

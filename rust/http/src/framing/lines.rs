@@ -8,7 +8,7 @@ use penstock_error::Result;
 #[derive(Debug)]
 pub(super) struct Lines {
     max: usize,
-    /// Bytes of the current line that have been looked at.
+    /// Bytes of the current line that have been seen.
     length: usize,
     /// Whether the last of them is a CR, which an LF would make part of the line's end.
     ends_in_cr: bool,
@@ -41,7 +41,7 @@ impl Framer for Lines {
     }
 
     fn finish(&mut self, pending: usize) -> Result<Option<Cut>> {
-        // A CR that no LF follows is content after all.
+        // A CR without an LF after it is content.
         if self.length > self.max {
             return Err(too_large(self.max));
         }

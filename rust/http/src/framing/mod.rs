@@ -1,8 +1,8 @@
 //! Cutting a body into frames: the same bytes give the same frames, however the wire split them.
 //!
-//! A [`Framing`] is chosen once per stream. Its [`Framer`] sees every byte exactly once and says where frames end;
-//! the [`Cutter`] holds the slices meanwhile and makes each frame one contiguous slice. A format is added by
-//! implementing [`Framer`]; nothing else in the engine knows one format from another.
+//! A [`Framing`] is chosen once per stream. Its [`Framer`] sees every byte exactly once and finds the ends of
+//! frames; the [`Cutter`] holds the slices meanwhile and makes each frame one contiguous slice. A format is added
+//! by implementing [`Framer`]; nothing else in the engine knows one format from another.
 
 mod cutter;
 pub mod event;
@@ -17,7 +17,7 @@ pub use cutter::Cutter;
 
 use penstock_error::{Code, Error, Result};
 
-/// How a body is cut. Declared and validated in Python; there are no defaults here.
+/// How a body is cut. Python declares and validates it; there are no defaults here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Framing {
     /// Slices as they were read, untouched.
@@ -47,16 +47,16 @@ pub enum Framing {
     Events {
         /// Bytes that a block with its blank line may have, at least one.
         max_frame: usize,
-        /// `false`: only blocks that dispatch an event, without the blank lines and the byte order mark before
-        /// them; an unfinished block at the end is dropped. `true`: every byte of the stream, for relays, as soon as
-        /// it can be told: the byte order mark, and each blank or comment line before the first field of a block,
-        /// as a frame of its own; blocks without data; an unfinished block at the end as it is.
+        /// `false`: only blocks that dispatch an event, without the blank lines and the byte order mark before them;
+        /// an unfinished block at the end is dropped. `true`: every byte of the stream, for relays, as early as
+        /// possible: the byte order mark, and each blank or comment line before the first field of a block, as a
+        /// frame of its own; blocks without data; an unfinished block at the end unchanged.
         blocks: bool,
     },
 }
 
 impl Framing {
-    /// A framer at the start of a stream; `None` for [`Framing::Raw`], where nothing is looked for.
+    /// A framer at the start of a stream; `None` for [`Framing::Raw`], which needs none.
     ///
     /// # Errors
     /// `BAD_CONFIGURATION` for a size or maximum of zero and for a width that no integer has.
@@ -91,20 +91,20 @@ fn too_large(max: usize) -> Error {
     Code::FrameTooLarge.error(format!("a frame exceeds the maximum of {max} bytes"))
 }
 
-/// Finds the ends of frames. It is given every byte of the stream once and in order, and keeps what it must know
-/// of the ones before; it never holds bytes itself.
+/// Finds the ends of frames. It gets every byte of the stream once and in order, and keeps only the state that
+/// it needs; it never holds bytes itself.
 pub trait Framer: Send + fmt::Debug {
-    /// Looks at `bytes`, which follow what was looked at before and are not empty. `None`: no frame ends in them,
-    /// and all of them have been looked at. A [`Cut`]: the current frame is over; the bytes from [`Cut::end`] on
-    /// have not been looked at and are given again.
+    /// Scans `bytes`, which follow the bytes of the call before and are not empty. `None`: no frame ends in them,
+    /// and all of them have been scanned. A [`Cut`]: the current frame has ended; the bytes from [`Cut::end`] on
+    /// have not been scanned and are given again.
     ///
     /// # Errors
     /// `FRAME_TOO_LARGE` as soon as the bytes show that the current frame exceeds its maximum. The stream cannot
     /// be cut any further.
     fn scan(&mut self, bytes: &[u8]) -> Result<Option<Cut>>;
 
-    /// How many bytes beyond those looked at end the current frame, if that is known: a reader that takes one slab
-    /// for all of them saves the copy that joins a frame.
+    /// How many more bytes end the current frame, if that is known: a reader that takes one slab for all of them
+    /// saves the copy that joins a frame.
     fn wants(&self) -> Option<usize>;
 
     /// Whether all frames have the size of this one: a reader may then take one slab for several.
@@ -130,15 +130,15 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The frame ends `end` bytes into the bytes given. 0 is allowed: it ended with what was looked at before. A
-    /// frame has at least one byte of the stream, so that every cut makes progress.
+    /// The frame ends `end` bytes into the given bytes. 0 is allowed: it ended with the bytes of the call
+    /// before. A frame has at least one byte of the stream, so that every cut makes progress.
     #[must_use]
     pub fn at(end: usize) -> Self {
         Self { end, held: 0, trimmed: 0, delivered: true }
     }
 
-    /// `count` of the bytes looked at, the last ones, already belong to the next frame: for formats whose frames
-    /// end where the header of the next one begins. They are not given again.
+    /// The last `count` of the scanned bytes already belong to the next frame: for formats whose frames end
+    /// where the header of the next one begins. They are not given again.
     #[must_use]
     pub fn holding(mut self, count: usize) -> Self {
         self.held = count;
@@ -152,14 +152,14 @@ impl Cut {
         self
     }
 
-    /// Whether anything of the frame is delivered.
+    /// Whether the frame is delivered.
     #[must_use]
     pub fn delivered(mut self, delivered: bool) -> Self {
         self.delivered = delivered;
         self
     }
 
-    /// Where the bytes begin that have not been looked at.
+    /// The position of the first byte that has not been scanned.
     pub fn end(&self) -> usize {
         self.end
     }

@@ -1,15 +1,15 @@
-//! JSON as bytes (RFC 8259): whether a text is one whole value, and where the members of its objects lie.
+//! JSON as bytes (RFC 8259): whether a text is one whole value, and the positions of the members of its
+//! objects.
 //!
-//! Only names that have escapes are decoded, and only to be compared. The invariant: what [`Json::read`] has accepted is
-//! well-formed throughout and is UTF-8, so that every value within it is, and a parser that is given its bytes accepts
-//! them.
+//! Only names that have escapes are decoded, and only to be compared. The invariant: a text that [`Json::read`] has
+//! accepted is well-formed and UTF-8, and so is every value within it; any parser accepts its bytes.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::{memchr, memchr2};
 
-/// How deep values may lie within one another: one bit each. As deep as `serde_json` goes.
+/// How deep values may be nested: one bit each. As deep as `serde_json` allows.
 const DEPTH: u32 = 128;
 
 /// One whole value within a text.
@@ -22,15 +22,15 @@ pub struct Json<'a> {
 /// A member of an object.
 #[derive(Debug, Clone)]
 pub struct Member<'a> {
-    /// Its name as it is written, between the quotes.
+    /// Its name with its escapes, without the quotes.
     pub name: &'a [u8],
     /// Its value.
     pub value: Json<'a>,
 }
 
 impl<'a> Json<'a> {
-    /// The value that `text` is, with nothing but whitespace around it. `None` for what is none, is not UTF-8, or is
-    /// nested too deep.
+    /// The value of `text`, which may have whitespace around it. `None` if `text` is not one value, is not UTF-8, or
+    /// is nested too deep.
     pub fn read(text: &'a [u8]) -> Option<Self> {
         std::str::from_utf8(text).ok()?;
         let mut reader = Reader { text, at: 0 };
@@ -42,12 +42,12 @@ impl<'a> Json<'a> {
         (reader.at == text.len()).then_some(Self { text, range })
     }
 
-    /// As it is written.
+    /// Its bytes as written.
     pub fn bytes(&self) -> &'a [u8] {
         &self.text[self.range.clone()]
     }
 
-    /// Where it lies in the text.
+    /// Its position in the text.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -57,23 +57,23 @@ impl<'a> Json<'a> {
         self.bytes().first() == Some(&b'{')
     }
 
-    /// Its members in their order; none if it is no object.
+    /// Its members in their order; no members if it is not an object.
     pub fn members(&self) -> Members<'a> {
         Members(self.inside(self.is_object()))
     }
 
-    /// Its elements in their order; none if it is no array.
+    /// Its elements in their order; no elements if it is not an array.
     pub fn elements(&self) -> Elements<'a> {
         Elements(self.inside(self.is_array()))
     }
 
-    /// Behind its first byte, if it is `open`.
+    /// The bytes after its first byte, if that is `open`.
     fn inside(&self, open: bool) -> Inside<'a> {
         let at = self.range.start + usize::from(open);
         Inside { reader: Reader { text: &self.text[..self.range.end], at }, open }
     }
 
-    /// What lies between the quotes, if it is a string.
+    /// The bytes between the quotes, if it is a string.
     fn quoted(&self) -> Option<&'a [u8]> {
         self.bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")
     }
@@ -88,31 +88,33 @@ impl<'a> Json<'a> {
         self.bytes().first() == Some(&b'"')
     }
 
-    /// Whether it is that text, however that is written. Allocates nothing.
+    /// Whether it is a string that stands for that text, with or without escapes. Allocates
+    /// nothing.
     pub fn is_text(&self, text: &str) -> bool {
         self.quoted().is_some_and(|string| stands_for(string, text))
     }
 
-    /// The text that it is. `None` if it is none, or where half of a surrogate pair is missing.
+    /// The text of a string. `None` if it is not a string, or half of a surrogate pair is missing.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         self.quoted().and_then(text)
     }
 
-    /// The number that it is, or the nearest one that there is.
+    /// The number as an `f64`, rounded to the nearest.
     pub fn number(&self) -> Option<f64> {
         let is_number = matches!(self.bytes().first(), Some(b'-' | b'0'..=b'9'));
         is_number.then(|| std::str::from_utf8(self.bytes()).ok()?.parse().ok())?
     }
 
-    /// Whether two of its members have the same name, however that is written. Allocates nothing; takes the square of
-    /// their number.
+    /// Whether two of its members have the same name, with or without escapes. Allocates nothing; the time grows with
+    /// the square of their number.
     pub fn has_duplicates(&self) -> bool {
         let mut members = self.members().enumerate();
         members
             .any(|(index, member)| self.members().take(index).any(|other| is_same(other.name, member.name)))
     }
 
-    /// The member of that name: the last one, as parsers that make a table of them have it.
+    /// The member of that name. If there are several it is the last one, as in parsers that make a
+    /// table of them.
     pub fn get(&self, name: &str) -> Option<Self> {
         self.members().filter(|member| member.is(name)).last().map(|member| member.value)
     }
@@ -124,7 +126,7 @@ impl<'a> Json<'a> {
 }
 
 impl<'a> Member<'a> {
-    /// Whether it has that name, however that is written. Allocates nothing.
+    /// Whether it has that name, with or without escapes. Allocates nothing.
     pub fn is(&self, name: &str) -> bool {
         stands_for(self.name, name)
     }
@@ -137,13 +139,13 @@ impl<'a> Member<'a> {
         out.extend_from_slice(self.value.bytes());
     }
 
-    /// Its name. `None` where half of a surrogate pair is missing: that is no text.
+    /// Its name. `None` if half of a surrogate pair is missing: that is not text.
     pub fn text(&self) -> Option<Cow<'a, str>> {
         text(self.name)
     }
 }
 
-/// Between the brackets of an array or an object that is known to be well-formed.
+/// An iterator between the brackets of an array or object that is known to be well-formed.
 #[derive(Debug)]
 struct Inside<'a> {
     reader: Reader<'a>,
@@ -151,7 +153,7 @@ struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    /// Goes to the beginning of what comes next; none at `end`.
+    /// Moves to the beginning of the next item; `None` at `end`.
     fn next(&mut self, end: u8) -> Option<&mut Self> {
         if !self.open {
             return None;
@@ -201,7 +203,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Passes over values.
+/// Skips values, and checks that they are well-formed.
 #[derive(Debug)]
 struct Reader<'a> {
     text: &'a [u8],
@@ -223,10 +225,10 @@ impl Reader<'_> {
         }
     }
 
-    /// One value, which begins here.
+    /// Skips one value, which begins here.
     fn value(&mut self) -> Option<()> {
-        // The lowest bit is the innermost: whether it is an object. By hand and not by recursion, so that no text can
-        // exhaust the stack.
+        // The lowest bit is the innermost value: 1 if it is an object. It is a loop and not a recursion, so that no
+        // text can exhaust the stack.
         let (mut objects, mut depth) = (0_u128, 0);
         loop {
             if let Some(is_object) = self.simple_or_open()? {
@@ -264,8 +266,8 @@ impl Reader<'_> {
         }
     }
 
-    /// One value without values in it; or the beginning of one that has some, up to the first of them: whether that is an
-    /// object.
+    /// Skips a value that contains no other; or the beginning of an array or object, up to its first item, and returns
+    /// whether that is an object.
     #[expect(clippy::option_option, reason = "the outer one says that it is no value")]
     fn simple_or_open(&mut self) -> Option<Option<bool>> {
         let first = self.peek()?;
@@ -290,7 +292,7 @@ impl Reader<'_> {
         Some(None)
     }
 
-    /// A name and its colon; where the name lies.
+    /// Skips a name and its colon; returns the position of the name.
     fn name(&mut self) -> Option<Range<usize>> {
         let name = self.string()?;
         self.space();
@@ -298,7 +300,7 @@ impl Reader<'_> {
         Some(name)
     }
 
-    /// A string; where it lies, without its quotes.
+    /// Skips a string; returns its position, without its quotes.
     fn string(&mut self) -> Option<Range<usize>> {
         self.eat(b'"')?;
         let start = self.at;
@@ -362,7 +364,7 @@ impl Reader<'_> {
     }
 }
 
-/// The text that a well-formed string stands for. `None` where half of a surrogate pair is missing: that is no text.
+/// The text of a well-formed string. `None` if half of a surrogate pair is missing: that is not text.
 fn text(string: &[u8]) -> Option<Cow<'_, str>> {
     let string = std::str::from_utf8(string).ok()?;
     if memchr(b'\\', string.as_bytes()).is_none() {
@@ -388,7 +390,7 @@ fn is_same(one: &[u8], other: &[u8]) -> bool {
         }
 }
 
-/// A well-formed string, unit by unit of UTF-16: that is what its escapes are written in.
+/// The UTF-16 units of a well-formed string, the units in which its escapes are written.
 fn units(string: &str) -> impl Iterator<Item = u16> + '_ {
     let mut rest = string.chars();
     let mut low = None;

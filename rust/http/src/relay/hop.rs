@@ -2,17 +2,17 @@
 
 use crate::wire::{HOP_BY_HOP, is_one_of, members, reads_as_one_of};
 
-/// What a relay keeps back besides the fields of a connection: the credentials and challenges of proxies are
-/// between this hop and the next one.
+/// The fields that a relay drops besides the fields of a connection: credentials and challenges of proxies
+/// are between this hop and the next one.
 const BETWEEN_PROXIES: [&str; 3] = ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization"];
 
-/// Whether a field of that name never crosses. `Transfer_Encoding` does not either: what is behind CGI cannot tell it from
-/// the field that frames a message.
+/// Whether a field of that name is never passed on. Nor is `Transfer_Encoding`: an application behind CGI cannot tell it
+/// from the field that frames a message.
 pub(super) fn ends_here(name: &[u8]) -> bool {
     reads_as_one_of(name, &HOP_BY_HOP) || reads_as_one_of(name, &BETWEEN_PROXIES)
 }
 
-/// Whether a field of that name is not Content-Length, and something on its way may take it for that.
+/// Whether a field is not Content-Length, but an application behind CGI may take it for that.
 pub(super) fn is_like_length(name: &[u8]) -> bool {
     reads_as_one_of(name, &["content-length"]) && !is(name, "content-length")
 }
@@ -28,7 +28,7 @@ pub(super) struct Nominated<'a>(Vec<&'a [u8]>);
 impl<'a> Nominated<'a> {
     pub(super) fn of(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Self {
         let values = fields.filter(|(name, _)| is(name, "connection")).flat_map(|(_, value)| members(value));
-        // The options that name no field: nearly every Connection has one of them, and nothing else.
+        // The options that name no field: nearly every Connection field has one of them alone.
         Self(
             values
                 .filter(|option| !option.is_empty() && !is_one_of(option, &["close", "keep-alive"]))

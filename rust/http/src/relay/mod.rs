@@ -1,8 +1,9 @@
-//! What a relay passes from one side to the other, and what it says of itself (RFC 9110, section 7.6).
+//! The fields that a relay passes from one side to the other, and the fields that it adds (RFC 9110,
+//! section 7.6).
 //!
-//! Pure functions of a message's fields and a policy. The invariant: no field that describes one hop, and none that
-//! frames a message, crosses to the next. Fields stay bytes from wire to wire, so that what has no known character
-//! set passes unharmed.
+//! Pure functions of a message's fields and a policy. The invariant: a field that describes one hop or frames a
+//! message is never passed on. Fields stay bytes from wire to wire, so that a value without a known character set
+//! passes unchanged.
 
 mod hop;
 mod names;
@@ -18,7 +19,7 @@ pub use redirects::{Redirects, redirected};
 pub use request::{Client, Replaced};
 pub use response::{encode_interim, is_event_stream, response_fields};
 
-/// What the origin is told about the client, and each side about the relay.
+/// What the relay tells the origin about the client, and both sides about itself.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "wishes that do not depend on one another")]
 pub struct Forwarding {
@@ -28,7 +29,7 @@ pub struct Forwarding {
     pub forwarded: bool,
     /// The pseudonym in Via (RFC 9110, section 7.6.3).
     pub via: Option<String>,
-    /// Whether what the client says about its own client is kept and added to.
+    /// Whether the fields in which the client describes its own client are kept and extended.
     pub trust_incoming: bool,
     /// Send the client's Host.
     pub preserve_host: bool,
@@ -37,9 +38,9 @@ pub struct Forwarding {
 }
 
 impl Forwarding {
-    /// The value of a Via field for a message that was received in that version of HTTP.
+    /// The value of a Via field for a message that was received in this version of HTTP.
     pub fn via(&self, version: (u8, u8)) -> Option<String> {
-        // By hand: `format!` is not cheap, and this is done twice a request.
+        // Without `format!`, which is not cheap: this runs twice a request.
         let digit = |number: u8| char::from(b'0' + number % 10);
         self.via.as_ref().map(|pseudonym| {
             let mut via = String::with_capacity(4 + pseudonym.len());

@@ -1,13 +1,14 @@
-//! Names of fields that an operator gives, and which fields of clients origins are sent for a cache.
+//! Names of fields that an operator gives, and the fields of clients that are sent to origins on
+//! cached routes.
 
 use crate::wire::{folded, reads_as, reads_as_one_of};
 
-/// Whether `name` begins as `start`, which is in lower case, does.
+/// Whether `name` begins with `start`, which is in lower case.
 pub(super) fn begins_as(name: &[u8], start: &str) -> bool {
     name.get(..start.len()).is_some_and(|name| reads_as(name, start))
 }
 
-/// Names that an operator gives. One that ends in `*` stands for all that begin so.
+/// Names that an operator gives. A name that ends in `*` stands for all names with this beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Patterns(Vec<Box<str>>);
 
@@ -25,7 +26,7 @@ impl Patterns {
     }
 }
 
-/// Which fields of a client the origin is sent with a request whose response may be stored for other clients.
+/// The fields of a client that the origin gets with a request whose response may be stored for other clients.
 ///
 /// A field that shapes a response, is not in the key, and is not named in Vary lets one client choose what others get.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,22 +37,23 @@ pub struct FillFields {
 }
 
 impl FillFields {
-    /// With `kept`, those of these names and no others; without, all but those of the names `dropped`. Fields of the names
-    /// `always`, which are in lower case, are sent in any case.
+    /// With `kept`, the fields of these names and no others; without, all fields except those named in `dropped`. Fields
+    /// named in `always`, which is in lower case, are always sent.
     pub fn new(kept: Option<Vec<String>>, dropped: Vec<String>, always: &[&'static str]) -> Self {
         Self { kept: kept.map(Patterns::new), dropped: Patterns::new(dropped), always: always.to_vec() }
     }
 
-    /// What is sent with a request of `method`; none where its answer is stored for nobody, and all is sent.
+    /// The fields that are sent with a request of `method`; `None` if its response is never stored, so that
+    /// all fields are sent.
     ///
-    /// The answer to POST is stored if the origin says that it is what the URL has (RFC 9110, section 9.3.3). What changes
-    /// something is told who asks, for limits and logs.
+    /// A response to POST is stored if the origin says that it represents the URL (RFC 9110, section 9.3.3). Other unsafe
+    /// requests carry all fields, because origins limit and log clients by them.
     pub fn of_method(&self, method: &str) -> Option<Fill<'_>> {
         let tells_address = method == "POST";
         (tells_address || matches!(method, "GET" | "HEAD")).then_some(Fill { fields: self, tells_address })
     }
 
-    /// Whether a field of that name is sent, whatever the method.
+    /// Whether a field of that name is sent with every method.
     pub fn has(&self, name: &[u8]) -> bool {
         let is_listed = match &self.kept {
             Some(kept) => kept.has(name),
@@ -61,7 +63,7 @@ impl FillFields {
     }
 }
 
-/// What is sent with one request whose response may be stored for other clients.
+/// The fields that are sent with one request whose response may be stored for other clients.
 #[derive(Debug, Clone, Copy)]
 pub struct Fill<'a> {
     fields: &'a FillFields,

@@ -1,17 +1,18 @@
-//! URLs of an origin in the fields of its responses, as its clients know them.
+//! Maps URLs of an origin in the fields of its responses to the paths that clients know.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::wire::is_one_of;
 
-/// Says whether an origin, `scheme://authority` in lower case and without the scheme's own port, is one that is relayed to.
+/// Whether requests are relayed to an origin, given as `scheme://authority` in lower case and without the scheme's default
+/// port.
 type IsOwn = dyn Fn(&str) -> bool + Send + Sync;
 
-/// Where clients find what an origin names by its own scheme, host and port.
+/// The map from an origin's own scheme, host and port to the paths of clients.
 ///
-/// An origin that is asked by its own Host builds URLs from it, which no client may reach. Such a URL becomes a path (RFC 9110,
-/// section 10.2.2, allows that), so that what a cache stores names no client's host. Whatever else is named stays as it is.
+/// An origin that is asked by its own Host builds URLs from it, which no client may reach. Such a URL becomes a path (RFC
+/// 9110, section 10.2.2, allows that), so that a stored response names no client's host. Other URLs stay unchanged.
 pub struct Redirects {
     is_own: Box<IsOwn>,
     from: String,
@@ -19,7 +20,7 @@ pub struct Redirects {
 }
 
 impl Redirects {
-    /// Paths of the origin that begin with `from` are known to clients as those that begin with `to`; both end in a slash.
+    /// Clients know the origin's paths below `from` as paths below `to`; both end in a slash.
     pub fn new(
         is_own: impl Fn(&str) -> bool + Send + Sync + 'static,
         from: impl Into<String>,
@@ -28,7 +29,8 @@ impl Redirects {
         Self { is_own: Box::new(is_own), from: from.into(), to: to.into() }
     }
 
-    /// A field of a response as the client gets it: Location, Content-Location and Refresh, if they name the origin.
+    /// The value of a field as the client gets it: it changes Location, Content-Location and Refresh, if they name
+    /// the origin.
     pub fn field<'a>(&self, name: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
         let mapped = if is_one_of(name, &["location", "content-location"]) {
             self.map(value)
@@ -41,7 +43,8 @@ impl Redirects {
         mapped.map_or(Cow::Borrowed(value), Cow::Owned)
     }
 
-    /// The path that stands for a URL of the origin; none if it is another's, or is outside of what clients reach.
+    /// The path for a URL of the origin; `None` if the URL is of another origin, or outside the paths that clients
+    /// can reach.
     fn map(&self, url: &[u8]) -> Option<Vec<u8>> {
         let url = std::str::from_utf8(url).ok()?;
         let (scheme, rest) = url.split_once("://")?;

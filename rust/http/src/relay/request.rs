@@ -10,25 +10,25 @@ use penstock_error::Result;
 
 use forwarded::element;
 
-/// The engine frames and addresses the message itself, and Expect has been met by whoever accepted the request.
+/// The engine frames and addresses the message itself, and the edge has answered Expect.
 const OURS: [&str; 3] = ["content-length", "expect", "host"];
 
-/// What a proxy says of its client in, and a client that is not trusted must not: who is behind the last proxy reads its user,
-/// its certificate or its address there.
+/// Prefixes of fields in which a proxy describes its client. A client that is not trusted must not send them: applications
+/// read the user, the certificate or the address of the client there.
 fn is_claim(name: &[u8]) -> bool {
     begins_as(name, "x-forwarded-") || reads_as_one_of(name, &["x-forwarded", "forwarded", "x-real-ip"])
 }
 
-/// Who sent the request, as the origin is told.
+/// The client, as the request to the origin describes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Client<'a> {
-    /// The address of the client; none on a Unix socket.
+    /// The address of the client; `None` on a Unix socket.
     pub address: Option<&'a str>,
     /// `http` or `https`.
     pub scheme: &'a str,
-    /// The Host that it asked for.
+    /// The Host of its request.
     pub host: &'a [u8],
-    /// The version of HTTP that it speaks.
+    /// Its version of HTTP.
     pub version: (u8, u8),
 }
 
@@ -38,13 +38,12 @@ pub type Replaced<'a> = (&'a [u8], Option<&'a [u8]>);
 impl Forwarding {
     /// The end-to-end fields of `received`, in their order, then those of the policy, then `replaced`.
     ///
-    /// With `fill` the response may be stored for other clients, and only what `fill` has is sent of the client and about it.
-    /// Of its scheme the origin is told all the same if that is https, because many origins redirect what is not; the cache
-    /// keeps the responses to the two apart. Via then names HTTP/1.1, whatever the client speaks: the request is the
-    /// cache's own.
+    /// With `fill` the response may be stored for other clients, and only the fields that `fill` allows are sent from the
+    /// client and about it. If the scheme is https the origin is told nevertheless, because many origins redirect http; the
+    /// cache keeps the responses to both schemes apart. Via then names HTTP/1.1, whatever the client's version is: the
+    /// request is the cache's own.
     ///
-    /// # Errors
-    /// `BAD_REQUEST`: the Host cannot be told in Forwarded, because it has a control character.
+    /// # Errors `BAD_REQUEST`: the Host has a control character, which Forwarded cannot carry.
     pub fn request_fields<'a>(
         &self,
         received: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,
@@ -81,7 +80,8 @@ impl Forwarding {
             }
         };
         if self.x_forwarded && passes(b"x-forwarded-for") {
-            // A client on a Unix socket has no address; an empty element would be taken for one.
+            // A client on a Unix socket has no address, and an empty element would count as an
+            // address.
             let address = client.address.map_or("unknown", without_zone);
             add("X-Forwarded-For", &lists.x_forwarded_for.with(address.as_bytes()));
         }
@@ -106,7 +106,7 @@ impl Forwarding {
             add("Host", client.host);
         }
         if let Some(via) = self.via(if fill.is_some() { (1, 1) } else { client.version }) {
-            // A further line of a list field continues the list (RFC 9110, section 5.3).
+            // A second line of a list field continues the list (RFC 9110, section 5.3).
             add("Via", via.as_bytes());
         }
         for (name, value) in replaced {
@@ -123,7 +123,7 @@ fn without_zone(address: &str) -> &str {
     address.split_once('%').map_or(address, |(address, _)| address)
 }
 
-/// Whether a field of a proxy says how its client has asked.
+/// Whether a field tells how the client of a proxy has asked.
 fn says_scheme(name: &[u8], value: &[u8]) -> bool {
     reads_as(name, "x-forwarded-proto") || (reads_as(name, "forwarded") && protocol(value).is_some())
 }
@@ -145,7 +145,7 @@ fn protocol(value: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// What a trusted client says of its own client.
+/// The fields in which a trusted client describes its own client.
 #[derive(Default)]
 struct Lists<'a> {
     x_forwarded_for: List<'a>,
@@ -155,7 +155,7 @@ struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Keeps a field back that is added to; whether it is one.
+    /// Takes a field that will be extended; returns whether it is such a field.
     fn take(&mut self, policy: &Forwarding, name: &[u8], value: &'a [u8]) -> bool {
         let list = if policy.x_forwarded && is(name, "x-forwarded-for") {
             &mut self.x_forwarded_for
@@ -178,7 +178,7 @@ impl<'a> Lists<'a> {
 struct List<'a>(Vec<&'a [u8]>);
 
 impl List<'_> {
-    /// On one line: many applications read the first line only.
+    /// In one line: many applications read only the first line.
     fn with(&self, element: &[u8]) -> Vec<u8> {
         let mut line = self.0.join(b", ".as_slice());
         if !line.is_empty() {

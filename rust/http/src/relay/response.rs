@@ -5,8 +5,8 @@ use crate::wire::{Head, members, names_event_stream, write_field, write_status_l
 
 /// The end-to-end fields of an origin's response, in their order.
 ///
-/// Content-Length is among them once, as one number: equal values on lines of their own or on one are no
-/// contradiction (RFC 9110, section 8.6), but not every server's writer takes them.
+/// Content-Length is among them once, as one number. Equal values, on several lines or in one list, are
+/// not a contradiction (RFC 9110, section 8.6), but not every server can send them.
 pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
     let nominated = Nominated::of(head.headers());
     let mut has_length = false;
@@ -25,16 +25,16 @@ pub fn response_fields(head: &Head) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Whether a body whose length the head does not say is a stream of events that can be told apart. Coded ones cannot, and are
-/// none of the relay's business; one of a known length is not cut short where an event ends: the client would miss the rest.
+/// Whether a body is an event stream that the relay may end after any event. The events of an encoded body cannot be found.
+/// A body of a known length must not end early: the client would miss the rest.
 pub fn is_event_stream(head: &Head) -> bool {
     head.get("content-encoding").is_none()
         && head.get("content-length").is_none()
         && head.get("content-type").is_some_and(names_event_stream)
 }
 
-/// The bytes of an interim response, for a client of HTTP/1.1: HTTP/1.0 has none (RFC 9110, section 15.2). A length, which
-/// none may have (section 8.6), could be taken for that of a body.
+/// The bytes of an interim response, for a client of HTTP/1.1: HTTP/1.0 has none (RFC 9110, section 15.2). Content-Length,
+/// which it must not have (section 8.6), is dropped, because a client could expect a body.
 pub fn encode_interim(head: &Head, via: Option<&str>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
     write_status_line(&mut bytes, head.status, head.reason());

@@ -1,8 +1,8 @@
 //! The chunked coding (RFC 9112, section 7.1) as a state machine over plain bytes.
 //!
-//! It tells where payload lies and never touches it. Every byte is either payload, skipped by arithmetic, or looked
-//! at once. httparse's parser of chunk sizes is not used: it takes an empty size for 0, the end of the body, and a
-//! lone LF within an extension for text (checked against 1.10).
+//! It finds the positions of payload and never reads it. Every byte is either payload, skipped by arithmetic, or
+//! read once. httparse's parser of chunk sizes is not used: it takes an empty size for 0, the end of the body, and
+//! a lone LF within an extension for text (checked against 1.10).
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use penstock_error::{Error, Result};
 /// Sixteen hexadecimal digits fill a `u64`, so that a size within this bound cannot overflow.
 const MAX_DIGITS: u8 = 16;
 
-/// A trailer that claims to delimit or route the message that it ends is refused (RFC 9110, section 6.5.1).
+/// Trailer fields that would delimit or route the message. They are refused (RFC 9110, section 6.5.1).
 const FORBIDDEN_TRAILERS: [&str; 9] = [
     "transfer-encoding",
     "content-length",
@@ -28,7 +28,7 @@ const FORBIDDEN_TRAILERS: [&str; 9] = [
     "content-encoding",
 ];
 
-/// Where in the coding the next byte belongs.
+/// The part of the coding to which the next byte belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The digits of a size.
@@ -49,13 +49,13 @@ enum State {
     End,
 }
 
-/// Whether a byte of an extension stands in a quoted string. Some parsers take a line end for a part of one that is not
-/// closed, and so find the next chunk elsewhere.
+/// Whether a byte of an extension is within a quoted string. Some parsers take a line end as part of a string that is
+/// not closed, and so find the next chunk elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quote {
     Outside,
     Inside,
-    /// Behind a backslash.
+    /// After a backslash.
     Escaped,
 }
 
@@ -78,7 +78,7 @@ pub(super) type Trailer = (Vec<u8>, Vec<u8>);
 pub struct Chunked {
     kind: &'static Kind,
     state: State,
-    /// What chunk extensions may still take.
+    /// Bytes that chunk extensions may still have.
     extension_room: usize,
     extension_limit: usize,
     trailer_limit: usize,
@@ -88,13 +88,13 @@ pub struct Chunked {
 }
 
 impl Chunked {
-    /// The body of a response, for somebody who only wants to know where it ends.
+    /// For the body of a response, to find only where it ends.
     pub fn of_response(limits: BodyLimits) -> Self {
         Self::new(body::RESPONSE, limits)
     }
 
     pub(super) fn new(kind: &'static Kind, limits: BodyLimits) -> Self {
-        // The empty line is not charged to the limit.
+        // The empty line does not count towards the limit.
         let trailer_limit = limits.trailer_bytes.saturating_add(2);
         Self {
             kind,
@@ -108,7 +108,7 @@ impl Chunked {
         }
     }
 
-    /// Whether the body has ended, its trailers too.
+    /// Whether the body and its trailers have ended.
     pub fn is_done(&self) -> bool {
         self.state == State::End
     }
@@ -122,8 +122,8 @@ impl Chunked {
         &self.trailers
     }
 
-    /// Goes on from `*at` in `bytes` and returns the next range of payload; `None` when the bytes are used up or the
-    /// body has ended, which then leaves `*at` behind its last byte.
+    /// Continues at `*at` in `bytes` and returns the next range of payload; `None` if all bytes are used or the body
+    /// has ended, and then `*at` is after its last byte.
     pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Result<Option<Range<usize>>> {
         while *at < bytes.len() {
             match self.state {
@@ -151,7 +151,7 @@ impl Chunked {
         Ok(None)
     }
 
-    /// The state after one byte of a size line or of the line end behind a chunk.
+    /// The state after one byte of a size line, or of the line end after a chunk.
     fn step(&mut self, state: State, byte: u8) -> Result<State> {
         match (state, byte) {
             (State::Size { digits, size }, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => {
@@ -191,7 +191,7 @@ impl Chunked {
         }
     }
 
-    /// Charges one byte of an extension. Its contents mean nothing here and are not kept.
+    /// Counts one byte of an extension. Extensions are ignored.
     fn extension(&mut self, size: u64, quote: Quote) -> Result<State> {
         match self.extension_room.checked_sub(1) {
             Some(room) => self.extension_room = room,
@@ -205,7 +205,7 @@ impl Chunked {
         Ok(State::Extension { size, quote })
     }
 
-    /// Collects the trailer section; returns how many of `bytes` belong to it.
+    /// Collects the trailer section; returns the number of `bytes` that belong to it.
     fn trailer(&mut self, bytes: &[u8]) -> Result<usize> {
         let before = self.section.len();
         let count = bytes.len().min(self.trailer_limit - before);
@@ -223,7 +223,7 @@ impl Chunked {
         Ok(end - before)
     }
 
-    /// What is missing, for the error of a connection that ends here.
+    /// The missing part, for the error of a connection that ends here.
     pub fn missing(&self) -> Cow<'static, str> {
         match self.state {
             State::Data { remaining } => format!("{remaining} bytes of a chunk are missing").into(),
@@ -241,11 +241,11 @@ impl Chunked {
     }
 }
 
-/// Digits of a size that is read at one look. Arbitrary; chunks of 4 GiB are rare.
+/// The most digits of a size that the fast path reads. Arbitrary; chunks of 4 GiB are rare.
 const PLAIN_DIGITS: usize = 8;
 
-/// What nearly all chunks have between their payloads, at one look: the state after it and its length. `None` where it is
-/// not whole or not plain; then it is read byte by byte.
+/// The fast path between two payloads: a line end, and a size line without extensions. Returns the state after them and
+/// their length. `None` if they are incomplete or have an extension; they are then read byte by byte.
 fn plain(state: State, bytes: &[u8]) -> Option<(State, usize)> {
     match state {
         State::DataReturn if bytes.starts_with(b"\r\n") => Some((State::Size { digits: 0, size: 0 }, 2)),

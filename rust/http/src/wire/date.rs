@@ -1,27 +1,28 @@
 //! HTTP-date (RFC 9110, section 5.6.7), by `httpdate`: written in one form, read in three.
 //!
-//! A date is strict in all but its case: one that two caches could understand differently, such as one with the wrong day
-//! of the week, must not keep a response alive. Seconds count from 1970.
+//! A date must be valid in all but its case: a date that two caches could understand differently, as with the wrong day
+//! of the week, must not keep a response fresh. Seconds count from 1970.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use httpdate::HttpDate;
 
-/// The last second of the year 9999, which is the last that a date can name.
+/// The last second of the year 9999, the latest date that the format has.
 const LAST_SECOND: u64 = 253_402_300_799;
 
 /// The longest form, `Wednesday, 09-Nov-94 08:49:37 GMT`.
 const LONGEST_DATE: usize = 33;
 
-/// `seconds` since 1970, to be displayed as an IMF-fixdate. What is later than the year 9999 is displayed as its end.
+/// Displays `seconds` since 1970 as an IMF-fixdate. A time after the year 9999 is displayed as its last second.
 pub fn http_date(seconds: u64) -> HttpDate {
     HttpDate::from(UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_SECOND)))
 }
 
-/// Seconds since 1970 of a date in any of the three forms. `None` if it is no date, or is before 1970.
+/// Seconds since 1970 of a date in any of the three forms. `None` if it is not a date, or is before
+/// 1970.
 ///
-/// A year of two digits is one from 1970 to 2069, which is never more than 50 years ahead, as section 5.6.7 asks. The day of
-/// the week tells a date of 1970 from one of 2070.
+/// A year of two digits is one from 1970 to 2069, which is never more than 50 years ahead, as section 5.6.7 asks. The day
+/// of the week distinguishes 1970 from 2070.
 pub fn parse_date(value: &[u8]) -> Option<u64> {
     let mut room = [0; LONGEST_DATE];
     let date = httpdate::parse_http_date(std::str::from_utf8(value).ok()?)
@@ -30,8 +31,8 @@ pub fn parse_date(value: &[u8]) -> Option<u64> {
     date.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// The same date as the grammar writes it, which `httpdate` insists on: its words in the grammar's case, which RFC 9111
-/// (section 4.2) has caches ignore, and no leap second, but the second before it.
+/// The date in the form that `httpdate` requires: words in the case of the grammar, which caches have to ignore (RFC
+/// 9111, section 4.2), and the second before a leap second in its place.
 fn canonical<'a>(value: &[u8], room: &'a mut [u8; LONGEST_DATE]) -> Option<&'a str> {
     let text = room.get_mut(..value.len())?;
     text.copy_from_slice(value);

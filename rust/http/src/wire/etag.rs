@@ -11,7 +11,8 @@ pub struct EntityTag {
 }
 
 impl EntityTag {
-    /// A whole field value, or none if it is no entity tag: a tag without quotes is no validator.
+    /// Reads a whole field value; `None` if it is not an entity tag. A tag without quotes is not a
+    /// validator.
     pub fn parse(value: &[u8]) -> Option<Self> {
         match Self::split(value)? {
             (tag, []) => Some(tag),
@@ -31,7 +32,7 @@ impl EntityTag {
         })
     }
 
-    /// Whether it says that the bytes are the same, and not only what they mean.
+    /// Whether it is strong: equal tags then mean equal bytes, and not only equal meaning.
     pub fn is_strong(&self) -> bool {
         !self.weak
     }
@@ -46,24 +47,24 @@ impl EntityTag {
         self.opaque == other.opaque
     }
 
-    /// As it stands in a field.
+    /// The field value.
     pub fn to_bytes(&self) -> Vec<u8> {
         [if self.weak { b"W/".as_slice() } else { b"" }, &self.opaque].concat()
     }
 }
 
-/// What a list of entity tags holds.
+/// A list of entity tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tags {
-    /// `*`: any representation there is.
+    /// `*`: any representation.
     Any,
     /// These.
     These(Vec<EntityTag>),
 }
 
 impl Tags {
-    /// The fields of a list; none that match, if any of it is no entity tag. Backslashes mean nothing in a tag, so
-    /// that lists of quoted strings are no model.
+    /// Reads the fields of a list. If a member is not an entity tag, the list matches nothing. A backslash has no
+    /// meaning in a tag, so this is not a list of quoted strings.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let mut tags = None;
         for line in lines {

@@ -1,30 +1,30 @@
-//! Header fields as one piece of memory.
+//! Header fields in one allocation.
 
 use std::fmt;
 use std::io::Write;
 
-/// Names and values in their order. Two allocations however many there are: a request of ten fields would make
-/// twenty otherwise, on a thread that other requests wait for.
+/// Names and values in their order. They take two allocations, whatever their number: ten fields of a request
+/// would otherwise take twenty, on a thread for which other requests wait.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Fields {
     bytes: Vec<u8>,
-    /// Where the name ends, and the value behind it.
+    /// The positions at which the name and the value end.
     ends: Vec<(usize, usize)>,
 }
 
 impl Fields {
-    /// Room for fields of so many bytes.
+    /// Reserves room for `fields` fields with `bytes` bytes.
     pub fn with_capacity(fields: usize, bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(fields) }
     }
 
-    /// Gives back the room that was not needed: fields are kept for as long as their message lasts.
+    /// Frees the room that is not used: fields are kept as long as their message.
     pub fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// Adds a field behind the others. Nothing is checked here; see [`encode_request`](super::encode_request).
+    /// Adds a field after the others. It is not checked here; see [`encode_request`](super::encode_request).
     pub fn push(&mut self, name: &[u8], value: &[u8]) {
         self.bytes.extend_from_slice(name);
         let middle = self.bytes.len();
@@ -32,7 +32,7 @@ impl Fields {
         self.ends.push((middle, self.bytes.len()));
     }
 
-    /// As [`Fields::push`], with a value that is written out.
+    /// As [`Fields::push`], with a value that is displayed.
     pub fn write(&mut self, name: &[u8], value: impl fmt::Display) {
         self.bytes.extend_from_slice(name);
         let middle = self.bytes.len();
@@ -40,7 +40,7 @@ impl Fields {
         self.ends.push((middle, self.bytes.len()));
     }
 
-    /// Names and values.
+    /// An iterator of names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
         let mut start = 0;
         self.ends.iter().map(move |&(middle, end)| {
@@ -55,12 +55,12 @@ impl Fields {
         self.bytes.len()
     }
 
-    /// How many there are.
+    /// The number of fields.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Whether there is no field.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -77,7 +77,7 @@ impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Fields {
 }
 
 impl fmt::Debug for Fields {
-    /// Leaves the values out, because fields end in logs and values hold cookies.
+    /// Without the values, because logs show fields and values can be cookies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter().map(|(name, _)| String::from_utf8_lossy(name))).finish()
     }

@@ -1,7 +1,7 @@
 //! The head of a response: its status line and its fields.
 //!
-//! [`HeadScanner`] finds where the head ends while bytes still arrive; [`parse_head`] takes the whole head apart.
-//! Both refuse what RFC 9112 lets a lenient client repair: a proxy that repairs forwards its own guess.
+//! [`HeadScanner`] finds the end of the head while bytes arrive; [`parse_head`] parses the whole head. Both
+//! refuse errors that RFC 9112 allows a lenient client to repair: a proxy that repairs would forward its guess.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use super::section::{self, Field, Scanner};
 use super::text::{is_text, quoted};
 use penstock_error::{Code, Error, Result};
 
-/// How much head an origin may send.
+/// The limits of a response head.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadLimits {
     /// Bytes of one head, from the status line to the empty line.
     pub bytes: usize,
     /// Fields of one head.
     pub fields: usize,
-    /// Interim (1xx) responses before the final one; whoever reads the responses counts them.
+    /// Interim (1xx) responses before the final one. The reader of the responses counts them.
     pub interim: usize,
 }
 
-/// Finds the end of a response head in a buffer that grows. Looks at each byte once.
+/// Finds the end of a response head in a buffer that grows. Reads each byte once.
 #[derive(Debug)]
 pub struct HeadScanner {
     section: Scanner,
@@ -29,7 +29,7 @@ pub struct HeadScanner {
     version_seen: bool,
 }
 
-/// The only versions spoken here; the digit that follows is 0 or 1.
+/// The only supported versions; the digit that follows is 0 or 1.
 const VERSION: &[u8] = b"HTTP/1.";
 
 impl HeadScanner {
@@ -43,14 +43,14 @@ impl HeadScanner {
     }
 
     /// The length of the head, its empty line included, once `buffer` holds all of it. `buffer` must begin with the
-    /// bytes of the last call; what follows the head in it is not looked at.
+    /// bytes of the last call. Bytes after the head are not read.
     ///
     /// # Errors
     /// At the first offending byte: `BAD_HEAD` (not HTTP/1.x, NUL, an empty first line), `BARE_LINE_FEED`,
     /// `FOLDED_HEADER`, `HEAD_TOO_LARGE`.
     pub fn scan(&mut self, buffer: &[u8]) -> Result<Option<usize>> {
         if !self.version_seen {
-            // Said at once, because a server of another protocol may wait for us to speak.
+            // Refused at once, because a server of another protocol may wait for our first message.
             let seen = &buffer[..buffer.len().min(VERSION.len()).min(self.max_bytes)];
             if !VERSION.starts_with(seen) {
                 return Err(not_http(seen));
@@ -61,7 +61,8 @@ impl HeadScanner {
     }
 }
 
-/// A parsed response head. It owns its bytes, so that the slab they were read into is free for the body.
+/// A parsed response head. It owns its bytes, so that the slab into which they were read is free for the
+/// body.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Head {
     /// 100 to 999.
@@ -74,8 +75,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// A head of HTTP/1.1 that no origin has sent as it is. Nothing is checked: names, values and the reason come from
-    /// heads that were.
+    /// A head of HTTP/1.1 that was composed here. Nothing is checked: names, values and the reason come from heads
+    /// that were parsed.
     pub fn new<'a>(
         status: u16,
         reason: &[u8],
@@ -94,22 +95,22 @@ impl Head {
         Self { status, minor_version: 1, reason: 0..reason.len(), fields, bytes: bytes.into() }
     }
 
-    /// The reason phrase, often empty. It may hold obs-text, which has no known character set.
+    /// The reason phrase, often empty. It may have obs-text, whose character set is not known.
     pub fn reason(&self) -> &[u8] {
         &self.bytes[self.reason.clone()]
     }
 
-    /// Names as they were sent and values without surrounding whitespace, in their order.
+    /// Names as they were sent, and values without surrounding whitespace, in their order.
     pub fn headers(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|field| (&self.bytes[field.name.clone()], &self.bytes[field.value.clone()]))
     }
 
-    /// The value of the first field of that name, in whatever case.
+    /// The value of the first field of that name, ignoring case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
         self.get_all(name).next()
     }
 
-    /// The values of all fields of that name, in whatever case.
+    /// The values of all fields of that name, ignoring case.
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.headers()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
@@ -127,7 +128,7 @@ pub fn write_status_line(out: &mut Vec<u8>, status: u16, reason: &[u8]) {
 }
 
 impl fmt::Debug for Head {
-    /// Leaves the values out, because heads end in logs and values hold cookies.
+    /// Without the values, because logs show heads and values can be cookies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         f.debug_struct("Head")
@@ -138,12 +139,11 @@ impl fmt::Debug for Head {
     }
 }
 
-/// Takes a head apart. `bytes` is the head alone, as [`HeadScanner::scan`] measured it.
+/// Parses a head. `bytes` is the head alone, as [`HeadScanner::scan`] measured it.
 ///
-/// # Errors
-/// What the scanner raises, and `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and 5) does not
-/// allow: another version than 1.0 and 1.1, a status that is not three digits from 100 on, a field name that is no
-/// token, whitespace before a colon, a control character.
+/// # Errors The errors of the scanner, and `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and
+/// 5) does not allow: a version other than 1.0 and 1.1, a status that is not three digits from 100 on, a field
+/// name that is not a token, whitespace before a colon, a control character.
 pub fn parse_head(bytes: &[u8], limits: &HeadLimits) -> Result<Head> {
     let mut scanner = HeadScanner::new(limits);
     match scanner.scan(bytes)? {
@@ -186,7 +186,7 @@ fn not_http(start: &[u8]) -> Error {
     // An alert or a handshake of TLS (RFC 8446, section 5.1).
     if let [0x15 | 0x16, 3, ..] = start {
         return Code::BadHead
-            .error("the origin speaks TLS, and was asked without it: should its URL begin with https://?");
+            .error("the origin speaks TLS and the request was sent without it: begin its URL with https://");
     }
     Code::BadHead.error(format!("the response begins with {} instead of HTTP/1.0 or HTTP/1.1", quoted(start)))
 }

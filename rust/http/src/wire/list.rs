@@ -1,15 +1,16 @@
-//! Lists of fields: members between commas, of which quoted strings may hold some too (RFC 9110, sections 5.5 and 5.6).
+//! Values that are lists: members between commas. A comma within a quoted string does not separate (RFC 9110, sections
+//! 5.5 and 5.6).
 //!
-//! A quote that never closes is a character like any other: to swallow all that follows would hide a `no-store`.
+//! A quote that is never closed is a plain character: a string to the end of the field could hide a `no-store`.
 
 use std::borrow::Cow;
 
 use super::trim;
 
-/// The fields of a message, in their order, collected once for all who look at them.
+/// The fields of a message, in their order, collected once for all readers.
 pub type Lines<'a> = [(&'a [u8], &'a [u8])];
 
-/// The values of all fields of that name, in whatever case.
+/// The values of all fields of that name, ignoring case.
 pub fn values<'a>(lines: &Lines<'a>, name: &str) -> impl Iterator<Item = &'a [u8]> {
     lines.iter().filter(move |line| line.0.eq_ignore_ascii_case(name.as_bytes())).map(|line| line.1)
 }
@@ -19,7 +20,7 @@ pub fn elements(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     split(value, b',').filter(|element| !element.is_empty())
 }
 
-/// What lies between separators that are not within quotes, trimmed.
+/// The parts between separators that are not within quotes, trimmed.
 pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     let mut quotes = true;
@@ -30,7 +31,7 @@ pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
             if bytes[position] == b'"' && quotes {
                 match closing(&bytes[position + 1..]) {
                     Some(length) => position += length + 1,
-                    // Without a partner there is none for those that follow either: asked once, the work stays linear.
+                    // If this quote has no partner, no later quote has one: one search keeps the work linear.
                     None => quotes = false,
                 }
             }
@@ -41,7 +42,7 @@ pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where the quote is that ends a string which begins before `bytes`.
+/// The position of the quote that ends a string which begins before `bytes`.
 fn closing(bytes: &[u8]) -> Option<usize> {
     let mut position = 0;
     loop {
@@ -53,7 +54,7 @@ fn closing(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// What a quoted string says, or none if this is not exactly one.
+/// The text of a quoted string; `None` if this is not exactly one.
 pub fn unquoted(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     let inner = value.strip_prefix(b"\"")?;
     if closing(inner)? + 1 != inner.len() {
@@ -71,7 +72,7 @@ pub fn unquoted(value: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(text))
 }
 
-/// A number without a sign, or none. More than fits is the most that fits.
+/// A number without a sign; `None` if it is not one. A number that is too large gives the largest.
 pub fn number(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,6 +1,6 @@
-//! What methods promise (RFC 9110, section 9.2).
+//! Properties of methods (RFC 9110, section 9.2).
 
-/// Whether a method is known to change nothing (RFC 9110, section 9.2.1). One that is not known may change anything.
+/// Whether a method is safe (RFC 9110, section 9.2.1). An unknown method is not.
 pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
 }

@@ -1,9 +1,9 @@
 //! HTTP/1.1 as bytes: heads and bodies of requests and responses, without a socket and without waiting.
 //!
-//! `origin` feeds what it read and gets ranges of the same memory back; nothing here copies payload. Whatever two
-//! parsers could understand differently is refused with a code of the table instead of being repaired, because
-//! such a difference is what response splitting and request smuggling are made of (RFC 9112, section 11). The
-//! invariant of every parser here: how the bytes were split into reads changes neither result nor error.
+//! A caller passes the bytes that it has read and gets ranges of the same memory back; nothing here copies
+//! payload. A message that two parsers could understand differently is refused with a code and not repaired,
+//! because response splitting and request smuggling use such differences (RFC 9112, section 11). The invariant of
+//! every parser here: the way in which bytes were split into reads changes neither result nor error.
 
 mod body;
 mod chunked;

@@ -6,9 +6,9 @@ use super::spans::{Span, Spans};
 /// One member of a Range field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spec {
-    /// From a byte to another, that one included; to the end if there is none.
+    /// From one byte to another, both included; to the end if there is no second.
     From(u64, Option<u64>),
-    /// The last bytes.
+    /// The last bytes of the representation.
     Last(u64),
 }
 
@@ -16,10 +16,10 @@ pub enum Spec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ranges(Vec<Spec>);
 
-/// What a Range field gets of a representation.
+/// The answer to a Range field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selected {
-    /// All of it, with status 200: the field is not followed.
+    /// The whole representation, with status 200: the field is ignored.
     Whole,
     /// These bytes, with status 206.
     Parts(Vec<Span>),
@@ -28,7 +28,7 @@ pub enum Selected {
 }
 
 impl Ranges {
-    /// A Range field; none if it is malformed or of a unit that is not known: then it is ignored (section 14.2).
+    /// Reads a Range field; `None` if it is malformed or has an unknown unit: then it is ignored (section 14.2).
     pub fn parse(value: &[u8]) -> Option<Self> {
         let equals = value.iter().position(|byte| *byte == b'=')?;
         let unit = value[..equals].eq_ignore_ascii_case(b"bytes");
@@ -36,15 +36,15 @@ impl Ranges {
         (unit && !specs.is_empty()).then_some(Self(specs))
     }
 
-    /// The ranges, as they were asked for.
+    /// The ranges in the order of the request.
     pub fn specs(&self) -> &[Spec] {
         &self.0
     }
 
-    /// What is sent of a representation of `length` bytes. More than `most` ranges get the whole, as section 14.2
-    /// allows; those that overlap are joined, so that no request gets more bytes than there are.
+    /// The answer for a representation of `length` bytes. More than `most` ranges get the whole, as section 14.2
+    /// allows; ranges that overlap are joined, so that no request gets more bytes than the representation has.
     pub fn select(&self, length: u64, most: usize) -> Selected {
-        // Nothing of an empty body can be named in a Content-Range.
+        // A Content-Range cannot name a part of an empty body.
         if length == 0 || self.0.len() > most {
             return Selected::Whole;
         }
@@ -71,7 +71,8 @@ impl Spec {
         }
     }
 
-    /// The bytes that it names of so many; none if there is none of them.
+    /// The bytes of the range in a representation of `length` bytes; `None` if it has no byte
+    /// there.
     pub fn of(self, length: u64) -> Option<Span> {
         match self {
             Self::From(first, last) => {
@@ -85,14 +86,14 @@ impl Spec {
 /// Content-Range (section 14.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContentRange {
-    /// What the body is; nothing in a 416.
+    /// The bytes of the body; `None` in a 416.
     pub span: Option<Span>,
     /// The length of the whole, if it is known.
     pub length: Option<u64>,
 }
 
 impl ContentRange {
-    /// A field value; none if it is malformed, contradicts itself or is of another unit.
+    /// Reads a field value; `None` if it is malformed, contradicts itself or has another unit.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let space = value.iter().position(|byte| *byte == b' ')?;
         let rest = &value[space + 1..];
@@ -122,19 +123,20 @@ impl ContentRange {
     }
 }
 
-/// How a body of several parts is framed: what stands before each part, and behind the last.
+/// The framing of a body of several parts: the bytes before each part, and after the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Multipart {
     /// Before each part, in the order of the spans.
     pub heads: Vec<Vec<u8>>,
-    /// Behind the last.
+    /// After the last part.
     pub tail: Vec<u8>,
-    /// Bytes of the body, the parts included.
+    /// The length of the body in bytes, with the parts.
     pub length: u64,
 }
 
 impl Multipart {
-    /// For these parts of `length` bytes. `boundary` must not be found in any of them: it is random, and long.
+    /// Frames these parts of a representation of `length` bytes. `boundary` must not occur in a part: it is
+    /// random, and long.
     pub fn of(spans: &[Span], length: u64, content_type: Option<&[u8]>, boundary: &str) -> Self {
         let head = |span: &Span| {
             let mut head = format!("\r\n--{boundary}\r\n").into_bytes();

@@ -1,8 +1,8 @@
-//! Targets of requests as logs may show them: without the values of tokens.
+//! Request targets for logs: without the values of tokens.
 //!
-//! A token in a target is a password that a log would keep. What the parameters are called is known from the settings
-//! of each site and from whatever verifies tokens; the names are kept for the whole process, because a request that
-//! missed its route, or was refused before it, has the same token. A JSON Web Token is known by its form as well.
+//! A token in a target is a password that a log would keep. The names of the parameters come from the settings of
+//! each site and from the token verifiers; they are kept for the whole process, because a request that matches no
+//! route, or is refused before routing, has the same token. A JSON Web Token is recognised by its form too.
 
 use std::borrow::Cow;
 use std::sync::{PoisonError, RwLock};
@@ -11,10 +11,10 @@ use percent_encoding::percent_decode_str;
 
 static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// What stands in the place of a value.
+/// The text in place of a value.
 const HIDDEN: &str = "***";
 
-/// Have the values of parameters that are called `name` hidden, in the query and in the path, from now on.
+/// Hides the values of parameters with this name, in the query and in the path, from now on.
 pub fn hide(name: &str) {
     let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
     if !names.iter().any(|known| known == name) {
@@ -22,12 +22,12 @@ pub fn hide(name: &str) {
     }
 }
 
-/// `target` as a log may show it.
+/// `target` for a log.
 pub fn shown(target: &str) -> Cow<'_, str> {
     without(target, &NAMES.read().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// `text` as a log may show it: each of its words may be a target, or have one in it.
+/// `text` for a log: each of its words may be a target, or contain one.
 pub fn without_tokens(text: &str) -> Cow<'_, str> {
     let words: Vec<_> = text.split(' ').map(shown).collect();
     if words.iter().all(|word| matches!(word, Cow::Borrowed(_))) {
@@ -67,16 +67,16 @@ fn is_secret(name: &str, names: &[String]) -> bool {
     names.iter().any(|secret| name.eq_ignore_ascii_case(secret))
 }
 
-/// Whether a value has a token in it: a JSON Web Token, or an encoded target with one.
+/// Whether a value contains a token: a JSON Web Token, or an encoded target with one.
 fn hides(value: &str, names: &[String]) -> bool {
     if value.find("eyJ").is_some_and(|at| is_jwt(&value[at..])) {
         return true;
     }
-    // Each time it is decoded it is shorter, by two bytes at least.
+    // Each decoding shortens it by at least two bytes.
     decoded(value).is_some_and(|decoded| matches!(without(&decoded, names), Cow::Owned(_)))
 }
 
-/// Three parts of base64url, of which the first is an object of JSON (RFC 7515, section 3.1).
+/// Three parts of base64url; the first is a JSON object (RFC 7515, section 3.1).
 fn is_jwt(text: &str) -> bool {
     let mut parts = text.split('.');
     let is_part = |part: &str| part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
@@ -86,7 +86,7 @@ fn is_jwt(text: &str) -> bool {
     header.len() > 8 && is_part(header) && is_part(claims)
 }
 
-/// Percent-decoded. `None` if nothing in it is encoded.
+/// Percent-decodes; `None` if nothing is encoded.
 fn decoded(text: &str) -> Option<String> {
     match Cow::from(percent_decode_str(text)) {
         Cow::Borrowed(_) => None,

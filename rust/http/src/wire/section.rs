@@ -1,8 +1,8 @@
-//! What heads and trailer sections have in common: lines that end in CRLF, up to an empty one.
+//! Sections of fields, in heads and trailers: lines that end in CRLF, up to an empty line.
 //!
-//! [`Scanner`] looks at each byte once, however the bytes arrive, and finds the end of the section; [`fields`] then
-//! takes a whole section apart. httparse is asked only for what it is strict in, names and values: by itself it
-//! takes a lone LF for the end of a line and skips leading empty lines (checked against 1.10).
+//! [`Scanner`] reads each byte once, however the bytes arrive, and finds the end of the section; [`fields`] then
+//! parses a whole section. httparse parses only names and values, in which it is strict: it would also accept a
+//! lone LF as the end of a line, and skip leading empty lines (checked against 1.10).
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use memchr::memchr3;
 use super::text::quoted;
 use penstock_error::{Code, Error, Result};
 
-/// How a kind of section names its faults.
+/// The error codes and limits of one kind of section.
 #[derive(Debug)]
 pub(super) struct Kind {
     name: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Kind {
     too_large: Code,
     bare: Code,
     folded: Code,
-    /// Whether the first line is none of the fields.
+    /// Whether the first line is a start line and not a field.
     start_line: bool,
 }
 
@@ -69,12 +69,12 @@ impl Kind {
 #[derive(Debug)]
 pub(super) struct Scanner {
     kind: &'static Kind,
-    /// Bytes of the whole section, its empty line included.
+    /// The limit in bytes of the whole section, with its empty line.
     max_bytes: usize,
     max_fields: usize,
-    /// Everything before has been looked at.
+    /// The bytes before this position have been read.
     position: usize,
-    /// Where the line that holds `position` begins.
+    /// The beginning of the line at `position`.
     line: usize,
     lines: usize,
 }
@@ -84,24 +84,25 @@ impl Scanner {
         Self { kind, max_bytes, max_fields, position: 0, line: 0, lines: 0 }
     }
 
-    /// Whether a byte has been looked at.
+    /// Whether a byte has been read.
     pub(super) fn has_begun(&self) -> bool {
         self.position > 0
     }
 
-    /// Whether the start line is over.
+    /// Whether the start line has ended.
     pub(super) fn has_started(&self) -> bool {
         self.lines > 0
     }
 
-    /// Fields seen so far; all of them once the end has been found.
+    /// The number of fields so far; of all fields after the end has been found.
     pub(super) fn fields(&self) -> usize {
         self.lines.saturating_sub(usize::from(self.kind.start_line))
     }
 
-    /// Length of the section with its empty line, once it is there. `buffer` must begin with the bytes of the last call.
+    /// The length of the section with its empty line, if it is complete. `buffer` must begin with the bytes of the last
+    /// call.
     pub(super) fn scan(&mut self, buffer: &[u8]) -> Result<Option<usize>> {
-        // Bytes beyond the limit are not looked at: whether they came with this read or a later one must not matter.
+        // Bytes beyond the limit are not read: it must not matter whether they came with this read or a later one.
         let window = &buffer[..buffer.len().min(self.max_bytes)];
         while self.position < window.len() {
             if self.position == self.line && self.lines > 0 && matches!(window[self.line], b' ' | b'\t') {
@@ -163,14 +164,14 @@ pub(super) fn bare(byte: u8, code: Code, place: &str) -> Error {
     code.error(format!("{name} in the {place}"))
 }
 
-/// Where a field's name and value lie in the bytes of its section.
+/// The positions of a field's name and value in the bytes of its section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: Range<usize>,
     pub(super) value: Range<usize>,
 }
 
-/// The `count` fields of a section whose end a [`Scanner`] found, from byte `start` on.
+/// The `count` fields of a section whose end a [`Scanner`] has found, from byte `start` on.
 pub(super) fn fields(kind: &Kind, section: &[u8], start: usize, count: usize) -> Result<Vec<Field>> {
     let mut headers = vec![httparse::EMPTY_HEADER; count];
     match httparse::parse_headers(&section[start..], &mut headers) {
@@ -188,7 +189,7 @@ pub(super) fn fields(kind: &Kind, section: &[u8], start: usize, count: usize) ->
         .collect())
 }
 
-/// What is wrong with the first line that is no field; httparse says only that there is one.
+/// The error of the first line that is not a field; httparse reports only that there is one.
 fn culprit(section: &[u8]) -> String {
     for line in section.split(|byte| *byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

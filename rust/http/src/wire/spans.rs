@@ -1,4 +1,5 @@
-//! Which bytes of a representation are there: sets of spans, and the slices that large ones are fetched in.
+//! Sets of byte spans: which bytes of a representation are stored, and the slices in which large ones are
+//! fetched.
 
 use std::fmt;
 
@@ -10,10 +11,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// Every byte that there can be.
+    /// The span of all bytes.
     pub const ALL: Self = Self { start: 0, end: u64::MAX };
 
-    /// None if it would be empty.
+    /// `None` if it would be empty.
     pub fn new(start: u64, end: u64) -> Option<Self> {
         (start < end).then_some(Self { start, end })
     }
@@ -23,18 +24,18 @@ impl Span {
         self.start
     }
 
-    /// The byte behind the last one.
+    /// The position after the last byte.
     pub fn end(self) -> u64 {
         self.end
     }
 
-    /// How many bytes.
+    /// The number of bytes.
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(self) -> u64 {
         self.end - self.start
     }
 
-    /// Whether all of `other` is in here.
+    /// Whether it contains all of `other`.
     pub fn contains(self, other: Self) -> bool {
         self.start <= other.start && other.end <= self.end
     }
@@ -44,30 +45,31 @@ impl Span {
         self.start < other.end && other.start < self.end
     }
 
-    /// Widened to whole slices of `size` bytes, of a representation of `length` bytes.
+    /// The span, widened to whole slices of `size` bytes, in a representation of `length` bytes.
     #[must_use]
     pub fn aligned(self, size: u64, length: Option<u64>) -> Self {
         let size = size.max(1);
         let end = self.end.div_ceil(size).saturating_mul(size);
-        // Not beyond the end; and not within the span, if the length that is known is wrong.
+        // It ends at the end of the representation at most; but never within the span, in case the
+        // known length is wrong.
         let end = length.map_or(end, |length| end.min(length)).max(self.end);
         Self { start: self.start / size * size, end }
     }
 }
 
 impl fmt::Display for Span {
-    /// `0-499`, as Range and Content-Range have it.
+    /// `0-499`, as in Range and Content-Range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.start, self.end - 1)
     }
 }
 
-/// A set of bytes: spans in their order that neither overlap nor touch.
+/// A set of bytes: spans in ascending order that neither overlap nor touch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spans(Vec<Span>);
 
 impl Spans {
-    /// Adds a span, joined with those that it overlaps or touches.
+    /// Adds a span, and joins it with the spans that it overlaps or touches.
     pub fn insert(&mut self, span: Span) {
         let first = self.0.partition_point(|other| other.end < span.start);
         let last = self.0.partition_point(|other| other.start <= span.end);
@@ -83,13 +85,13 @@ impl Spans {
         self.0.iter().copied()
     }
 
-    /// Whether all of `span` is there.
+    /// Whether it contains all of `span`.
     pub fn contains(&self, span: Span) -> bool {
         let first = self.0.partition_point(|other| other.end <= span.start);
         self.0.get(first).is_some_and(|other| other.contains(span))
     }
 
-    /// What of `span` is not there, in order.
+    /// The parts of `span` that are missing, in ascending order.
     pub fn missing(&self, span: Span) -> Vec<Span> {
         let mut missing = Vec::new();
         let mut start = span.start;
@@ -101,7 +103,7 @@ impl Spans {
         missing
     }
 
-    /// How many bytes are there.
+    /// The number of bytes.
     pub fn total(&self) -> u64 {
         self.iter().map(Span::len).sum()
     }

@@ -1,4 +1,5 @@
-//! The target of a request: what may stand in it, and whether its path means the same to everyone.
+//! The target of a request: which bytes it may have, and whether all servers read its path in the
+//! same way.
 
 use std::borrow::Cow;
 
@@ -7,13 +8,14 @@ use percent_encoding::percent_decode;
 use super::text::Characters;
 
 /// `pchar` and `/` (RFC 3986, section 3.3), and what browsers send as it was typed (the WHATWG's URL, "path percent-encode
-/// set"). A backslash is among them: it is one of [`has_dot_segments`]'s separators.
+/// set"). A backslash is among them; [`has_dot_segments`] treats it as a separator.
 const PATH: &Characters = &Characters::new(b"/-._~!$&'()*+,;=:@%|[]^\\");
 
 /// `pchar`, `/` and `?` (RFC 3986, section 3.4), and what browsers send as it was typed.
 const QUERY: &Characters = &Characters::new(b"/?-._~!$&'()*+,;=:@%|[]^\\{}`");
 
-/// The first thing in path and query, or in `*`, that no target may have (RFC 9112, section 3.2); none if it is one.
+/// The first byte sequence in path and query, or in `*`, that a target must not have (RFC 9112, section 3.2); `None`
+/// if the target is valid.
 pub(super) fn fault(target: &[u8]) -> Option<&[u8]> {
     let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     let (path, query) = target.split_at(end);
@@ -31,20 +33,20 @@ pub(super) fn fault(target: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether path and query of a target have nothing that no target may have.
+/// Whether path and query of a target are valid.
 pub fn is_target(target: &str) -> bool {
     fault(target.as_bytes()).is_none()
 }
 
-/// Whether an origin could take a path for another one: it has a segment that says `.` or `..` (RFC 3986, section 5.2.4) to
-/// somebody.
+/// Whether an origin could take a path for another one: it has a segment that some server reads as `.` or `..` (RFC 3986,
+/// section 5.2.4).
 ///
-/// A segment ends at a slash; at a backslash, which is a slash to some; and at either of them percent-encoded. What follows
-/// a semicolon in it is a parameter to servlet containers, which leave it out before they look for dots: `/a/..;/b` is
-/// `/b` to them. Percent-encoding is undone once, also that of a dot, slash or backslash in more bytes of UTF-8 than it has.
+/// A segment ends at a slash; at a backslash, which some servers read as a slash; and at either of them percent-encoded.
+/// Servlet containers drop the part of a segment from a semicolon on before they look for dots: they read `/a/..;/b` as
+/// `/b`. Percent-encoding is decoded once, also of overlong UTF-8 for a dot, slash or backslash.
 pub fn has_dot_segments(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
-    // Most paths have neither a dot after a slash nor anything percent-encoded.
+    // Most paths have neither a dot after a slash nor a percent sign.
     if !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
         return false;
     }
@@ -55,7 +57,7 @@ pub fn has_dot_segments(target: &str) -> bool {
     })
 }
 
-/// `path` without its percent-encoding, and with overlong dots and slashes as what they are.
+/// `path`, percent-decoded, with overlong dots and slashes replaced by the plain characters.
 fn decoded(path: &[u8]) -> Cow<'_, [u8]> {
     if !path.contains(&b'%') {
         return Cow::Borrowed(path);
@@ -63,7 +65,7 @@ fn decoded(path: &[u8]) -> Cow<'_, [u8]> {
     let mut plain = Vec::with_capacity(path.len());
     for byte in percent_decode(path) {
         plain.push(byte);
-        // Two, three and four bytes for a character that is one.
+        // Two, three and four bytes for a character of one byte.
         for length in 2..=4 {
             let Some(start) = plain.len().checked_sub(length) else { break };
             if let Some(short) = overlong(&plain[start..]) {
@@ -76,7 +78,7 @@ fn decoded(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-/// The ASCII character that `bytes` would be in UTF-8, if more bytes than it takes were allowed (RFC 3629, section 10).
+/// The ASCII character that overlong UTF-8 stands for (RFC 3629, section 10).
 fn overlong(bytes: &[u8]) -> Option<u8> {
     let (lead, last) = match bytes {
         [lead @ (0xc0 | 0xc1), last] => (lead & 1, last),

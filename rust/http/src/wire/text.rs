@@ -1,4 +1,4 @@
-//! Characters of HTTP, and how offending bytes are shown in errors: escaped, and never more than a few of them.
+//! Character sets of HTTP, and the form in which errors show bytes: escaped, and only a few of them.
 
 /// More would let a peer write its own log lines; fewer would cut ordinary header names.
 const SHOWN: usize = 48;
@@ -10,7 +10,7 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     format!("\"{}{more}\"", shown.escape_ascii())
 }
 
-/// Letters, digits, and what else a set of characters has. A table, because each name and each host is looked at byte by
+/// Letters, digits, and the other characters of a set. It is a table, because each name and each host is read byte by
 /// byte, several times a request.
 pub(super) struct Characters([bool; 256]);
 
@@ -43,12 +43,12 @@ pub fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|byte| TOKEN.has(*byte))
 }
 
-/// Whether a field name is one of `names`, in whatever case.
+/// Whether a field name is one of `names`, ignoring case.
 pub fn is_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// The byte that stands for `byte` when two names are compared. CGI (RFC 3875, section 4.1.18) and what follows it turn `-`
+/// The byte that replaces `byte` when two names are compared. CGI (RFC 3875, section 4.1.18) and what follows it turn `-`
 /// into `_`, and PHP and some servers do the same with `.`: they cannot tell `X_Forwarded.For` from `X-Forwarded-For`.
 pub fn folded(byte: u8) -> u8 {
     if matches!(byte, b'_' | b'.') { b'-' } else { byte.to_ascii_lowercase() }
@@ -64,12 +64,13 @@ pub fn reads_as_one_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|known| reads_as(name, known))
 }
 
-/// What a line of text may hold (RFC 9110, section 5.5): visible characters, space, tab, and obs-text.
+/// The characters of a field value (RFC 9110, section 5.5): visible characters, space, tab, and
+/// obs-text.
 pub(super) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// Without the optional whitespace (RFC 9110, section 5.6.3) at either end. `trim_ascii` would take CR and LF too.
+/// Removes optional whitespace (RFC 9110, section 5.6.3) at either end. `trim_ascii` would remove CR and LF too.
 pub fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = bytes {
         bytes = rest;
@@ -85,7 +86,7 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| *byte == b',').map(trim)
 }
 
-/// Whether a Content-Type names event streams, whatever its parameters (RFC 9110, section 8.3.1).
+/// Whether a Content-Type is `text/event-stream`, with any parameters (RFC 9110, section 8.3.1).
 pub fn names_event_stream(content_type: &[u8]) -> bool {
     media_type(content_type).eq_ignore_ascii_case(b"text/event-stream")
 }

@@ -1,4 +1,4 @@
-//! The handshake of WebSocket (RFC 6455, section 4): whether a request offers it, and whether a response takes it up.
+//! The handshake of WebSocket (RFC 6455, section 4): whether a request offers it, and whether a response accepts it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,15 +9,16 @@ use super::head::Head;
 use super::text::{members, quoted, trim};
 use penstock_error::{Code, Result};
 
-/// What a server adds to the key of a client before it hashes both (RFC 6455, section 1.3).
+/// The text that a server appends to the key of a client before it hashes both (RFC 6455, section
+/// 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Bytes of a client's key, once decoded.
+/// Bytes of a client's key, decoded.
 const KEY: usize = 16;
 
-/// Whether a request asks for WebSocket by all that this takes (RFC 6455, section 4.2.1): GET, HTTP/1.1, `Upgrade`,
-/// `Connection`, one key of 16 bytes, and version 13. Offers of other protocols, and incomplete ones, are passed over, as
-/// RFC 9110, section 7.8, allows.
+/// Whether a request is a complete offer of WebSocket (RFC 6455, section 4.2.1): GET, HTTP/1.1, `Upgrade`, `Connection`,
+/// one key of 16 bytes, and version 13. Incomplete offers, and offers of other protocols, are ignored, as RFC 9110,
+/// section 7.8, allows.
 pub fn offers_websocket<'a>(
     method: &str,
     minor_version: u8,
@@ -46,26 +47,25 @@ fn is_key(key: &[u8]) -> bool {
     STANDARD.decode(key).is_ok_and(|key| key.len() == KEY)
 }
 
-/// The one value that there is.
+/// The value, if there is exactly one.
 fn only<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
     values.next().filter(|_| values.next().is_none())
 }
 
-/// What a response must say to take up an offer of WebSocket.
+/// The fields that a response must have to accept an offer of WebSocket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handshake {
     accept: String,
-    /// In the order of the client's preference.
+    /// Subprotocols, in the order of the client's preference.
     protocols: Vec<Vec<u8>>,
-    /// Without their parameters, which are negotiated.
+    /// Extensions without their parameters, which are negotiated.
     extensions: Vec<Vec<u8>>,
 }
 
 impl Handshake {
-    /// What is expected by the fields that an origin is sent.
+    /// The expected answer to the fields that are sent to an origin.
     ///
-    /// # Errors
-    /// `BAD_REQUEST`: they are not those of a complete offer.
+    /// # Errors `BAD_REQUEST`: the fields are not a complete offer.
     pub fn of(fields: &Fields) -> Result<Self> {
         let values = |name| values_of(fields.iter(), name);
         let Some(key) = only(values("sec-websocket-key")).map(trim).filter(|key| is_key(key)) else {

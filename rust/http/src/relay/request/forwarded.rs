@@ -14,7 +14,7 @@ pub(super) fn element(client: &Client<'_>) -> Result<Vec<u8>> {
     Ok(element)
 }
 
-/// Section 6. The path of a Unix socket, mostly empty, is nobody else's business.
+/// Section 6. The path of a Unix socket, mostly empty, is not disclosed.
 fn node(address: Option<&str>) -> String {
     match address.and_then(|address| without_zone(address).parse().ok()) {
         Some(IpAddr::V4(address)) => address.to_string(),
@@ -23,7 +23,7 @@ fn node(address: Option<&str>) -> String {
     }
 }
 
-/// As a token if it is one, else as a quoted-string.
+/// Writes it as a token if it is one, else as a quoted-string.
 fn push_quoted(element: &mut Vec<u8>, value: &[u8]) -> Result<()> {
     if is_token(value) {
         element.extend_from_slice(value);
