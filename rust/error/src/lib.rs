@@ -1,22 +1,22 @@
-//! The one table of everything that can go wrong, and the error type that carries a row of it.
+//! The one table of all errors, and the error type that carries a row of it.
 //!
-//! For every crate of penstock. It guarantees that a code never changes its meaning and that a number is never used again.
+//! Every crate of penstock uses it. It guarantees that a code never changes its meaning and that a number is never reused.
 //!
-//! Codes are stable: operators match on them in logs and users in `except` clauses. A number is never reused for
-//! another meaning. The first hex digit says where the failure was met: 1 reaching an origin, 2 reading what it
-//! sent, 3 cutting frames, 4 the pool, 5 this process, 6 the client. Python's exception classes are built from
-//! [`Code::all`], so that a row added here needs no second list.
+//! Codes are stable: operators match on them in logs and users in `except` clauses. The first hex digit gives
+//! the place of the failure: 1 the way to an origin, 2 the origin's answer, 3 frames, 4 the pool, 5 this
+//! process, 6 the client. Python's exception classes are built from [`Code::all`], so a new row needs no
+//! second list.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Whose behaviour the error describes.
+/// The party whose behaviour the error describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The server that bytes are fetched from.
+    /// The server from which bytes are fetched.
     Origin,
-    /// Whoever asked for the bytes.
+    /// The client that sent the request.
     Client,
     /// The memory budget.
     Pool,
@@ -25,7 +25,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The word used in logs and in Python's `source` attribute.
+    /// The word in logs and in Python's attribute `source`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Origin => "origin",
@@ -36,16 +36,16 @@ impl Source {
     }
 }
 
-/// The family of an error: decides which builtin its Python class also derives from.
+/// The family of an error. It decides from which builtin its Python class also derives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A limit on time was exceeded (`TimeoutError`).
+    /// A time limit was exceeded (`TimeoutError`).
     Timeout,
     /// A connection could not be made or broke (`ConnectionError`).
     Connection,
     /// A peer broke the rules of HTTP (`ValueError`).
     Protocol,
-    /// Bytes do not make the frames that were asked for (`ValueError`).
+    /// Bytes do not form the requested frames (`ValueError`).
     Frame,
     /// The origin's answer has a status of 400 or above (no builtin).
     Status,
@@ -60,7 +60,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word by which Python looks the class up.
+    /// The word by which Python finds the class.
     pub fn name(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
@@ -85,7 +85,7 @@ pub struct Entry {
     pub name: &'static str,
     /// Its family.
     pub kind: Kind,
-    /// Whose behaviour it describes.
+    /// The party whose behaviour it describes.
     pub source: Source,
     /// Whether the same request may succeed when it is sent again unchanged.
     pub retryable: bool,
@@ -118,7 +118,7 @@ macro_rules! table {
                 &TABLE[self.position()]
             }
 
-            /// Which row it is, in the order of their numbers.
+            /// The index of the row, in the order of the numbers.
             pub fn position(self) -> usize {
                 match self { $(Self::$variant => Row::$variant as usize,)* }
             }
@@ -250,7 +250,7 @@ table! {
 }
 
 impl Code {
-    /// How many rows there are.
+    /// The number of rows.
     pub const COUNT: usize = TABLE.len();
 
     /// Every row, in the order of their numbers.
@@ -288,8 +288,8 @@ impl Code {
         self.row().meaning
     }
 
-    /// The status of HTTP that answers a request which failed with it: 4xx where the client is to blame, 502 to 504
-    /// where the origin or the moment is, 500 else.
+    /// The HTTP status for a request that failed with it: 4xx for a fault of the client, 502 to 504 for the origin
+    /// or a temporary condition, 500 otherwise.
     pub fn status(self) -> u16 {
         match self {
             Self::TokenMissing
@@ -331,7 +331,7 @@ impl Code {
             | Self::AppBusy => 503,
             // RFC 9111, section 5.2.1.7.
             Self::NotCached => 504,
-            // What the origin sent can never be held in one piece here: to come again later would not help.
+            // The origin's answer can never be held in one piece here, so a retry would not help.
             Self::ObjectTooLarge => 502,
             _ => match (self.source(), self.kind()) {
                 (Source::Client, _) => 400,
@@ -343,13 +343,14 @@ impl Code {
         }
     }
 
-    /// An error of this code with a sentence that says what happened.
+    /// An error of this code with a sentence about what happened.
     pub fn error(self, detail: impl Into<Cow<'static, str>>) -> Error {
         Error { code: self, detail: detail.into(), origin: None }
     }
 }
 
-/// What happened, to which origin. Cheap to clone, because one failure can be told to several readers.
+/// What happened, and to which origin. It is cheap to clone, because several readers can get one
+/// failure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct Error {
     code: Code,

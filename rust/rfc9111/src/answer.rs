@@ -1,4 +1,5 @@
-//! What is sent of a stored response, and what is fetched where it does not do (RFC 9110, sections 13.2.2 and 14.2).
+//! The part of a stored response that answers a request, and the part to fetch if it is missing (RFC 9110, sections
+//! 13.2.2 and 14.2).
 
 use super::policy::{Policy, RangeFill};
 use super::request::Request;
@@ -7,43 +8,43 @@ use super::validate::Validators;
 use penstock_http::wire::Span;
 use penstock_http::wire::{Ranges, Selected, Spec};
 
-/// What is sent of a stored response.
+/// The answer that a stored response gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Its status and all of its body.
+    /// The stored status and the whole body.
     Full,
-    /// 304: the client has it.
+    /// 304: the client has the response.
     NotModified,
-    /// 206: these bytes.
+    /// 206 with these bytes.
     Partial(Vec<Span>),
     /// 416.
     Unsatisfiable,
 }
 
-/// What of a representation is fetched.
+/// The part of a representation to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// All of it: Range and If-Range are left out of the request.
+    /// The whole: the request is sent without Range and If-Range.
     Whole,
-    /// What the client asks for: Range and If-Range are sent as they are.
+    /// The client's range: Range and If-Range are sent unchanged.
     Asked,
-    /// These bytes, in a Range of the cache's own: a slice.
+    /// A slice: the cache sends a Range of its own.
     Span(Span),
 }
 
-/// What a stored response lacks of an answer.
+/// What a stored response lacks for an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gap {
-    /// What the answer is once it has all; none if that is not known.
+    /// The answer after all is stored; `None` if it is not known yet.
     pub answer: Option<Answer>,
-    /// The bytes that it does not have; none, if it is not known which they are.
+    /// The missing bytes; empty if it is not known which bytes are missing.
     pub missing: Vec<Span>,
 }
 
 impl Gap {
     const UNKNOWN: Self = Self { answer: None, missing: Vec::new() };
 
-    /// Whether the first of the bytes that are wanted is there.
+    /// Whether the first byte of the answer is stored.
     pub(super) fn is_behind_the_first(&self) -> bool {
         let first = match &self.answer {
             Some(Answer::Full) => Some(0),
@@ -54,12 +55,11 @@ impl Gap {
     }
 }
 
-/// What a stored response answers to a request (RFC 9110, sections 13.2.2 and 14.2).
+/// The answer of a stored response to a request (RFC 9110, sections 13.2.2 and 14.2).
 ///
-/// # Errors
-/// What it lacks.
+/// # Errors The part that is missing.
 pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result<Answer, Gap> {
-    // Conditions mean something only where the answer would be a success (section 13.2.1).
+    // Conditions apply only if the answer would be a success (section 13.2.1).
     if (200..300).contains(&stored.status) && request.conditions.has(&stored.validators) {
         return Ok(Answer::NotModified);
     }
@@ -73,7 +73,7 @@ pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result
                 Selected::Parts(Span::new(*first, last.saturating_add(1)).into_iter().collect())
             }
             (_, Content::Parts(..)) => return Err(Gap::UNKNOWN),
-            // The whole will do, always.
+            // The whole is always a valid answer.
             (_, Content::Whole(_)) => Selected::Whole,
         },
     };
@@ -102,17 +102,17 @@ impl From<Selected> for Answer {
     }
 }
 
-/// The slices that a response is fetched in, and read in where not all of it is there.
+/// The slices in which a response is fetched, and read if it is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slicing {
     /// Bytes of a slice.
     pub size: u64,
-    /// Bytes of the whole.
+    /// The length of the whole in bytes.
     pub length: u64,
 }
 
 impl Slicing {
-    /// Those of a stored response; none if it is not in slices: by the policy, because it is there in one piece, or because
+    /// The slices of a stored response; `None` if it has no slices: by the policy, because it is complete, or because
     /// nothing can be added to it.
     pub fn of(stored: &Stored, policy: &Policy) -> Option<Self> {
         match (policy.range_fill.slice(), &stored.content) {
@@ -123,14 +123,14 @@ impl Slicing {
         }
     }
 
-    /// The slice that has the byte at `place`; none behind the end.
+    /// The slice with the byte at `place`; `None` after the end.
     pub fn at(self, place: u64) -> Option<Span> {
         let span = Span::new(place, place.saturating_add(1).min(self.length))?;
         Some(span.aligned(self.size, Some(self.length)))
     }
 }
 
-/// What is fetched where nothing is there and nothing is known.
+/// The part to fetch if nothing is stored and nothing is known.
 pub fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
     match policy.range_fill {
         RangeFill::Auto(_) if request.ranges.is_none() => Fill::Whole,
@@ -139,9 +139,8 @@ pub fn fill(request: &Request<'_>, policy: &Policy) -> Fill {
     }
 }
 
-/// What is fetched of what is not stored in one piece, because it is too large: the slice that a request begins in, or what
-/// it asks for where there are no slices. Where that is cannot be told of a range that is counted from the end, and the first
-/// slice has the length.
+/// The part to fetch of a response that is too large to be stored in one piece: the slice in which the range begins, or the
+/// range itself if there are no slices. For a range from the end the first slice is fetched, because it brings the length.
 pub fn too_large(request: &Request<'_>, policy: &Policy) -> Fill {
     let Some(size) = policy.range_fill.slice() else { return as_asked(request) };
     let first = match request.ranges.as_ref().map(Ranges::specs) {
@@ -155,25 +154,27 @@ pub fn too_large(request: &Request<'_>, policy: &Policy) -> Fill {
     }
 }
 
-/// The same, of what cannot be fetched in slices and may be stored in one piece.
+/// The part to fetch of a response that cannot be fetched in slices and may be stored in one piece.
 pub fn unsliced(request: &Request<'_>, policy: &Policy) -> Fill {
     if policy.range_fill == RangeFill::Whole { Fill::Whole } else { as_asked(request) }
 }
 
-/// What is fetched of what is not stored, or not in one piece: what its client asks for.
+/// The part to fetch of a response that is not stored, or not in one piece: what the client asks
+/// for.
 pub fn as_asked(request: &Request<'_>) -> Fill {
     if request.ranges.is_none() { Fill::Whole } else { Fill::Asked }
 }
 
-/// The one range of a response of `length` bytes that a request gets whatever becomes of it: none where it asks for several,
-/// for none that there is, or for those of another state.
+/// The one range of a response of `length` bytes that a request gets, whether or not the response is stored; `None` if it
+/// asks for several, for bytes that do not exist, or for a range of another state.
 pub(super) fn single_range(request: &Request<'_>, length: u64, validators: &Validators) -> Option<Span> {
     let is_met = request.if_range.as_ref().is_none_or(|if_range| if_range.is_met(validators));
     let [spec] = request.ranges.as_ref().filter(|_| is_met)?.specs() else { return None };
     spec.of(length)
 }
 
-/// Whether a range of `stored`, of which all is on its way, cannot be told yet: its length is not known before it ends.
+/// Whether a range of `stored`, which is being fetched as a whole, is not known yet, because its length is not known
+/// before its end.
 pub fn is_of_unknown_length(request: &Request<'_>, stored: &Stored) -> bool {
     request.ranges.is_some()
         && stored.status == 200
@@ -181,8 +182,8 @@ pub fn is_of_unknown_length(request: &Request<'_>, stored: &Stored) -> bool {
         && request.if_range.as_ref().is_none_or(|if_range| if_range.is_met(&stored.validators))
 }
 
-/// What is fetched where a stored response is fetched anew, or is asked about and may prove to have changed: no less
-/// than there was, and of parts what is asked for.
+/// The part to fetch if a stored response is fetched again, or validated and may have changed: at least as much as
+/// was stored; of parts, what the client asks for.
 pub fn refill(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Fill {
     match stored.content {
         Content::Whole(_) => Fill::Whole,

@@ -1,4 +1,5 @@
-//! What becomes of the origin's answer (RFC 9111, sections 3, 3.4, 4.2.4 and 4.3; RFC 5861, section 4).
+//! What the cache does with the origin's answer (RFC 9111, sections 3, 3.4, 4.2.4 and 4.3; RFC 5861,
+//! section 4).
 
 use super::freshness::{State, Timing};
 use super::policy::Policy;
@@ -11,82 +12,82 @@ use penstock_http::wire::ContentRange;
 use penstock_http::wire::Span;
 use penstock_http::wire::list::{Lines, values};
 
-/// The head of an origin's answer. 1xx are none.
+/// The head of an origin's final answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Reply<'a> {
     /// Its status.
     pub status: u16,
     /// Its end-to-end fields, as [`response_fields`](penstock_http::relay::response_fields) gives them.
     pub lines: &'a Lines<'a>,
-    /// When it was asked for, and when it came.
+    /// When the request was sent, and when the answer came.
     pub timing: Timing,
 }
 
-/// What had been asked about a stored response.
+/// The condition of the cache in the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing: the request had no condition of the cache's.
+    /// The request had no condition of the cache.
     Nothing,
-    /// Whether it is still good.
+    /// Whether the stored response is still valid.
     Validity,
-    /// For what is missing of it.
+    /// A range: the missing part of the stored response.
     Rest,
 }
 
-/// What becomes of an answer.
+/// What the cache does with an answer.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It is stored in place of the response that was selected, if there was one, and clients are answered from it: what
-    /// is not kept of its fields is for the one alone whose request was sent. Where that one's Range was sent as it was,
-    /// it gets the reply as it came, because an origin may answer with other bytes than were asked for.
+    /// It is stored in place of the selected response, if there was one, and clients are answered from it. Fields that
+    /// are not stored go only to the client whose request was sent. If that client's Range was sent unchanged it gets
+    /// the answer unchanged, because an origin may answer with other bytes than were requested.
     Store {
-        /// What is kept of its head.
+        /// The stored head.
         stored: Box<Stored>,
-        /// Which bytes of the representation the body has, where it is a part.
+        /// The bytes of the representation that the body has, if it is a part.
         span: Option<Span>,
     },
-    /// The stored response has been confirmed; the client is answered from it, and so is a HEAD that has led here.
+    /// The stored response is confirmed and answers the client, also a HEAD.
     Update {
-        /// The head that takes the place of the old one.
+        /// The head that replaces the old one.
         stored: Box<Stored>,
-        /// Why it is dropped when it has answered this request, if it is.
+        /// Why it is dropped after it has answered this request; `None` if it is kept.
         dropped: Option<Refusal>,
     },
-    /// The body is a part that is added to the stored response, whose strong validator it has.
+    /// The body is a part to be added to the stored response, which has the same strong validator.
     Extend {
         /// The head that takes the place of the old one.
         stored: Box<Stored>,
-        /// Which bytes the body has.
+        /// The bytes that the body has.
         span: Span,
     },
-    /// The stored response stands in for this error.
+    /// The stored response is served in place of this error.
     ServeStale,
-    /// The answer says nothing about what is stored: the origin is asked again, without condition and range, once.
+    /// The answer is not about the stored response: the request is sent again, once, without condition and range.
     Refetch,
-    /// It goes to the client and is not stored.
+    /// The answer goes to the client and is not stored.
     Pass {
         /// Why.
         refusal: Refusal,
-        /// What becomes of the response that was selected.
+        /// What the cache does with the selected response.
         held: Held,
-        /// Whether others who wait for the key are released, and for a while do not wait: their answers will not be
-        /// stored either.
+        /// Whether the waiters of the key are released, and the key is noted as hit-for-miss: answers to their
+        /// requests will not be stored either.
         hit_for_miss: bool,
     },
 }
 
-/// What becomes of a stored response.
+/// What the cache does with a stored response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// Nothing.
+    /// It is kept unchanged.
     Kept,
     /// It is stale from now on (RFC 9111, section 4.3.5).
     Stale,
-    /// It is dropped: the origin has a newer one.
+    /// It is dropped, because the origin has a newer one.
     Dropped,
 }
 
-/// What becomes of the answer to a request for which `stored` had been selected, if anything had.
+/// Decides about the answer to a request for which `stored` was selected, if there was one.
 pub fn answered(
     request: &Request<'_>,
     asked: Asked,
@@ -100,7 +101,7 @@ pub fn answered(
         return head(request, stored, reply, policy);
     }
     if stored.is_none() && asked == Asked::Validity && status == 304 {
-        // It confirms none of those that were asked about.
+        // It confirms none of the stored responses that were named in the request.
         return Outcome::Refetch;
     }
     if let Some(stored) = stored {
@@ -153,8 +154,8 @@ pub fn stands_in(request: &Request<'_>, stored: &Stored, policy: &Policy, now: T
     timely && super::answer::answer(request, stored, policy).is_ok()
 }
 
-/// Whether an answer that is not stored says that what is stored has had its day. One that is about the client and not
-/// about the resource does not: else whoever sends bad credentials could empty the cache.
+/// Whether an answer that is not stored makes the stored response stale. An answer about the client and not about the
+/// resource does not: otherwise a client with bad credentials could empty the cache.
 fn supersedes(request: &Request<'_>, status: u16, refusal: Refusal) -> bool {
     let of_client = matches!(
         refusal,
@@ -167,18 +168,18 @@ fn supersedes(request: &Request<'_>, status: u16, refusal: Refusal) -> bool {
     !of_client && !request.authorized && matches!(status, 200..=303 | 307 | 308 | 404 | 410)
 }
 
-/// Whether an answer may be about its request alone, so that others may get another one: else a client that sends what the
-/// origin refuses, or what it fails at, could keep others from waiting for one another.
+/// Whether an answer may be about this request alone, so that other requests may get another answer. Otherwise a client
+/// whose requests the origin refuses could switch off request collapsing for all others.
 fn is_of_one(status: u16) -> bool {
     matches!(status, 400..=599) && !matches!(status, 404 | 410)
 }
 
-/// The errors that a stale response may stand in for.
+/// The errors in whose place a stale response may be served.
 fn is_error(status: u16) -> bool {
     matches!(status, 500 | 502 | 503 | 504)
 }
 
-/// What an answer to HEAD says about the stored response to GET (RFC 9111, section 4.3.5).
+/// What the answer to a HEAD does to the stored response to GET (RFC 9111, section 4.3.5).
 fn head(request: &Request<'_>, stored: Option<&Stored>, reply: Reply<'_>, policy: &Policy) -> Outcome {
     let pass = |held| Outcome::Pass { refusal: Refusal::Method, held, hit_for_miss: false };
     let Some(stored) = stored.filter(|_| reply.status == 200) else { return pass(Held::Kept) };
@@ -195,8 +196,8 @@ fn head(request: &Request<'_>, stored: Option<&Stored>, reply: Reply<'_>, policy
     Outcome::Update { stored: Box::new(updated), dropped: may.err() }
 }
 
-/// Which bytes a 206 adds to a stored response, if both have the same strong validator and agree on the length
-/// (RFC 9111, section 3.4).
+/// The bytes that a 206 adds to a stored response, if both have the same strong validator and length (RFC
+/// 9111, section 3.4).
 fn extension(
     stored: &Stored,
     status: u16,
@@ -220,7 +221,7 @@ fn part(status: u16, lines: &Lines<'_>) -> Option<Span> {
     content_range(lines).filter(|_| status == 206)?.span
 }
 
-/// The Content-Range of a response, where it has one alone that says something.
+/// The Content-Range of a response, if it has exactly one and that is valid.
 pub(super) fn content_range(lines: &Lines<'_>) -> Option<ContentRange> {
     let mut ranges = values(lines, "content-range");
     ranges.next().filter(|_| ranges.next().is_none()).and_then(ContentRange::parse)

@@ -1,7 +1,7 @@
 //! Cache-Control of responses and requests (RFC 9111, section 5.2; RFC 5861; RFC 8246).
 //!
-//! What cannot be understood is read in the way that keeps a response for the shortest time: a lifetime that is no
-//! number is none at all, and of two lifetimes the shorter one holds (section 4.2.1). What is not known is ignored.
+//! A value that is malformed is read in the way that keeps a response for the shortest time: a lifetime that is not
+//! a number is zero, and of two lifetimes the shorter one counts (section 4.2.1). Unknown directives are ignored.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use super::time::delta_seconds;
 use penstock_http::wire::list::{elements, unquoted};
 use penstock_http::wire::{is_token, trim};
 
-/// A directive that may name the fields it is about: `no-cache` and `private`.
+/// A directive that may name fields: `no-cache` and `private`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// It is not there.
+    /// The directive is absent.
     #[default]
     Nothing,
-    /// It is about the whole response.
+    /// It applies to the whole response.
     Response,
-    /// It is about these fields, whose names are in small letters.
+    /// It applies to these fields, whose names are in lower case.
     Fields(Vec<Box<[u8]>>),
 }
 
 impl Scope {
-    /// Both: the whole response if either says so.
+    /// The union of both: the whole response if one of them applies to it.
     fn add(&mut self, other: Self) {
         match (self, other) {
             (Self::Response, _) | (_, Self::Nothing) => {}
@@ -32,7 +32,7 @@ impl Scope {
         }
     }
 
-    /// About the fields in a list of names; about the whole response if any is no name.
+    /// Reads a list of names; it applies to the whole response if a member is not a name.
     pub(super) fn of(names: &[u8]) -> Self {
         let names: Vec<_> = elements(names).collect();
         if names.is_empty() || !names.iter().all(|name| is_token(name)) {
@@ -41,37 +41,37 @@ impl Scope {
         Self::Fields(names.into_iter().map(|name| name.to_ascii_lowercase().into()).collect())
     }
 
-    /// Whether a field is named; none is where the whole response is meant.
+    /// Whether the field is named. False if the directive applies to the whole response.
     pub fn names(&self, field: &[u8]) -> bool {
         matches!(self, Self::Fields(names) if names.iter().any(|name| field.eq_ignore_ascii_case(name)))
     }
 }
 
-/// What a response says about caching it.
+/// The cache directives of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "directives that do not depend on one another")]
 pub struct ResponseControl {
-    /// For how long it is fresh; zero if it says something that is no number.
+    /// How long it is fresh; zero if the value is not a number.
     pub max_age: Option<Duration>,
-    /// The same, for shared caches alone.
+    /// The same, for shared caches.
     pub s_maxage: Option<Duration>,
-    /// For how long it may be served while it is fetched anew (RFC 5861, section 3).
+    /// How long it may be served stale while it is revalidated (RFC 5861, section 3).
     pub stale_while_revalidate: Option<Duration>,
-    /// For how long it may stand in for an error (RFC 5861, section 4).
+    /// How long it may be served stale in place of an error (RFC 5861, section 4).
     pub stale_if_error: Option<Duration>,
-    /// What may be used only after validation.
+    /// The parts that may be used only after validation.
     pub no_cache: Scope,
-    /// What no shared cache may store.
+    /// The parts that a shared cache must not store.
     pub private: Scope,
-    /// Nothing of it may be stored.
+    /// It must not be stored.
     pub no_store: bool,
-    /// It may be stored even if its status or the request's Authorization is against it.
+    /// It may be stored even if its status or the request's Authorization would forbid it.
     pub public: bool,
-    /// Once stale, it is not used without validation.
+    /// After it is stale it is not used without validation.
     pub must_revalidate: bool,
     /// The same, for shared caches alone.
     pub proxy_revalidate: bool,
-    /// It may be stored if its status is understood, `no_store` or not.
+    /// It may be stored if its status is understood, in spite of `no_store`.
     pub must_understand: bool,
     /// It does not change while it is fresh (RFC 8246).
     pub immutable: bool,
@@ -105,8 +105,8 @@ impl ResponseControl {
         }
     }
 
-    /// Whether it must not be used without validation once it is stale. A shared cache reads that out of `s-maxage`
-    /// as well (RFC 9111, section 5.2.2.10).
+    /// Whether it must not be used stale without validation. For a shared cache, `s-maxage` means the same (RFC
+    /// 9111, section 5.2.2.10).
     pub fn forbids_stale(&self) -> bool {
         self.must_revalidate
             || self.proxy_revalidate
@@ -114,45 +114,47 @@ impl ResponseControl {
             || self.no_cache == Scope::Response
     }
 
-    /// Whether it may be stored though the request had an Authorization field (RFC 9111, section 3.5).
+    /// Whether it may be stored although the request has an Authorization field (RFC 9111, section
+    /// 3.5).
     pub fn allows_authorized(&self) -> bool {
         self.public || self.must_revalidate || self.s_maxage.is_some()
     }
 }
 
-/// How stale a response the client takes.
+/// The staleness that a client accepts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MaxStale {
-    /// It takes none.
+    /// No stale response.
     #[default]
     Nothing,
-    /// It takes what has been stale for that long.
+    /// A response that has been stale for at most this time.
     For(Duration),
-    /// It takes all.
+    /// Any stale response.
     Anything,
 }
 
-/// What a request says about caches (RFC 9111, section 5.2.1). What is no number is ignored: it asks for nothing.
+/// The cache directives of a request (RFC 9111, section 5.2.1). A value that is not a number is ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestControl {
-    /// The greatest age that will do.
+    /// The greatest age.
     pub max_age: Option<Duration>,
-    /// For how long it must be fresh still.
+    /// How long the response must remain fresh.
     pub min_fresh: Option<Duration>,
-    /// How stale it may be.
+    /// The staleness that is accepted.
     pub max_stale: MaxStale,
-    /// For how long a stale one may stand in for an error (RFC 5861, section 4).
+    /// How long a stale response may be served in place of an error (RFC 5861, section 4).
     pub stale_if_error: Option<Duration>,
-    /// Nothing stored is to be used without validation.
+    /// A stored response must not be used without validation.
     pub no_cache: bool,
-    /// Nothing of this exchange is to be stored.
+    /// The response must not be stored.
     pub no_store: bool,
-    /// The origin is not to be asked.
+    /// The origin must not be asked.
     pub only_if_cached: bool,
 }
 
 impl RequestControl {
-    /// Reads all Cache-Control fields of a request, and its Pragma fields where there is none (section 5.4).
+    /// Reads all Cache-Control fields of a request, or its Pragma fields if it has no Cache-Control (section
+    /// 5.4).
     pub fn parse<'a>(
         values: impl Iterator<Item = &'a [u8]>,
         mut pragma: impl Iterator<Item = &'a [u8]>,
@@ -192,8 +194,8 @@ impl RequestControl {
     }
 }
 
-/// One directive, with what stands behind its `=`. Whitespace around the `=` is no part of the name, but spoils an
-/// argument that is a number: two parsers could read it differently.
+/// One directive with the text after its `=`. Whitespace around the `=` is not part of the name, but makes a
+/// numeric argument invalid: two parsers could read it differently.
 struct Directive<'a> {
     name: &'a [u8],
     argument: Option<&'a [u8]>,
@@ -210,7 +212,7 @@ impl<'a> Directive<'a> {
         is_token(trimmed).then_some(Self { name: trimmed, argument: Some(argument) })
     }
 
-    /// The argument in either of its forms: section 5.2 asks to take both.
+    /// The argument, as a token or a quoted string: section 5.2 requires both.
     fn text(&self) -> Option<Cow<'a, [u8]>> {
         self.argument.map(|argument| unquoted(argument).unwrap_or(Cow::Borrowed(argument)))
     }
@@ -224,7 +226,7 @@ impl<'a> Directive<'a> {
     }
 }
 
-/// The shorter one of what is known and a directive; nothing, where that is no number.
+/// The shorter of a known lifetime and a directive's; zero if the directive is not a number.
 fn shortest(kept: &mut Option<Duration>, directive: &Directive<'_>) {
     let span = directive.seconds().unwrap_or(Duration::ZERO);
     *kept = Some(kept.map_or(span, |before| before.min(span)));

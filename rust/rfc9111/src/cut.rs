@@ -1,7 +1,7 @@
-//! A client's range, cut out of an answer that is not stored and has more than that: of an origin that does not follow
-//! ranges, or a slice that turned out to be nothing to keep.
+//! Cuts a client's range out of a longer answer that is not stored: from an origin that ignores ranges, or a slice
+//! that proved not to be storable.
 //!
-//! What lies behind the last byte that is wanted is not read: a range costs the origin what lies before its end.
+//! Bytes after the range are not read: the origin sends the bytes up to the end of the range.
 
 use std::ops::Range;
 
@@ -15,22 +15,22 @@ use penstock_http::wire::Span;
 use penstock_http::wire::list::{Lines, number, values};
 use penstock_http::wire::{Fields, is_one_of};
 
-/// Which bytes of an answer a client gets.
+/// The bytes of an answer that a client gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Those of the representation.
+    /// The range, in bytes of the representation.
     span: Span,
-    /// Bytes of the whole representation.
+    /// The length of the representation in bytes.
     length: u64,
-    /// Bytes of the body before the first that is wanted, which are still to come.
+    /// Bytes of the body to skip before the range.
     before: u64,
-    /// Bytes that are wanted, which are still to come.
+    /// Bytes of the range that are still to come.
     wanted: u64,
 }
 
 impl Cut {
-    /// What `request` gets of a response with `lines`: one range, of a 200 whose length is known, or of a 206 that has all
-    /// of it. None where the response does for the client as it is.
+    /// The cut that `request` needs of a response with `lines`: one range, of a 200 whose length is known, or of a 206
+    /// that has all of the range. `None` if the response can go to the client unchanged.
     pub fn of(request: &Request<'_>, status: u16, lines: &Lines<'_>, received: Time) -> Option<Self> {
         request.ranges.as_ref()?;
         let (there, length) = match status {
@@ -47,7 +47,7 @@ impl Cut {
         (is_more && there.contains(span)).then(|| Self { span, length, before, wanted: span.len() })
     }
 
-    /// The fields of the response as its client gets it, with status 206.
+    /// The fields of the 206 that the client gets.
     pub fn fields(&self, lines: &Lines<'_>) -> Fields {
         let kept = lines.iter().filter(|(name, _)| !is_one_of(name, &["content-length", "content-range"]));
         let mut fields: Fields = kept.copied().collect();
@@ -57,7 +57,7 @@ impl Cut {
         fields
     }
 
-    /// What is wanted of the next `length` bytes of the body.
+    /// The part of the range in the next `length` bytes of the body.
     pub fn take(&mut self, length: usize) -> Range<usize> {
         let start = usize::try_from(self.before).map_or(length, |before| before.min(length));
         self.before -= start as u64;
@@ -66,7 +66,7 @@ impl Cut {
         start..start + wanted
     }
 
-    /// Whether all that is wanted has come.
+    /// Whether the whole range has come.
     pub fn is_done(&self) -> bool {
         self.wanted == 0
     }

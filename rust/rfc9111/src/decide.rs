@@ -1,4 +1,4 @@
-//! What a request gets (RFC 9111, section 4).
+//! Decides how a request is answered (RFC 9111, section 4).
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -20,100 +20,101 @@ use penstock_http::wire::Span;
 /// Why the origin is asked (RFC 9211, section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Why {
-    /// The cache has no part in it.
+    /// The cache is bypassed.
     Bypass,
-    /// The method is not one that is answered from a cache.
+    /// Requests of this method are not answered from a cache.
     Method,
     /// Nothing is stored under the key.
     UriMiss,
-    /// What is stored is for other requests.
+    /// The stored responses are for other requests (Vary).
     VaryMiss,
-    /// The client wants it so.
+    /// The client asks for it.
     Request,
-    /// What is stored is not fresh.
+    /// The stored response is not fresh.
     Stale,
-    /// What is stored does not have all that is asked for.
+    /// The stored response does not have all requested bytes.
     Partial,
 }
 
-/// What a request gets. `stored` is a place among the candidates.
+/// How a request is answered. `stored` is an index of the candidates.
 ///
-/// Where the origin is asked, the conditions of the client are left out of the request: what comes is stored, and then
-/// answered from, conditions and ranges and all. HEAD alone is sent as it came, and so is what is bypassed.
+/// A request to the origin has none of the client's conditions: the answer is stored and then answers the client, with
+/// its conditions and ranges. Only HEAD requests and bypassed requests are sent unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// A stored response that is fresh.
+    /// A fresh stored response answers it.
     Hit {
-        /// Which.
+        /// The index of the stored response.
         stored: usize,
-        /// How much of it.
+        /// The part of it that answers the request.
         answer: Answer,
     },
-    /// A stored response that is stale.
+    /// A stale stored response answers it.
     HitStale {
         /// Which.
         stored: usize,
         /// How much of it.
         answer: Answer,
-        /// The conditions with which it is to be fetched anew in the background, if it is; [`refill`](super::refill)
-        /// says how much of it.
+        /// The conditions of the revalidation in the background, if there is one; [`refill`](super::refill) gives
+        /// the part to fetch.
         refresh: Option<Fields>,
     },
-    /// The origin is asked whether the stored response is still good; [`refill`](super::refill) says how much is
-    /// fetched where it is not.
+    /// The stored response is validated first; [`refill`](super::refill) gives the part to fetch if it has
+    /// changed.
     Revalidate {
         /// Which.
         stored: usize,
-        /// What is added to the request; never empty.
+        /// The fields to add to the request; never empty.
         conditions: Fields,
         /// Why.
         why: Why,
     },
-    /// The origin is asked which of the stored responses that other requests have selected is good for this one as well
-    /// (RFC 9111, section 4.3.1), and for a new one if none is.
+    /// The origin is asked which of the stored responses for other requests is valid for this one too (RFC 9111,
+    /// section 4.3.1), and for a new response if none is.
     Select {
-        /// Which, the newest first.
+        /// The indexes of the stored responses, the newest first.
         among: Vec<usize>,
         /// What is added to the request; never empty.
         conditions: Fields,
-        /// How much of it where none is.
+        /// The part to fetch if none is valid.
         fill: Fill,
     },
-    /// A stored response that is in slices, of which the first byte that is wanted is there: what is missing behind it is
-    /// fetched while it is read.
+    /// A stored response in slices which has the first requested byte: missing slices after it are fetched while it is
+    /// read.
     Begin {
         /// Which.
         stored: usize,
         /// How much of it.
         answer: Answer,
     },
-    /// The rest of a stored response is fetched.
+    /// The missing part of a stored response is fetched.
     Complete {
         /// Which.
         stored: usize,
-        /// What is missing, in order; of one that is in slices, the slice in which that begins.
+        /// The missing spans, in ascending order; of a response in slices, the slice in which they
+        /// begin.
         missing: Vec<Span>,
-        /// The value of If-Range: it must be of the same state.
+        /// The value of If-Range: the part must be of the same state.
         if_range: Vec<u8>,
     },
-    /// The origin is asked; what it answers may be stored.
+    /// The origin is asked; its answer may be stored.
     Miss {
         /// How much of it.
         fill: Fill,
         /// Why.
         why: Why,
-        /// A stale response that may stand in for an error.
+        /// A stale response that may be served in place of an error.
         stored: Option<usize>,
     },
-    /// The origin is asked as if there were no cache.
+    /// The origin is asked without the cache.
     Bypass(Why),
-    /// 504: the client does not want the origin asked (RFC 9111, section 5.2.1.7).
+    /// 504: the client forbids a request to the origin (RFC 9111, section 5.2.1.7).
     OnlyIfCached,
 }
 
-/// What has a stored response.
+/// A candidate, which has a stored response.
 pub trait Candidate {
-    /// What is kept of it beside its body.
+    /// The stored response without its body.
     fn stored(&self) -> &Stored;
 }
 
@@ -132,9 +133,10 @@ impl Candidate for &Stored {
 /// The responses that are stored under one key, the oldest first.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidates<'a, C> {
-    /// All of them.
+    /// All candidates.
     pub all: &'a [C],
-    /// Where each is found. None: each is compared, which is quicker where there is one.
+    /// The index by selecting values. `None`: each candidate is compared, which is faster if there
+    /// is one.
     pub variants: Option<&'a Variants>,
 }
 
@@ -143,7 +145,7 @@ impl<C: Candidate> Candidates<'_, C> {
         self.all[place].stored()
     }
 
-    /// Of those that a request may select and that match as well, the newest.
+    /// The newest of the candidates that the request selects and that match equally well.
     fn newest(
         &self,
         request: &Request<'_>,
@@ -161,7 +163,7 @@ impl<C: Candidate> Candidates<'_, C> {
     }
 }
 
-/// What a request gets, given the responses that are stored under its key.
+/// Decides how a request is answered, given the responses that are stored under its key.
 pub fn decide<C: Candidate>(
     request: &Request<'_>,
     candidates: &Candidates<'_, C>,
@@ -200,8 +202,8 @@ pub fn decide<C: Candidate>(
     }
 }
 
-/// The stored response that a request selects (RFC 9111, section 4.1): of several the newest one. One that was stored
-/// for the same values goes before one in the language that the client prefers.
+/// The stored response that a request selects (RFC 9111, section 4.1): of several, the newest. A response for the
+/// same values goes before a response in the preferred language.
 pub fn select<C: Candidate>(
     request: &Request<'_>,
     candidates: &Candidates<'_, C>,
@@ -217,19 +219,19 @@ pub fn select<C: Candidate>(
     })
 }
 
-/// The most stored responses that are asked about at once: more would make the request larger than origins take.
+/// The limit of stored responses that one request validates: more would make it larger than origins accept.
 /// Arbitrary.
 const VARIANTS: usize = 16;
 
-/// The most stored responses that are looked at for that, the newest of all: so that a miss costs the same however many
-/// there are. Arbitrary.
+/// The limit of stored responses that are examined for that, the newest first: so a miss costs the same, whatever their
+/// number. Arbitrary.
 const LOOKED_AT: usize = 64;
 
-/// The stored responses that may be good for a request that selects none of them, the newest first: an entity tag tells
-/// them apart.
+/// The stored responses that may be valid for a request that selects none of them, the newest first. An entity tag
+/// identifies each.
 fn variants<C: Candidate>(request: &Request<'_>, candidates: &Candidates<'_, C>) -> Vec<usize> {
     if request.method != "GET" || candidates.all.is_empty() {
-        // HEAD is sent as it came.
+        // HEAD is sent unchanged.
         return Vec::new();
     }
     let (url, codings) = (OfUrl::of(request.lines), Codings::of(request.lines));
@@ -245,7 +247,7 @@ fn variants<C: Candidate>(request: &Request<'_>, candidates: &Candidates<'_, C>)
     among
 }
 
-/// What a request gets of the response that it selects.
+/// How a request is answered by the response that it selects.
 fn of_stored(request: &Request<'_>, place: usize, stored: &Stored, policy: &Policy, now: Time) -> Decision {
     let use_of = usability(request, stored, policy, now);
     if let Use::Ask(why) = use_of {
@@ -268,9 +270,9 @@ fn of_stored(request: &Request<'_>, place: usize, stored: &Stored, policy: &Poli
 #[derive(Clone, Copy)]
 enum Use {
     Fresh,
-    /// Stale, and to be fetched anew in the background.
+    /// Stale, and to be revalidated in the background.
     Refresh,
-    /// Stale, and the client does not mind.
+    /// Stale, and the client accepts it.
     Tolerated,
     Ask(Why),
 }
@@ -307,7 +309,7 @@ fn usability(request: &Request<'_>, stored: &Stored, policy: &Policy, now: Time)
     }
 }
 
-/// Asks the origin about a stored response, or for a new one where it has no validator.
+/// Validates a stored response, or asks for a new one if it has no validator.
 fn ask(request: &Request<'_>, place: usize, stored: &Stored, policy: &Policy, why: Why) -> Decision {
     let conditions = stored.validators.conditions();
     if request.method == "HEAD" || conditions.is_empty() {
@@ -316,7 +318,8 @@ fn ask(request: &Request<'_>, place: usize, stored: &Stored, policy: &Policy, wh
     Decision::Revalidate { stored: place, conditions, why }
 }
 
-/// Fetches what is missing, if it can be told that it is of the same state; else the response is fetched anew.
+/// Fetches the missing part, if a strong validator identifies the state; otherwise the response is fetched
+/// again.
 fn complete(request: &Request<'_>, place: usize, stored: &Stored, policy: &Policy, gap: Gap) -> Decision {
     let slicing = Slicing::of(stored, policy);
     let (Some(tag), Some(first)) = (stored.validators.strong(), gap.missing.first()) else {

@@ -1,4 +1,4 @@
-//! How old a response is, and for how long it is fresh (RFC 9111, section 4.2; RFC 5861).
+//! The age of a response, and how long it is fresh (RFC 9111, section 4.2; RFC 5861).
 
 use std::time::Duration;
 
@@ -16,46 +16,46 @@ pub struct Timing {
     pub received: Time,
 }
 
-/// Where a lifetime comes from.
+/// The source of a lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// The origin has said it.
+    /// The origin has set it.
     Explicit,
-    /// It is guessed from the time of the last modification.
+    /// It is a heuristic from the time of the last modification.
     Heuristic,
-    /// The operator has said it.
+    /// The operator has set it.
     Policy,
-    /// Nothing tells: the response is stale from the beginning.
+    /// There is no source: the response is stale from the beginning.
     Nothing,
 }
 
 /// Whether a response is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// For that much longer.
+    /// It is fresh for this much longer.
     Fresh(Duration),
-    /// For that long it no longer is.
+    /// It has been stale for this long.
     Stale(Duration),
 }
 
-/// All that must be known to tell how old and how fresh a response is at any time.
+/// The data from which the age and freshness of a response follow at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freshness {
-    /// Where the lifetime comes from.
+    /// The source of the lifetime.
     pub basis: Basis,
-    /// For how long it is fresh, from when the origin made it.
+    /// How long it is fresh, counted from its Date.
     pub lifetime: Duration,
-    /// For how long, after that, it may be served while it is fetched anew.
+    /// How long after that it may be served while it is revalidated.
     pub while_revalidate: Duration,
-    /// For how long it may stand in for an error.
+    /// How long it may be served in place of an error.
     pub if_error: Duration,
     pub(super) initial_age: Duration,
     pub(super) received: Time,
 }
 
 impl Freshness {
-    /// Of a response whose head is `lines`. `targeted` says that a targeted field gave `control`: then Expires says
-    /// nothing (RFC 9213, section 2.2).
+    /// The freshness of a response whose head is `lines`. `targeted`: a targeted field gave `control`, and Expires
+    /// is ignored (RFC 9213, section 2.2).
     pub fn of(
         status: u16,
         lines: &Lines<'_>,
@@ -73,7 +73,7 @@ impl Freshness {
             _ if control.forbids_stale() => Duration::ZERO,
             said => said.unwrap_or(default),
         };
-        // What the origin has said nothing about is asked for each time, unless it cannot be reached.
+        // A response without a lifetime is validated each time, unless the origin cannot be reached.
         let unasked = if basis == Basis::Nothing { Duration::ZERO } else { policy.stale_while_revalidate };
         Self {
             basis,
@@ -85,7 +85,7 @@ impl Freshness {
         }
     }
 
-    /// How old it is (RFC 9111, section 4.2.3); never more than [`LONGEST`].
+    /// Its age (RFC 9111, section 4.2.3), [`LONGEST`] at most.
     pub fn age(&self, now: Time) -> Duration {
         self.initial_age.saturating_add(now.since(self.received)).min(LONGEST)
     }
@@ -99,20 +99,20 @@ impl Freshness {
         }
     }
 
-    /// For how long it is worth its room after it is no longer fresh, where it cannot be validated: as far as the origin, or the
-    /// operator for the time while it is fetched anew, wants it served then. That it may stand in for an error by default
-    /// is no reason to keep live segments on a disk.
+    /// How long a stale response that cannot be validated is worth its room: as long as the origin allows it to be served
+    /// stale, or the operator allows it while it is revalidated. The default time in place of an error does not count: live
+    /// segments would stay on the disk for it.
     pub fn beyond(&self, control: &ResponseControl) -> Duration {
         let if_error = control.stale_if_error.map_or(Duration::ZERO, |_| self.if_error);
         self.while_revalidate.max(if_error)
     }
 
-    /// When it came, or was confirmed last.
+    /// When it came, or was last confirmed.
     pub fn received(&self) -> Time {
         self.received
     }
 
-    /// Makes it stale from `now` on, if it is not so already.
+    /// Makes it stale from `now` on, if it is fresh.
     pub fn expire(&mut self, now: Time) {
         self.lifetime = self.lifetime.min(self.age(now));
     }
@@ -121,9 +121,10 @@ impl Freshness {
 /// `corrected_initial_age` (RFC 9111, section 4.2.3).
 fn initial_age(lines: &Lines<'_>, date: Option<Time>, timing: Timing) -> Duration {
     let received = timing.received;
-    // Dates have whole seconds. To count the fraction of the time of arrival would age what has just been made.
+    // Dates have whole seconds. To count the fraction of the time of arrival would make a new response older
+    // than it is.
     let apparent = date.map_or(0, |date| received.as_secs().saturating_sub(date.as_secs()));
-    // The first member of the first line, and nothing if that is no number (section 5.1).
+    // The first member of the first line; ignored if that is not a number (section 5.1).
     let age = values(lines, "age")
         .next()
         .and_then(|value| elements(value).next())
@@ -145,7 +146,7 @@ fn lifetime(
     if let Some(span) = control.s_maxage.or(control.max_age) {
         return (Basis::Explicit, span);
     }
-    // A date that cannot be read is past (section 5.3), and of two the earlier one holds.
+    // An invalid date is in the past (section 5.3), and of two dates the earlier one counts.
     let expires = values(lines, "expires")
         .map(|value| Time::parse(value).map_or(Duration::ZERO, |time| time.since(date)))
         .min();
@@ -166,8 +167,7 @@ fn lifetime(
     }
 }
 
-/// Statuses that may be stored, and be fresh for a guessed time, though the origin does not say so (RFC 9110,
-/// section 15.1).
+/// Statuses that are heuristically cacheable (RFC 9110, section 15.1).
 pub fn allows_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }

@@ -1,11 +1,11 @@
-//! What a request that changes something makes of what is stored (RFC 9111, section 4.4).
+//! Stored responses that an unsafe request invalidates (RFC 9111, section 4.4).
 
 use super::key::{Target, origin};
 use penstock_http::wire::is_safe;
 use penstock_http::wire::list::{Lines, values};
 
-/// The targets, in origin-form, whose stored responses can no longer be trusted: that of the request, and those of the
-/// same origin that Location and Content-Location name. None if the method is safe or the request has failed.
+/// The targets, in origin-form, whose stored responses are invalidated: the target of the request, and the targets of
+/// the same origin in Location and Content-Location. Empty if the method is safe or the request has failed.
 pub fn invalidated(method: &str, target: Target<'_>, status: u16, response: &Lines<'_>) -> Vec<String> {
     if is_safe(method) || !(200..400).contains(&status) {
         return Vec::new();
@@ -19,14 +19,15 @@ pub fn invalidated(method: &str, target: Target<'_>, status: u16, response: &Lin
     targets
 }
 
-/// The target, in origin-form, that a reference names relative to another; none if it is of another origin
-/// (RFC 3986, section 5.2).
+/// Resolves a reference to a target in origin-form; `None` if it is of another origin (RFC 3986, section
+/// 5.2).
 pub fn resolve(base: Target<'_>, reference: &str) -> Option<String> {
     let Target { scheme, authority, path: base } = base;
     let reference = reference.split('#').next().unwrap_or_default();
     let rest = match scheme_of(reference) {
         Some(other) if !other.eq_ignore_ascii_case(scheme) => return None,
-        // What has a scheme must have an authority here; `http:path` is none of section 4.2.
+        // A reference with a scheme must have an authority here: `http:path` is not valid in
+        // section 4.2.
         Some(other) => Some(reference[other.len() + 1..].strip_prefix("//")?),
         None => reference.strip_prefix("//"),
     };
@@ -66,7 +67,7 @@ fn scheme_of(reference: &str) -> Option<&str> {
     (starts && bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))).then_some(scheme)
 }
 
-/// Without the segments `.` and `..` of its path (RFC 3986, section 5.2.4).
+/// Removes the segments `.` and `..` of the path (RFC 3986, section 5.2.4).
 fn without_dots(target: &str) -> String {
     let (path, query) = target.find('?').map_or((target, ""), |mark| target.split_at(mark));
     let mut kept: Vec<&str> = Vec::new();

@@ -1,12 +1,13 @@
 //! The primary key of a response: scheme, authority, path and query (RFC 9111, section 2; RFC 9110, section 4.2.3).
 //!
-//! What is left out of the key is not sent to the origin either, where the answer may be stored: an origin that repeats
-//! its query in what it answers would otherwise let one client choose what others get.
+//! Parameters that are not in the key are not sent to the origin either, if the answer may be stored: an origin that
+//! repeats its query in its answers would otherwise let one client choose what others get.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Names of query parameters, compared as they are written; one that ends in `*` stands for all that begin so.
+/// Names of query parameters, compared byte by byte. A name that ends in `*` stands for all names with this
+/// beginning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names(Vec<String>);
 
@@ -25,20 +26,21 @@ impl Names {
     }
 }
 
-/// What of a query is in the key, and is sent to the origin for what may be stored.
+/// The parameters of a query that are in the key, and are sent to the origin if the answer may be
+/// stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// These parameters alone; all of them where there is no such list.
+    /// Only these parameters; all if there is no list.
     pub kept: Option<Names>,
-    /// All but these: what tells who asks and not what for.
+    /// All but these: parameters about the client and not about the resource.
     pub dropped: Names,
-    /// Whether parameters are sorted by name. Those of one name stay in their order.
+    /// Whether parameters are sorted by name. Parameters with the same name stay in their order.
     pub sorted: bool,
 }
 
 impl Query {
-    /// `path` with what is left of its query, which is what the key has and what the origin is asked for. Nothing is
-    /// copied if all of it is left.
+    /// `path` with the remaining query, for the key and for the request to the origin. Nothing is copied if the
+    /// query does not change.
     pub fn target<'a>(&self, path: &'a str) -> Cow<'a, str> {
         let (bare, query) = path.split_once('?').map_or((path, None), |(bare, query)| (bare, Some(query)));
         let is_left = |parameter: &&str| {
@@ -72,7 +74,7 @@ fn name(parameter: &str) -> &str {
     parameter.split('=').next().unwrap_or_default()
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target<'a> {
     /// `http` or `https`.
@@ -88,18 +90,19 @@ pub struct Target<'a> {
 pub struct Key(Box<str>);
 
 impl Key {
-    /// The key of a target. The scheme's own port is left out of it, and the case of the host.
+    /// The key of a target. The default port of the scheme is dropped, and the host is in lower
+    /// case.
     pub fn new(target: Target<'_>, query: &Query) -> Self {
         let path = query.target(target.path);
         Self::exact(Target { path: &path, ..target })
     }
 
-    /// The key whose URL this is, as [`Key::as_str`] gives it.
+    /// The key with this URL, as [`Key::as_str`] gives it.
     pub fn of_url(url: &str) -> Self {
         Self(url.into())
     }
 
-    /// The key of a target whose query stands for itself.
+    /// The key of a target with its whole query.
     pub fn exact(target: Target<'_>) -> Self {
         let mut key = String::with_capacity(
             target.scheme.len() + SEPARATOR.len() + target.authority.len() + 1 + target.path.len(),
@@ -112,7 +115,7 @@ impl Key {
         Self(key.into())
     }
 
-    /// As a URL, whose query may be shorter than that which was asked for.
+    /// The URL. Its query may be shorter than that of the request.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -126,7 +129,7 @@ impl fmt::Debug for Key {
 
 const SEPARATOR: &str = "://";
 
-/// Scheme and authority in the form in which two that mean the same are the same (RFC 9110, section 4.2.3).
+/// Normalises scheme and authority (RFC 9110, section 4.2.3).
 pub(super) fn origin(scheme: &str, authority: &str) -> String {
     let mut origin = String::new();
     push_origin(scheme, authority, &mut origin);

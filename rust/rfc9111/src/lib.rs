@@ -1,10 +1,10 @@
-//! What a shared cache may do with a message: RFC 9111 as functions of heads, a policy, and the time.
+//! The rules of a shared cache: RFC 9111 as functions of heads, a policy, and the time.
 //!
-//! For what keeps responses: it asks [`decide()`] what a request gets and, when the origin has answered, [`answered()`]
-//! what becomes of that. Nothing here has a socket, a store or a clock.
+//! The store calls [`decide()`] for a request and, after the origin has answered, [`answered()`]. Nothing here has a
+//! socket, a store or a clock.
 //!
-//! It guarantees that where the origin's words leave room for two readings, the one that keeps a response for less time is
-//! taken; a response is never made to look fresher, more complete or more alike than it is.
+//! It guarantees two things. If a message of the origin can be read in two ways, the way counts that keeps the response
+//! for less time. A response is never treated as fresher, more complete, or valid for more requests than it is.
 
 mod answer;
 mod answered;

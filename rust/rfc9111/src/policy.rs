@@ -1,43 +1,44 @@
-//! What the operator decides and RFC 9111 leaves open. The values come from Python's config; there are no defaults here.
+//! The policy of the operator, where RFC 9111 leaves a choice. Python declares and validates it; there are no defaults
+//! here.
 
 use std::time::Duration;
 
-/// What is done with responses that set cookies. RFC 9111 (section 7.3) lets a cache store them.
+/// How responses that set cookies are treated. RFC 9111 (section 7.3) allows a cache to store them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cookies {
-    /// Stored, cookies included, where the origin itself has said for how long.
+    /// They are stored with their cookies, if the origin itself has set a lifetime.
     Explicit,
-    /// Never stored.
+    /// They are not stored.
     Refuse,
 }
 
-/// How Accept-Language is compared where a response varies by it.
+/// How Accept-Language is compared if a response varies by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Languages {
-    /// As the client wrote it, but for whitespace and case.
+    /// As the client wrote it, ignoring whitespace and case.
     Ordered,
-    /// Languages of equal weight in whatever order (RFC 9110, section 12.5.4).
+    /// Languages of equal weight in any order (RFC 9110, section 12.5.4).
     Weighted,
-    /// The same; and a response that is in the one language that the client likes best is what it wants.
+    /// As above; and a response in the language that the client prefers matches.
     Preferred,
 }
 
-/// What is fetched when something is asked for and is not there.
+/// The part that is fetched on a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RangeFill {
     /// The whole object.
     Whole,
-    /// The range, as it was asked for.
+    /// The range of the request.
     Asked,
-    /// As `Slices` where a range is asked for, or what is asked for is known to be too large to be stored in one piece; else
+    /// As `Slices` if the request has a range, or the object is known to be too large to be stored in one piece; otherwise
     /// the whole object.
     Auto(u64),
-    /// Slices of that many bytes, one after the other: those that the range lies in, and all of them where there is none.
+    /// Slices of this many bytes, one after the other: the slices of the range, or all slices if there is no range.
     Slices(u64),
 }
 
 impl RangeFill {
-    /// Bytes of a slice, where objects may be in slices.
+    /// Bytes of a slice; `None` if objects are not fetched in slices.
     pub fn slice(self) -> Option<u64> {
         match self {
             Self::Auto(size) | Self::Slices(size) => Some(size),
@@ -51,30 +52,30 @@ impl RangeFill {
 pub struct Policy {
     /// The name of this cache in Cache-Status.
     pub name: String,
-    /// Fields of targeted control that are about this cache, the one that is asked first in front (RFC 9213).
+    /// The fields of targeted cache control that apply to this cache, the most important first (RFC 9213).
     pub targets: Vec<String>,
-    /// Fresh for that long whatever the origin says, where it lets the response be stored at all.
+    /// The lifetime in place of the origin's, for responses that may be stored.
     pub lifetime: Option<Duration>,
-    /// Fresh for that share of the time since it was last modified, where the origin says nothing (RFC 9111,
-    /// section 4.2.2).
+    /// The heuristic lifetime, as a share of the time since the last modification, for responses without a
+    /// lifetime (RFC 9111, section 4.2.2).
     pub heuristic_percent: u32,
-    /// The longest time that such a guess gives.
+    /// The longest heuristic lifetime.
     pub heuristic_max: Duration,
-    /// For how long 404, 405, 410, 414 and 501 are fresh where nothing tells.
+    /// The lifetime of 404, 405, 410, 414 and 501 without one of their own.
     pub negative: Duration,
-    /// For how long a stale response is served while it is fetched anew, where the origin does not say.
+    /// How long a stale response is served while it is revalidated, unless the origin sets it.
     pub stale_while_revalidate: Duration,
-    /// For how long a stale response stands in for an error, where the origin does not say.
+    /// How long a stale response is served in place of an error, unless the origin sets it.
     pub stale_if_error: Duration,
-    /// What is done with responses that set cookies.
+    /// How responses that set cookies are treated.
     pub cookies: Cookies,
-    /// Whether clients may have the origin asked though a fresh response is there: `no-cache`, `no-store`, `max-age`,
-    /// `min-fresh` and Pragma. What else they say is always followed.
+    /// Whether clients may bypass a fresh response by `no-cache`, `no-store`, `max-age`, `min-fresh` and Pragma.
+    /// Other directives of clients always count.
     pub clients_may_refresh: bool,
     /// How Accept-Language is compared.
     pub languages: Languages,
-    /// What is fetched for a range.
+    /// The part that is fetched for a range.
     pub range_fill: RangeFill,
-    /// The most ranges that one request gets; more are answered with the whole.
+    /// The limit of ranges in one request; a request for more gets the whole.
     pub max_ranges: usize,
 }

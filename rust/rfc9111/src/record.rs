@@ -1,7 +1,7 @@
-//! A stored response as bytes, for whoever keeps it longer than this process lives.
+//! Encodes a stored response as bytes, for a store that outlives the process.
 //!
-//! Only what cannot be told from the fields again is written beside them. Whoever keeps the bytes sees to it that they
-//! come back as they were: what is decoded here is not guarded against what nobody has encoded, but for its lengths.
+//! Besides the fields it writes only values that do not follow from them. The store guarantees that the bytes come
+//! back unchanged; the decoder checks only lengths.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use super::vary::Selection;
 use penstock_http::wire::Fields;
 use penstock_http::wire::Span;
 
-/// Bytes that are being written. Numbers are little-endian, and texts have their length before them.
+/// The writer. Numbers are little-endian, and each text follows its length.
 #[derive(Debug, Default)]
 pub struct Writing(pub Vec<u8>);
 
-/// Bytes that are being read. Nothing is given of what is cut off.
+/// The reader. It gives `None` for bytes that were cut off.
 #[derive(Debug)]
 pub struct Reading<'a>(pub &'a [u8]);
 
@@ -41,7 +41,7 @@ impl Writing {
         }
     }
 
-    /// To the nanosecond, because a lifetime that came back shorter would be another one.
+    /// To the nanosecond, so that a lifetime comes back unchanged.
     fn span(&mut self, span: Duration) {
         self.number(span.as_secs());
         self.number(span.subsec_nanos().into());
@@ -74,7 +74,7 @@ impl<'a> Reading<'a> {
         self.take(8)?.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// The next bytes that were written by [`Writing::text`].
+    /// The next text that [`Writing::text`] wrote.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         let length = self.number()?;
         self.take(usize::try_from(length).ok()?)
@@ -116,7 +116,7 @@ impl<'a> Reading<'a> {
 }
 
 impl Stored {
-    /// Writes it down. Nothing comes of a response of which several parts are there: each is written by itself.
+    /// Encodes it; `None` if several parts of the response are stored: each of them is encoded separately.
     pub fn encode(&self, to: &mut Writing) -> Option<()> {
         to.number(self.status.into());
         self.content.encode(to)?;
@@ -132,7 +132,7 @@ impl Stored {
         Some(())
     }
 
-    /// What [`Stored::encode`] has written.
+    /// Decodes the output of [`Stored::encode`].
     pub fn decode(from: &mut Reading<'_>) -> Option<Self> {
         let status = u16::try_from(from.number()?).ok()?;
         let content = Content::decode(from)?;
@@ -152,7 +152,7 @@ impl Stored {
 }
 
 impl Content {
-    /// All of a body of unknown or of known length is 0 or 1, and one part is 2.
+    /// 0 and 1: the whole body, of unknown and of known length; 2: one part.
     fn encode(&self, to: &mut Writing) -> Option<()> {
         match self {
             Self::Whole(length) => to.optional(*length, Writing::number),

@@ -1,4 +1,4 @@
-//! What a cache must know of a request.
+//! The properties of a request that a cache needs.
 
 use super::control::RequestControl;
 use super::key::Target;
@@ -12,25 +12,25 @@ use penstock_http::wire::list::{Lines, values};
 pub struct Request<'a> {
     /// Its method.
     pub method: &'a str,
-    /// What it is about.
+    /// Its target.
     pub target: Target<'a>,
     /// Its fields.
     pub lines: &'a Lines<'a>,
-    /// What it says about caches.
+    /// Its cache directives.
     pub control: RequestControl,
-    /// Whether it has credentials in Authorization.
+    /// Whether it has an Authorization field.
     pub authorized: bool,
-    /// What its client has already.
+    /// Its conditions: the responses that its client has.
     pub conditions: Conditions,
-    /// The ranges that it asks for; those of GET alone mean something (RFC 9110, section 14.2).
+    /// Its ranges. Only ranges of GET have a meaning (RFC 9110, section 14.2).
     pub ranges: Option<Ranges>,
-    /// Whether it has a Range field that is followed by whoever understands it.
+    /// Whether it has a Range field that a recipient may follow.
     pub is_ranged: bool,
-    /// The state that the ranges must be of.
+    /// If-Range: the state to which the ranges must belong.
     pub if_range: Option<IfRange>,
 }
 
-/// The fields that [`Request::read`] looks at. What varies by other fields looks at those as well.
+/// The fields that [`Request::read`] reads. A response that varies by other fields needs these too.
 pub const READ: [&str; 9] = [
     "authorization",
     "cache-control",
@@ -43,7 +43,8 @@ pub const READ: [&str; 9] = [
     "range",
 ];
 
-/// Whether a field says anything to a cache by itself. A request in which none does is read as one without fields.
+/// Whether a field has a meaning for a cache by itself. A request without such a field is read as one without
+/// fields.
 pub fn is_read(name: &[u8]) -> bool {
     is_one_of(name, &READ)
 }
@@ -53,7 +54,7 @@ impl<'a> Request<'a> {
     pub fn read(method: &'a str, target: Target<'a>, lines: &'a Lines<'a>) -> Self {
         let mut range = values(lines, "range");
         let first = range.next().filter(|_| method == "GET");
-        // Of two fields none is followed: another reader could follow the other.
+        // If there are two, both are ignored: another recipient could follow the other one.
         let only = first.filter(|_| range.next().is_none());
         Self {
             method,

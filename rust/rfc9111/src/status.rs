@@ -1,4 +1,4 @@
-//! Cache-Status (RFC 9211): what the cache has done with a request, in a member of a list of structured fields.
+//! Cache-Status (RFC 9211): how the cache has treated a request, as a member of a structured list.
 
 use std::fmt;
 
@@ -8,34 +8,34 @@ use super::stored::Stored;
 use super::time::Time;
 use penstock_http::wire::{Fields, is_one_of, is_token};
 
-/// The member of this cache. What is false or not known is left out.
+/// The member of this cache. Parameters that are false or unknown are omitted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheStatus {
     /// The request was answered without the origin.
     pub hit: bool,
     /// Why the origin was asked.
     pub forwarded: Option<Why>,
-    /// The status that it answered with.
+    /// The status of the origin's answer.
     pub forwarded_status: Option<u16>,
-    /// Seconds for which the response is fresh still; below zero, for which it has not been.
+    /// Seconds for which the response remains fresh; negative: for which it has been stale.
     pub ttl: Option<i64>,
     /// The answer was stored.
     pub stored: bool,
-    /// The request was answered with what another one had fetched.
+    /// The request was answered by another request's fetch.
     pub collapsed: bool,
-    /// A word more.
+    /// A detail.
     pub detail: Option<&'static str>,
 }
 
 impl CacheStatus {
-    /// Stale, and fetched anew behind.
+    /// Stale, while it is revalidated.
     pub const WHILE_REVALIDATE: &str = "stale-while-revalidate";
     /// Stale, in place of an error.
     pub const IF_ERROR: &str = "stale-if-error";
-    /// Stale, and the client does not mind.
+    /// Stale, and the client accepts it.
     pub const MAX_STALE: &str = "max-stale";
 
-    /// Of a decision, before the origin has been asked. `stored` is the response that it names.
+    /// The status of a decision, before the origin is asked. `stored` is its stored response.
     pub fn of(decision: &Decision, stored: Option<&Stored>, now: Time) -> Self {
         let ttl = stored.map(|stored| match stored.freshness.state(now) {
             State::Fresh(left) => seconds(left),
@@ -57,13 +57,13 @@ impl CacheStatus {
         }
     }
 
-    /// Whether the answer is a stored response that is not fresh: a word says why it may be one.
+    /// Whether the answer is a stale stored response: the detail gives the reason.
     pub fn is_stale(&self) -> bool {
         self.detail
             .is_some_and(|detail| [Self::WHILE_REVALIDATE, Self::IF_ERROR, Self::MAX_STALE].contains(&detail))
     }
 
-    /// `fields` with this member, behind those of other caches that the response has come through, in one field.
+    /// `fields` with this member added after the members of other caches on the way, in one field.
     #[must_use]
     pub fn beside(&self, name: &str, mut fields: Fields) -> Fields {
         let mut others = Vec::new();
@@ -93,7 +93,7 @@ fn seconds(span: std::time::Duration) -> i64 {
 }
 
 impl Why {
-    /// As `fwd` has it.
+    /// The value of `fwd`.
     pub fn token(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
@@ -115,7 +115,8 @@ struct Named<'a> {
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, status } = self;
-        // A token of a structured field begins with a letter (RFC 9651, section 3.3.4); what is none is a string.
+        // A token of a structured field begins with a letter (RFC 9651, section 3.3.4); any other name is written
+        // as a string.
         if is_token(name.as_bytes()) && name.starts_with(|first: char| first.is_ascii_alphabetic()) {
             f.write_str(name)?;
         } else {

@@ -1,4 +1,4 @@
-//! Whether a response may be kept (RFC 9111, sections 3 and 3.5).
+//! Whether a response may be stored (RFC 9111, sections 3 and 3.5).
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use super::request::Request;
 use penstock_http::wire::list::{Lines, values};
 use penstock_http::wire::{is_one_of, names_event_stream};
 
-/// Why a response is not kept.
+/// Why a response is not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Responses to this method are not.
+    /// Responses to this method are not stored.
     Method,
-    /// Responses of this status are not, without a word from the origin.
+    /// Responses with this status are not stored without a directive of the origin.
     Status,
-    /// `must-understand`, and a status that is not understood.
+    /// `must-understand`, and the status is not understood.
     NotUnderstood,
     /// The origin forbids it.
     NoStore,
@@ -25,22 +25,22 @@ pub enum Refusal {
     RequestNoStore,
     /// It is for one user.
     Private,
-    /// It was made for who has these credentials, as far as anybody has said.
+    /// The request had credentials, and the origin has not said that the response is for all.
     Authorization,
-    /// It depends on what no request tells.
+    /// `Vary: *`.
     Vary,
     /// It sets cookies.
     Cookies,
     /// It could never be used again.
     Useless,
-    /// It is a part, and does not say of what, or contradicts itself; or says that there is no such part.
+    /// It is a part with a missing or contradictory Content-Range, or a 416.
     Range,
-    /// It is a stream of events as they happen.
+    /// It is a live event stream.
     Events,
 }
 
 impl fmt::Display for Refusal {
-    /// In one word, for Cache-Status and logs.
+    /// One word for Cache-Status and logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Method => "method",
@@ -59,8 +59,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// GET; and POST where the response is that of a GET as well (RFC 9110, section 9.3.3): it is 200, because what names the
-/// target as its location is a representation of it only where the request has succeeded (section 8.7).
+/// GET; and POST if the response is also that of a GET (RFC 9110, section 9.3.3): the status is 200, because a response
+/// that names the target as its location represents it only if the request has succeeded (section 8.7).
 pub(super) fn check_method(
     request: &Request<'_>,
     status: u16,
@@ -80,7 +80,7 @@ pub(super) fn check_method(
     }
 }
 
-/// What must hold of a response whenever it is stored or has been updated (RFC 9111, sections 3 and 3.5).
+/// The conditions for a response that is stored or has been updated (RFC 9111, sections 3 and 3.5).
 pub(super) fn check(
     request: &Request<'_>,
     status: u16,
@@ -93,7 +93,7 @@ pub(super) fn check(
         return Err(Refusal::Status);
     }
     if status == 416 {
-        // It is about one request's Range, which is not in the key.
+        // It answers one request's Range, which is not in the key.
         return Err(Refusal::Range);
     }
     if control.must_understand && !is_understood(status) {
@@ -125,8 +125,8 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Whether it is a stream of events that goes on for as long as there are some: one that says how long it is was over when it
-/// was sent. Stored, it would be told again to whoever comes later, as if it happened then.
+/// Whether it is a live event stream: one with a Content-Length had ended before it was sent. If it were stored, later
+/// clients would get old events as if they were new.
 pub(super) fn is_live(lines: &Lines<'_>) -> bool {
     values(lines, "content-type").any(names_event_stream) && values(lines, "content-length").next().is_none()
 }
@@ -138,12 +138,14 @@ pub(super) fn is_of_use(control: &ResponseControl, freshness: &Freshness) -> boo
         && !(freshness.lifetime.is_zero() && freshness.beyond(control).is_zero())
 }
 
-/// Statuses whose rules of caching are known here (RFC 9111, section 5.2.2.3): the final ones of RFC 9110.
+/// Statuses whose caching rules are implemented (RFC 9111, section 5.2.2.3): the final statuses of RFC
+/// 9110.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200..=206 | 300..=303 | 305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
 }
 
-/// Whether a field is stored (RFC 9111, sections 3.1, 5.2.2.4 and 5.2.2.7). Age is reckoned anew each time.
+/// Whether a field is stored (RFC 9111, sections 3.1, 5.2.2.4 and 5.2.2.7). Age is not: it is computed for
+/// each answer.
 pub(super) fn is_kept(name: &[u8], control: &ResponseControl) -> bool {
     !is_one_of(name, &["age"]) && !control.no_cache.names(name) && !control.private.names(name)
 }

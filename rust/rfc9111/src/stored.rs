@@ -1,4 +1,4 @@
-//! What is kept of a response beside its body (RFC 9111, sections 3.1 to 3.4).
+//! A stored response without its body (RFC 9111, sections 3.1 to 3.4).
 
 use super::control::ResponseControl;
 use super::freshness::{Freshness, Timing};
@@ -14,17 +14,17 @@ use penstock_http::wire::list::{Lines, elements, number, values};
 use penstock_http::wire::{Fields, is_one_of};
 use penstock_http::wire::{Span, Spans};
 
-/// How much of the body is kept.
+/// The stored part of the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// All of it, or all is on its way. The length may be known only at the end.
+    /// The whole, stored or being fetched. The length may be known only at the end.
     Whole(Option<u64>),
-    /// These bytes, of so many if that is known.
+    /// These bytes, and the length of the whole if it is known.
     Parts(Spans, Option<u64>),
 }
 
 impl Content {
-    /// The bytes up to the first that is missing behind some that are there.
+    /// The bytes up to the first missing byte after some that are stored.
     pub fn first(&self) -> Span {
         match self {
             Self::Whole(_) => Span::ALL,
@@ -36,30 +36,29 @@ impl Content {
 /// A stored response without its body.
 #[derive(Debug, Clone)]
 pub struct Stored {
-    /// Its status; that of the whole where parts are stored, which is 200.
+    /// Its status. If parts are stored it is the status of the whole, 200.
     pub status: u16,
-    /// The fields that it is served with, but for Age. It has a Date.
+    /// Its fields, without Age. Date is among them.
     pub fields: Fields,
-    /// What it says about caching.
+    /// Its cache directives.
     pub control: ResponseControl,
-    /// How old and how fresh it is.
+    /// Its age and freshness.
     pub freshness: Freshness,
-    /// What state it is of.
+    /// Its validators.
     pub validators: Validators,
-    /// Which requests it answers.
+    /// The requests that it answers.
     pub selection: Selection,
-    /// How much of the body is there.
+    /// The stored part of the body.
     pub content: Content,
     /// Whether it must be validated before it is used again (RFC 9111, section 4.4).
     pub is_invalid: bool,
 }
 
 impl Stored {
-    /// What is kept of a response, where it may be. `lines` are its end-to-end fields, as
+    /// The stored form of a response, if it may be stored. `lines` are its end-to-end fields, as
     /// [`response_fields`](penstock_http::relay::response_fields) gives them.
     ///
-    /// # Errors
-    /// The reason why it is not kept.
+    /// # Errors The reason why it is not stored.
     pub fn of(
         request: &Request<'_>,
         status: u16,
@@ -92,8 +91,8 @@ impl Stored {
         Ok(Self { status, fields, control, freshness, validators, selection, content, is_invalid: false })
     }
 
-    /// The same response after a newer one has confirmed it (RFC 9111, sections 3.2, 3.4, 4.3.4 and 4.3.5), and
-    /// whether it may still be kept.
+    /// The response after a newer one has confirmed it (RFC 9111, sections 3.2, 3.4, 4.3.4 and 4.3.5), and
+    /// whether it may remain stored.
     pub fn updated(
         &self,
         request: &Request<'_>,
@@ -132,35 +131,35 @@ impl Stored {
         (updated, may)
     }
 
-    /// Bytes of the whole representation, if that is known.
+    /// The length of the representation in bytes, if it is known.
     pub fn length(&self) -> Option<u64> {
         match self.content {
             Content::Whole(length) | Content::Parts(_, length) => length,
         }
     }
 
-    /// The language that it is in, if it is one.
+    /// Its language, if it has exactly one.
     pub fn language(&self) -> Option<&[u8]> {
         let is_language = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-language"]);
         let mut languages = self.fields.iter().filter(is_language).map(|(_, value)| value);
         languages.next().filter(|_| languages.next().is_none())
     }
 
-    /// What its body is coded in, if in anything: the last of several fields is not the name of one coding.
+    /// Its content coding, if it has one. If there are several fields, the last alone is not its coding.
     pub(super) fn coding(&self) -> Option<&[u8]> {
         let is_coding = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-encoding"]);
         self.fields.iter().filter(is_coding).map(|(_, value)| value).last()
     }
 }
 
-/// A recipient with a clock adds a Date that is missing (RFC 9110, section 6.6.1).
+/// A recipient with a clock adds a missing Date (RFC 9110, section 6.6.1).
 fn add_date(fields: &mut Fields, received: Time) {
     if !fields.iter().any(|(name, _)| is_one_of(name, &["date"])) {
         fields.push(b"Date", received.to_string().as_bytes());
     }
 }
 
-/// How much of a body the response brings.
+/// The part of the body that the response brings.
 fn content(status: u16, lines: &Lines<'_>) -> Result<Content, Refusal> {
     let length =
         values(lines, "content-length").next().and_then(|value| elements(value).next()).and_then(number);
@@ -177,6 +176,6 @@ fn content(status: u16, lines: &Lines<'_>) -> Result<Content, Refusal> {
     if Span::new(0, range.length.unwrap_or(0)) == Some(span) {
         return Ok(Content::Whole(range.length));
     }
-    // Nothing of it is there yet: whoever reads the body adds what has come.
+    // No byte of it is stored yet: the reader of the body adds spans as they arrive.
     Ok(Content::Parts(Spans::default(), range.length))
 }

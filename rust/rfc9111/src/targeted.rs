@@ -1,7 +1,7 @@
-//! Targeted cache control (RFC 9213): fields for caches of one kind, which stand in place of Cache-Control and Expires.
+//! Targeted cache control (RFC 9213): fields for one kind of cache, which replace Cache-Control and Expires.
 //!
-//! They are dictionaries of structured fields (RFC 9651). Where one is empty or no such dictionary, it is as if it
-//! were not there, and the next in the list of targets is asked.
+//! They are structured dictionaries (RFC 9651). A field that is empty or malformed is ignored, and the next in the
+//! list of targets counts.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::control::{ResponseControl, Scope};
 use super::time::LONGEST;
 use penstock_http::wire::list::{Lines, values};
 
-/// What a response says about caching it to this cache, and whether a targeted field said so: then Expires is
-/// ignored too (RFC 9213, section 2.2). `targets` are names of fields, the one that is asked first in front.
+/// The cache directives of a response for this cache, and whether they come from a targeted field: then
+/// Expires is ignored too (RFC 9213, section 2.2). `targets` are names of fields, the most important first.
 pub fn response_control(lines: &Lines<'_>, targets: &[String]) -> (ResponseControl, bool) {
     for target in targets {
         let lines: Vec<_> = values(lines, target).collect();
@@ -27,13 +27,14 @@ pub fn response_control(lines: &Lines<'_>, targets: &[String]) -> (ResponseContr
     (ResponseControl::parse(values(lines, "cache-control")), false)
 }
 
-/// A targeted field; none if it is empty, not a dictionary, or gives a lifetime that is no integer.
+/// Reads a targeted field; `None` if it is empty, not a dictionary, or has a lifetime that is not
+/// an integer.
 pub fn parse_targeted(value: &[u8]) -> Option<ResponseControl> {
     Parser::new(value).parse_dictionary_with_visitor(Directives::default()).ok().flatten()
 }
 
-/// What a known directive has for a value. Of two with one name the last holds (RFC 9651, section 4.2.2), so that
-/// what a value is worth is decided at the end.
+/// The value of a known directive. Of two directives with one name the last counts (RFC 9651, section 4.2.2), so
+/// values are interpreted at the end.
 #[derive(Debug, Default)]
 enum Value {
     #[default]
@@ -107,7 +108,7 @@ impl Value {
     fn span(self) -> Result<Option<Duration>, WrongType> {
         match self {
             Self::Absent => Ok(None),
-            // Less than nothing is nothing.
+            // A negative lifetime is zero.
             Self::Seconds(seconds) => {
                 Ok(Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)).min(LONGEST)))
             }
@@ -152,7 +153,7 @@ impl<'de> EntryVisitor<'de> for Member<'_> {
     }
 }
 
-/// A lifetime that is no integer.
+/// A lifetime that is not an integer.
 #[derive(Debug)]
 struct WrongType;
 

@@ -1,4 +1,4 @@
-//! Points of time and spans of seconds, as caches reckon with them (RFC 9111, sections 1.2.2 and 4.2).
+//! Points in time and spans of seconds for caches (RFC 9111, sections 1.2.2 and 4.2).
 
 use std::fmt;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use penstock_http::wire::list::number;
 use penstock_http::wire::{http_date, parse_date};
 
-/// The longest span in a field: what exceeds it is taken for it (RFC 9111, section 1.2.2). 68 years.
+/// The longest span in a field, 68 years: a longer one counts as this (RFC 9111, section 1.2.2).
 pub const LONGEST: Duration = Duration::from_secs(1 << 31);
 
-/// A point of time in milliseconds since 1970. Whoever asks says what time it is; nothing here reads a clock.
+/// A point in time, in milliseconds since 1970. The caller passes the time; nothing here reads a clock.
 ///
-/// Milliseconds, because segments live for a second or two, and a response that came late in a second would be stale
+/// Milliseconds, because segments are fresh for a second or two: with whole seconds, a response could become stale
 /// too early or too late by most of its lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(u64);
 
 impl Time {
-    /// So many milliseconds since 1970.
+    /// The point in time this many milliseconds after 1970.
     pub fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// So many seconds since 1970.
+    /// The point in time this many seconds after 1970.
     pub fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1000))
     }
@@ -37,25 +37,26 @@ impl Time {
         self.0 / 1000
     }
 
-    /// The span from `earlier` to here, zero if that is later: a clock that was set back makes nothing younger.
+    /// The span from `earlier` to this time; zero if `earlier` is later, as after a clock was set back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// This point of time and a span.
+    /// This time plus a span.
     #[must_use]
     pub fn plus(self, span: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// An HTTP-date in any of its three forms (RFC 9110, section 5.6.7). `None` if it is no date, or is before 1970.
+    /// Reads an HTTP-date in any of its three forms (RFC 9110, section 5.6.7). `None` if it is not a date, or is
+    /// before 1970.
     pub fn parse(value: &[u8]) -> Option<Self> {
         parse_date(value).map(Self::from_secs)
     }
 }
 
 impl fmt::Display for Time {
-    /// As the Date field has it, to the second.
+    /// The HTTP-date, in whole seconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         http_date(self.as_secs()).fmt(f)
     }

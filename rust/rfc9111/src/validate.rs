@@ -5,19 +5,21 @@ use super::time::Time;
 use penstock_http::wire::list::{Lines, values};
 use penstock_http::wire::{EntityTag, Fields, Tags, is_one_of};
 
-/// What identifies the state of a stored representation.
+/// The validators of a stored representation: they identify its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Validators {
     /// Its entity tag.
     pub etag: Option<EntityTag>,
-    /// When it was last modified, and as the origin has written it: some compare letters.
+    /// Last-Modified, parsed and as the origin has written it, because some origins compare the
+    /// text.
     pub last_modified: Option<(Time, Box<[u8]>)>,
-    /// When the origin made the response; when it came, where that is not told, or a clock that is ahead says something later.
+    /// Date; the time of arrival if there is no Date, or Date is later than that.
     pub date: Time,
 }
 
 impl Validators {
-    /// Those of a response that came at `received`. Of several fields of one name, none is believed.
+    /// The validators of a response that came at `received`. If a field occurs more than once it is
+    /// ignored.
     pub fn of(lines: &Lines<'_>, received: Time) -> Self {
         let only = |name| {
             let mut values = values(lines, name);
@@ -34,19 +36,19 @@ impl Validators {
         }
     }
 
-    /// Whether there is one.
+    /// Whether there is a validator.
     pub fn any(&self) -> bool {
         self.etag.is_some() || self.last_modified.is_some()
     }
 
-    /// The entity tag, if parts of the bodies of two responses that have it are parts of one (RFC 9111, section 3.4).
-    /// Dates are not enough: a second is long for who rewrites a file.
+    /// The entity tag, if it is strong, so that parts of two responses with it can be combined (RFC 9111, section
+    /// 3.4). Dates are not enough: a file can change twice in a second.
     pub fn strong(&self) -> Option<&EntityTag> {
         self.etag.as_ref().filter(|tag| tag.is_strong())
     }
 
-    /// The fields that ask the origin whether this is still its state (RFC 9111, section 4.3.1); empty if nothing
-    /// can be asked.
+    /// The conditional fields that ask the origin whether this state is current (RFC 9111, section 4.3.1); empty
+    /// if there is no validator.
     pub fn conditions(&self) -> Fields {
         let mut fields = Fields::default();
         if let Some(tag) = &self.etag {
@@ -58,26 +60,26 @@ impl Validators {
         fields
     }
 
-    /// Whether a 304 with `other` as validators confirms this state (RFC 9111, section 4.3.4), which had been asked
-    /// about alone.
+    /// Whether a 304 with the validators `other` confirms this state (RFC 9111, section 4.3.4), if the request
+    /// named only this state.
     pub fn confirmed_by(&self, other: &Self) -> bool {
         match (&other.etag, &self.etag) {
             (Some(theirs), Some(ours)) if theirs.is_strong() => theirs.is_same(ours),
             (Some(theirs), Some(ours)) => theirs.is_equivalent(ours),
-            // A tag where there was none: the origin speaks of another state than the one that was asked about.
+            // A tag although the stored response has none: the 304 is about another state.
             (Some(_), None) => false,
             (None, _) => match (&other.last_modified, &self.last_modified) {
                 (Some((theirs, _)), Some((ours, _))) => theirs == ours,
                 (Some(_), None) => false,
-                // Many origins leave all of it out, and there is only one that they can mean.
+                // Many origins send no validator in a 304; it can only be about the one state.
                 (None, _) => true,
             },
         }
     }
 }
 
-/// The field that asks the origin which of several states is the one that a request selects (RFC 9111, section 4.3.1).
-/// They have entity tags.
+/// The field that asks the origin which of several states a request selects (RFC 9111, section 4.3.1). All have entity
+/// tags.
 pub(super) fn which_of<'a>(states: impl Iterator<Item = &'a Validators>) -> Fields {
     let mut tags: Vec<_> = states.filter_map(|state| state.etag.as_ref().map(EntityTag::to_bytes)).collect();
     tags.dedup();
@@ -86,8 +88,8 @@ pub(super) fn which_of<'a>(states: impl Iterator<Item = &'a Validators>) -> Fiel
     fields
 }
 
-/// The place of the state that a 304 with the fields `lines` is about, where several were asked about. Without a tag it
-/// could be about any.
+/// The index of the state that a 304 with the fields `lines` confirms, if the request named several. Without a tag it
+/// could be any of them.
 pub fn confirmed<'a>(
     mut states: impl Iterator<Item = &'a Validators>,
     lines: &Lines<'_>,
@@ -102,14 +104,15 @@ pub fn confirmed<'a>(
 pub struct Conditions {
     /// If-None-Match.
     pub none_match: Option<Tags>,
-    /// If-Modified-Since, where it is a date.
+    /// If-Modified-Since, if it is a date.
     pub modified_since: Option<Time>,
-    /// Whether there is an If-Match or If-Unmodified-Since: those are for the origin alone (RFC 9111, section 4.3.2).
+    /// Whether there is an If-Match or If-Unmodified-Since, which only the origin evaluates (RFC 9111, section
+    /// 4.3.2).
     pub for_origin: bool,
 }
 
 impl Conditions {
-    /// Those of a request.
+    /// Reads the conditions of a request.
     pub fn of(lines: &Lines<'_>) -> Self {
         let mut since = values(lines, "if-modified-since");
         let first = since.next().filter(|_| since.next().is_none());
@@ -121,8 +124,8 @@ impl Conditions {
     }
 
     /// Whether the client has this state already, so that it is answered 304. If-None-Match goes before
-    /// If-Modified-Since (RFC 9110, section 13.2.2). Without Last-Modified, the date of the response stands in for it
-    /// (RFC 9111, section 4.3.2).
+    /// If-Modified-Since (RFC 9110, section 13.2.2). Without Last-Modified, the Date of the response counts (RFC
+    /// 9111, section 4.3.2).
     pub fn has(&self, state: &Validators) -> bool {
         if let Some(tags) = &self.none_match {
             return match tags {
@@ -144,12 +147,12 @@ pub enum IfRange {
     Tag(EntityTag),
     /// A date.
     Date(Time),
-    /// Neither: it is never met.
+    /// Neither: the condition is false.
     Malformed,
 }
 
 impl IfRange {
-    /// A field value.
+    /// Reads a field value.
     pub fn parse(value: &[u8]) -> Self {
         EntityTag::parse(value)
             .map(Self::Tag)
@@ -157,11 +160,11 @@ impl IfRange {
             .unwrap_or(Self::Malformed)
     }
 
-    /// Whether the client's bytes are of this state, so that a part of it helps.
+    /// Whether the client's bytes are of this state, so that it gets a part.
     pub fn is_met(&self, state: &Validators) -> bool {
         match self {
             Self::Tag(tag) => state.etag.as_ref().is_some_and(|ours| tag.is_same(ours)),
-            // A date is strong if the origin's clock had moved on since (RFC 9110, section 8.8.2.2).
+            // A date is strong if it is at least a second before Date (RFC 9110, section 8.8.2.2).
             Self::Date(date) => state.last_modified.as_ref().is_some_and(|(modified, _)| {
                 modified.as_secs() == date.as_secs() && state.date.as_secs() > modified.as_secs()
             }),
@@ -170,11 +173,12 @@ impl IfRange {
     }
 }
 
-/// What a 304 or an update never changes, because the stored body depends on it (RFC 9111, section 3.2).
+/// Fields that a 304 or an update never changes, because the stored body depends on them (RFC 9111,
+/// section 3.2).
 const OF_THE_BODY: [&str; 3] = ["content-length", "content-encoding", "content-range"];
 
-/// The stored fields, each replaced by those of its name in a newer response (RFC 9111, section 3.2). `newer` has only
-/// what may be stored.
+/// The stored fields, each replaced by the fields of its name in a newer response (RFC 9111, section 3.2). `newer` has
+/// only fields that may be stored.
 pub fn freshened(stored: &Fields, newer: &Lines<'_>) -> Fields {
     let news: Vec<_> = newer.iter().filter(|line| !is_one_of(line.0, &OF_THE_BODY)).collect();
     let is_old = |name: &[u8]| news.iter().any(|line| line.0.eq_ignore_ascii_case(name));

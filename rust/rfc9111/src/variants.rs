@@ -1,22 +1,22 @@
-//! Which of many responses that are stored under one key a request selects, without a look at each (RFC 9111, section 4.1).
+//! An index of the responses under one key, by the values that select them (RFC 9111, section 4.1).
 
 use super::policy::Languages;
 use super::stored::Stored;
 use super::vary::{Kind, names_all_beside_the_key, preferred};
 use penstock_http::wire::list::Lines;
 
-/// Where the responses that are stored under one key are found: by the hash of the values that select them, so that a
-/// request is compared with those alone that it selects, however many there are.
+/// The responses under one key, by the hash of the values that select them. A request is compared only with the
+/// responses that it selects, whatever their number.
 #[derive(Debug)]
 pub struct Variants {
-    /// The sets of fields by which they vary, each once: an origin has few.
+    /// The sets of fields by which they vary, each once: an origin has only a few.
     names: Vec<Box<[Box<[u8]>]>>,
-    /// Hashes, and the place of the response that each selects, in order.
+    /// Hashes, each with the index of the response that it selects, sorted.
     places: Vec<(u64, u32)>,
 }
 
 impl Variants {
-    /// Those of responses, in the order of their places.
+    /// Builds the index of responses.
     pub fn of<'a>(stored: impl Iterator<Item = &'a Stored>) -> Self {
         let (mut names, mut places): (Vec<Box<[_]>>, _) = (Vec::new(), Vec::new());
         for (place, stored) in (0_u32..).zip(stored) {
@@ -35,13 +35,13 @@ impl Variants {
         Self { names, places }
     }
 
-    /// Whether any request selects each of them.
+    /// Whether every request selects each of the responses.
     pub fn are_open(&self) -> bool {
         self.names.iter().all(|names| names.is_empty())
     }
 
-    /// The places of those that a request selects, and of those that it may for the language that it prefers. Each of them
-    /// is to be compared.
+    /// The indexes of the responses that a request may select, by its values or its preferred language. The caller
+    /// compares each of them.
     pub(super) fn places(
         &self,
         request: &Lines<'_>,

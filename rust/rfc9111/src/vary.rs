@@ -1,7 +1,8 @@
-//! Vary: which requests a stored response may answer (RFC 9111, section 4.1; RFC 9110, section 12.5.5).
+//! Vary: the requests that a stored response may answer (RFC 9111, section 4.1; RFC 9110, section
+//! 12.5.5).
 //!
-//! Two values are alike only if their field's own rules say that they mean the same. Where the rules are not known,
-//! lines are joined and whitespace around commas is left out, which no list can tell apart.
+//! Two values match only if they mean the same by the rules of their field. If the rules are not known, lines are
+//! joined and whitespace around commas is removed, which changes the meaning of no list.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::LazyLock;
@@ -10,16 +11,16 @@ use super::policy::Languages;
 use penstock_http::wire::list::{Lines, split, values};
 use penstock_http::wire::{is_one_of, is_token, members};
 
-/// Fields in which a comma does not separate, or that are compared by the letter to be on the safe side.
+/// Fields in which a comma does not separate, or that are compared byte by byte to be safe.
 const AS_SENT: [&str; 7] = ["authorization", "cookie", "host", "origin", "referer", "user-agent", SOCKET];
 
 const ACCEPT_LANGUAGE: &[u8] = b"accept-language";
 
-/// Stands among the fields of a request for the Unix socket that its origin is behind. No field has that name.
+/// A name among the fields of a request for the Unix socket of its origin. No real field has this name.
 pub const SOCKET: &str = ":socket";
-/// What a request may be about besides its key: a Host that the client has chosen is part of the URL that the origin sees,
-/// and not of the key, which has the origin's own, and so is what a proxy says of the URL that its client has asked for; and any
-/// number of sockets may have an origin of one URL behind them.
+/// Fields that belong to the target of a request besides its key. The origin sees a Host that the client has chosen, while
+/// the key has the origin's own; a proxy describes the URL of its client; and several sockets may lead to different origins
+/// with one URL.
 const BESIDE_THE_KEY: [&str; 7] = [
     "host",
     SOCKET,
@@ -30,7 +31,8 @@ const BESIDE_THE_KEY: [&str; 7] = [
     "x-forwarded-proto",
 ];
 
-/// Whether a proxy says in a field of that name which URL its client has asked for: what is answered is for who has asked so.
+/// Whether a proxy describes the URL of its client in a field of that name: the answer is only for requests with the same
+/// value.
 pub fn tells_url(name: &[u8]) -> bool {
     is_one_of(name, &BESIDE_THE_KEY[2..])
 }
@@ -38,19 +40,19 @@ pub fn tells_url(name: &[u8]) -> bool {
 /// The fields that a response varies by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vary {
-    /// By something that no request tells (`*`): it answers none but the one that it was made for.
+    /// `*`: it answers only the request for which it was made.
     Anything,
-    /// By these, in small letters and in order; often there is none.
+    /// These fields, in lower case and sorted; often the list is empty.
     Fields(Vec<Box<[u8]>>),
 }
 
 impl Vary {
-    /// What a response of these fields to that request varies by.
+    /// The fields by which a response to this request varies.
     pub fn of(response: &Lines<'_>, request: &Lines<'_>) -> Self {
         Self::with(beside_the_key(request).map(|name| name.as_bytes().into()), values(response, "vary"))
     }
 
-    /// Reads all Vary fields of a response. What is no name of a field may be anything.
+    /// Reads all Vary fields of a response. A member that is not a name counts as `*`.
     pub fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Self {
         Self::with([].into_iter(), lines)
     }
@@ -69,32 +71,33 @@ impl Vary {
     }
 }
 
-/// The most sets of values that one response is known to be selected by. Beyond it the oldest is forgotten, and confirmed
-/// again by the origin when it is asked for. Arbitrary.
+/// The limit of sets of values that select one response. Above it the oldest is dropped; a request with it is validated
+/// again. Arbitrary.
 const KINDS: usize = 64;
 
-/// What the requests that a response is for had in the fields that it varies by: the one that it was made for, and those
-/// for which the origin has confirmed it since. Never empty.
+/// The selecting values of a response: of the request for which it was made, and of the requests for which the origin
+/// has confirmed it since. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
-    /// The fields, in order.
+    /// The fields, sorted.
     pub(super) names: Box<[Box<[u8]>]>,
     pub(super) kinds: Vec<Kind>,
 }
 
-/// Requests that have the same in all the fields that a response varies by.
+/// One set of selecting values: requests with the same values in all fields by which a response
+/// varies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// Of the names and the values. It is compared first, and the values only where it is the same.
+    /// The hash of names and values. The values are compared only if it is equal.
     pub(super) hash: u64,
-    /// One for each name.
+    /// One value for each name.
     values: Box<[Value]>,
 }
 
-/// The normalised value of a field; none if the request did not have it.
+/// The normalised value of a field; `None` if the request does not have it.
 type Value = Option<Box<[u8]>>;
 
-/// Its keys are random: a client cannot make values of one hash.
+/// Its keys are random, so a client cannot find values with equal hashes.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Kind {
@@ -102,16 +105,16 @@ impl Kind {
         Self { hash: hash(names, values.iter().map(Option::as_deref)), values }
     }
 
-    /// That of a request.
+    /// The hash of a request.
     pub(super) fn of(names: &[Box<[u8]>], request: &Lines<'_>, languages: Languages) -> Self {
         Self::new(names, names.iter().map(|name| normalised(name, request, languages)).collect())
     }
 
-    /// Under which the requests are found that would rather have a response in `language` than in any other, and have the
-    /// same in all other fields; none where the language does not matter.
+    /// The hash for requests that prefer `language` to all others and have the same values in all other fields; `None` if
+    /// the response does not vary by language.
     pub(super) fn preferring(&self, names: &[Box<[u8]>], language: &[u8]) -> Option<u64> {
         let place = names.iter().position(|name| **name == *ACCEPT_LANGUAGE)?;
-        // No value of a field has a NUL in it.
+        // A field value never contains NUL.
         let language = [b"\0", language].concat().to_ascii_lowercase();
         let value = |(at, value): (usize, &'_ Value)| -> Value {
             if at == place { Some(language.as_slice().into()) } else { value.clone() }
@@ -130,14 +133,14 @@ fn hash<'a>(names: &[Box<[u8]>], values: impl Iterator<Item = Option<&'a [u8]>>)
 }
 
 impl Default for Selection {
-    /// Any request's.
+    /// The values of any request.
     fn default() -> Self {
         Self { names: Box::default(), kinds: vec![Kind::new(&[], Box::default())] }
     }
 }
 
 impl Selection {
-    /// Of a request; none if the response varies by anything.
+    /// The values of a request; `None` if the response varies by `*`.
     pub fn of(vary: &Vary, request: &Lines<'_>, languages: Languages) -> Option<Self> {
         let Vary::Fields(names) = vary else { return None };
         let names: Box<[_]> = names.as_slice().into();
@@ -145,7 +148,8 @@ impl Selection {
         Some(Self { names, kinds })
     }
 
-    /// Of these sets of values of the fields `names`; none if there is none, or one has not a value for each field.
+    /// From these sets of values of the fields `names`; `None` if there is no set, or a set does not have a value
+    /// for each field.
     pub(super) fn of_values(names: Box<[Box<[u8]>]>, kinds: Vec<Box<[Value]>>) -> Option<Self> {
         if kinds.is_empty() || kinds.iter().any(|values| values.len() != names.len()) {
             return None;
@@ -154,7 +158,7 @@ impl Selection {
         Some(Self { names, kinds })
     }
 
-    /// The fields that a response varies by, in order.
+    /// The fields by which the response varies, sorted.
     pub(super) fn names(&self) -> &[Box<[u8]>] {
         &self.names
     }
@@ -164,12 +168,12 @@ impl Selection {
         self.kinds.iter().map(|kind| &*kind.values)
     }
 
-    /// How many sets of values select the response.
+    /// The number of sets of values that select the response.
     pub fn kinds(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether any request selects the response.
+    /// Whether all requests select the response.
     pub fn is_open(&self) -> bool {
         self.names.is_empty()
     }
@@ -185,7 +189,7 @@ impl Selection {
             return false;
         }
         if let [kind] = self.kinds.as_slice() {
-            // Field by field: the second is not read where the first differs.
+            // Field by field: the second is not read if the first differs.
             if compared(|| {
                 self.fields_of(kind).all(|(name, value)| normalised(name, request, languages) == *value)
             }) {
@@ -214,7 +218,8 @@ impl Selection {
         self.names.iter().map(|name| &**name).zip(&kind.values)
     }
 
-    /// Whether the response is of the URL that a request is about, whatever else it varies by.
+    /// Whether the response is for the target of a request, ignoring the other fields by which it
+    /// varies.
     pub(super) fn is_of_url(&self, url: &OfUrl) -> bool {
         BESIDE_THE_KEY.iter().zip(&url.0).all(|(beside, asked)| {
             let place = self.names.iter().position(|name| **name == *beside.as_bytes());
@@ -223,7 +228,7 @@ impl Selection {
         })
     }
 
-    /// Those that select either. Both are of the same fields, or `other` alone counts.
+    /// The union of both. If they are of different fields, only `other` counts.
     #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         if self.names != other.names {
@@ -238,12 +243,12 @@ impl Selection {
         self
     }
 
-    /// Whether all that select it select `other` too.
+    /// Whether every set of values is also in `other`.
     pub fn is_within(&self, other: &Self) -> bool {
         self.kinds.iter().all(|kind| other.kinds.contains(kind)) && self.names == other.names
     }
 
-    /// Those that do not select `other`, if there are any.
+    /// The sets of values that are not in `other`, if there are any.
     pub fn without(&self, other: &Self) -> Option<Self> {
         if !self.meets(other) {
             return Some(self.clone());
@@ -252,18 +257,18 @@ impl Selection {
         (!left.is_empty()).then(|| Self { names: self.names.clone(), kinds: left })
     }
 
-    /// Whether there are requests that select both.
+    /// Whether some request selects both.
     pub fn meets(&self, other: &Self) -> bool {
         self.kinds.iter().any(|kind| other.kinds.contains(kind)) && self.names == other.names
     }
 
-    /// Whether it is of the same fields, if not of the same values.
+    /// Whether the response varies by the fields of `vary`.
     pub fn has_fields_of(&self, vary: &Vary) -> bool {
         matches!(vary, Vary::Fields(names) if **names == *self.names)
     }
 }
 
-/// What a request has in the fields that tell what it is about besides its key.
+/// The values of a request in the fields that belong to its target besides the key.
 pub(super) struct OfUrl([Value; BESIDE_THE_KEY.len()]);
 
 impl OfUrl {
@@ -272,8 +277,8 @@ impl OfUrl {
     }
 }
 
-/// The codings that a client can read (RFC 9110, section 12.5.3). Some origins give one entity tag to a representation in
-/// all of its codings, so that a tag alone does not tell.
+/// The codings that a client accepts (RFC 9110, section 12.5.3). Some origins give one entity tag to all codings of a
+/// representation, so a tag alone is not enough.
 pub(super) struct Codings(Vec<Wish>);
 
 impl Codings {
@@ -281,7 +286,7 @@ impl Codings {
         Self(values(request, "accept-encoding").flat_map(members).map(Wish::of).collect())
     }
 
-    /// Whether what has this coding can be read.
+    /// Whether the client accepts this coding.
     pub(super) fn accept(&self, coding: Option<&[u8]>) -> bool {
         let Some(coding) = coding else { return true };
         let coding = canonical(coding.to_ascii_lowercase());
@@ -290,12 +295,12 @@ impl Codings {
     }
 }
 
-/// Whether `names` has all the fields of a request that tell what it is about besides its key.
+/// Whether `names` has all the fields of a request that belong to its target besides the key.
 pub(super) fn names_all_beside_the_key(names: &[Box<[u8]>], request: &Lines<'_>) -> bool {
     beside_the_key(request).all(|beside| names.iter().any(|name| **name == *beside.as_bytes()))
 }
 
-/// What of a request is told by the fields alone.
+/// The names of the fields of a request that belong to its target besides the key.
 fn beside_the_key(request: &Lines<'_>) -> impl Iterator<Item = &'static str> {
     BESIDE_THE_KEY.into_iter().filter(|name| values(request, name).next().is_some())
 }
@@ -334,9 +339,9 @@ fn normalised(name: &[u8], request: &Lines<'_>, languages: Languages) -> Option<
 /// A member of Accept-Language or Accept-Encoding (RFC 9110, section 12.4.2).
 #[derive(PartialEq, Eq)]
 struct Wish {
-    /// In small letters; with all that follows it, if that is no weight.
+    /// In lower case; with the text after it, if that is not a weight.
     what: Vec<u8>,
-    /// In thousandths; none if it cannot be read.
+    /// The weight in thousandths; `None` if it is malformed.
     weight: Option<u16>,
 }
 
@@ -355,7 +360,8 @@ impl Wish {
     }
 }
 
-/// Two codings have an old name (RFC 9110, sections 8.4.1.1 and 8.4.1.3). No language has these.
+/// Replaces the old names of two codings (RFC 9110, sections 8.4.1.1 and 8.4.1.3). No language has
+/// these names.
 fn canonical(what: Vec<u8>) -> Vec<u8> {
     match what.as_slice() {
         b"x-gzip" => b"gzip".to_vec(),
@@ -384,8 +390,8 @@ fn weight(parameter: &[u8]) -> Option<u16> {
     }
 }
 
-/// Whether the response is in the one language that the client prefers to all others: an origin that has it would
-/// choose it again.
+/// Whether the response is in the one language that the client prefers to all others: the origin would choose it
+/// again.
 fn is_preferred(content_language: &[u8], request: &Lines<'_>) -> bool {
     preferred(request).is_some_and(|language| language.eq_ignore_ascii_case(content_language))
 }
@@ -405,14 +411,14 @@ pub(super) fn preferred(request: &Lines<'_>) -> Option<Vec<u8>> {
     first.next().filter(|_| first.next().is_none()).map(|wish| wish.what)
 }
 
-/// Does a comparison of selecting values, which tests count.
+/// Compares selecting values. Tests count the calls.
 pub(super) fn compared(compare: impl FnOnce() -> bool) -> bool {
     #[cfg(any(test, feature = "testing"))]
     comparisons::add();
     compare()
 }
 
-/// Comparisons of selecting values on this thread.
+/// The number of comparisons on this thread.
 #[cfg(any(test, feature = "testing"))]
 pub mod comparisons {
     use std::cell::Cell;
@@ -423,7 +429,7 @@ pub mod comparisons {
         COUNT.set(COUNT.get() + 1);
     }
 
-    /// How many there have been since the last call.
+    /// The number of comparisons since the last call.
     pub fn take() -> usize {
         COUNT.take()
     }
