@@ -202,7 +202,7 @@ table! {
     0x530 AccessFailed "ACCESS_FAILED" State Local true "The hook that authorises requests has failed.";
     0x531 AccessTimeout "ACCESS_TIMEOUT" Timeout Local true "The hook that authorises requests has not answered within its limit.";
     0x532 AccessBusy "ACCESS_BUSY" State Local true "Too many requests wait to be authorised.";
-    0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "Nobody is there who could authorise the request.";
+    0x533 AccessUnavailable "ACCESS_UNAVAILABLE" State Local true "No authoriser is connected that could decide about the request.";
     0x534 TooManyTenants "TOO_MANY_TENANTS" Memory Local true "As many tenants are known as may be, and requests of all of them run or are remembered.";
     0x540 KeysUnavailable "KEYS_UNAVAILABLE" State Local true "The keys that tokens are verified with could not be fetched so far.";
     0x550 WorkerGone "WORKER_GONE" Connection Local true "The worker process that had the request has ended, or no worker process can be reached.";
@@ -236,7 +236,7 @@ table! {
     0x632 TenantLimited "TENANT_LIMITED" Protocol Client true "The tenant has more requests than its limit, at once or by the second.";
     0x633 TenantExhausted "TENANT_EXHAUSTED" Protocol Client false "The tenant has had as many bytes as it may.";
     0x640 TokenMissing "TOKEN_MISSING" Value Client false "The request has no token, and the route asks for one.";
-    0x641 TokenMalformed "TOKEN_MALFORMED" Value Client false "The token is none: it is cut off, too long, or not in the form that is asked for.";
+    0x641 TokenMalformed "TOKEN_MALFORMED" Value Client false "The text is not a token: it is cut off, too long, or in another form than the required one.";
     0x642 TokenWrongAlgorithm "TOKEN_WRONG_ALGORITHM" Value Client false "The token is signed by another algorithm than its key is for, or by none.";
     0x643 TokenUnknownKey "TOKEN_UNKNOWN_KEY" Value Client true "The token names a key that is not known here, or not yet.";
     0x644 TokenWrongSignature "TOKEN_WRONG_SIGNATURE" Value Client false "The token's signature is not that of its key.";

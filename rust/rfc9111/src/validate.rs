@@ -189,7 +189,7 @@ pub fn freshened(stored: &Fields, newer: &Lines<'_>) -> Fields {
     fields
 }
 
-/// Whether a field goes into a 304 (RFC 9110, section 15.4.5): all but those that describe the body that is not sent.
+/// Whether a field goes into a 304 (RFC 9110, section 15.4.5): all but the fields that describe the omitted body.
 pub fn is_in_not_modified(name: &[u8]) -> bool {
     const OF_CONTENT: [&str; 5] =
         ["content-length", "content-encoding", "content-range", "content-type", "content-language"];

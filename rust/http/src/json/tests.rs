@@ -1,4 +1,4 @@
-//! What is JSON and what is not, beside `serde_json`.
+//! Which texts are JSON, compared with `serde_json`.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -100,7 +100,7 @@ fn nesting_has_a_bound() {
     let nested = |depth: usize| format!("{}0{}", "[".repeat(depth), "]".repeat(depth));
     assert!(is_json(nested(128).as_bytes()));
     assert!(!is_json(nested(129).as_bytes()));
-    // The bound is on depth, not on how much there is.
+    // The limit is on depth, not on length.
     assert!(is_json(format!("[{}[]]", "[[]],".repeat(1000)).as_bytes()));
 }
 
@@ -117,7 +117,7 @@ fn the_last_member_of_a_name_counts() {
 fn names_are_compared_decoded() {
     let json = Json::read(br#"{"\u0061\n\ud83d\ude00\"":1,"\ud800":2}"#).unwrap();
     assert_eq!(json.get("a\n\u{1f600}\"").unwrap().bytes(), b"1");
-    // Half of a pair is no text, and no name that anybody looks for.
+    // Half of a surrogate pair is not text, and matches no name.
     assert!(json.get("\u{fffd}").is_none());
 }
 
@@ -155,7 +155,7 @@ fn value() -> impl Strategy<Value = Value> {
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
-        // Eighths, which are read back as they were.
+        // Eighths, which a number represents exactly.
         any::<i32>().prop_map(|number| Value::from(f64::from(number) / 8.0)),
         any::<String>().prop_map(Value::from),
     ];
@@ -175,7 +175,7 @@ proptest! {
     fn any_text_is_json_where_serde_json_says_so(tokens in prop::collection::vec(select(TOKENS), 0..16)) {
         let text = tokens.concat();
         let read = serde_json::from_str::<Value>(&text);
-        // It has not looked at what stands behind the number, which is one all the same.
+        // It has not read the bytes after the number, which is a number nevertheless.
         prop_assume!(!matches!(&read, Err(error) if error.to_string().starts_with("number out of range")));
         let is_read = read.is_ok();
         prop_assert_eq!(is_json(text.as_bytes()), is_read, "{}", text);
@@ -199,13 +199,13 @@ proptest! {
     }
 }
 
-/// A text with nothing but escapes in it.
+/// A text of escapes alone.
 fn escaped(text: &str) -> String {
     text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat()
 }
 
 proptest! {
-    /// What a value says of itself is what a parser makes of it.
+    /// A value has the properties that a parser gives it.
     #[test]
     fn strings_numbers_and_elements_are_those_of_a_parser(text in "\\PC{0,12}", other in "\\PC{0,3}", number in any::<f64>()) {
         prop_assume!(number.is_finite());

@@ -328,7 +328,7 @@ fn an_event_stream_is_known_by_its_whole_media_type() {
 }
 
 proptest! {
-    /// A browser that resolves what it is given (RFC 3986, section 5.2) comes to the same host, or to where the origin sent it.
+    /// A browser that resolves the mapped URL (RFC 3986, section 5.2) comes to the same host, or to the URL of the origin.
     #[test]
     fn what_is_mapped_names_no_other_host(
         rest in "[/\\\\?#.a:@]{0,6}",

@@ -78,7 +78,8 @@ impl Mapping {
 #[cfg(not(any(miri, loom)))]
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: base and length are those that mmap returned; the last slab is gone, because each holds the pool.
+        // SAFETY: base and length are the values that mmap returned; the last slab is gone, because each holds the
+        // pool.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
     }
 }

@@ -115,7 +115,7 @@ fn conditions_for_the_origin() {
         conditions("Cache-Control: max-age=1\nETag: W/\"a\""),
         fields(&[("If-None-Match", "W/\"a\"")])
     );
-    // As it was written, because some origins compare letters.
+    // As it was written, because some origins compare the text.
     let asctime = "Sun Nov  6 08:49:37 1994";
     assert_eq!(
         conditions(&format!("Cache-Control: max-age=1\nETag: \"a\"\nLast-Modified: {asctime}")),

@@ -34,7 +34,7 @@ fn lifetimes_are_digits_and_the_shorter_of_two_holds() {
         (["extension=\"a\\\", max-age=3600\", max-age=1", ""], Some(1)),
         (["extension=\"max-age=3600\"", ""], None),
         (["", ""], None),
-        // What is no number is none at all.
+        // A value that is not a number counts as zero.
         (["max-age=-3600", ""], Some(0)),
         (["max-age='3600'", ""], Some(0)),
         (["max-age=3600.0", ""], Some(0)),

@@ -1,4 +1,4 @@
-//! What requests get, in the order of RFC 9111 and RFC 5861.
+//! Decisions about requests, in the order of RFC 9111 and RFC 5861.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const FRESH: &str = "Cache-Control: max-age=100\nDate: {0}";
 
-/// What a GET gets at a time, of a response that was stored at the start.
+/// The decision about a GET at some time, with a response that was stored at the start.
 fn gets(response: &str, request: &str, now: u64) -> &'static str {
     why(&Cache::holding(response).after(now).get(request))
 }
@@ -237,7 +237,7 @@ fn what_cache_status_says() {
     assert_eq!(whole.named("1 \"x\\\r\n").to_string(), format!("\"1 \\\"x\\\\\"; {text}"));
 }
 
-/// How far the origin need not be asked: not at all, soon, or now.
+/// When the origin is asked: not at all, soon, or now.
 fn reuse(control: &str, more: &str, request: &str, now: u64) -> u8 {
     let mut cache = Cache::with(|policy| policy.stale_if_error = seconds(5));
     cache.fetch(request, 200, &format!("Cache-Control: {control}\n{more}"));
@@ -278,7 +278,7 @@ fn the_fields_that_say_something_by_themselves_are_those_that_change_what_is_rea
                  If-Modified-Since If-None-Match If-Range If-Unmodified-Since Keep-Alive Last-Modified Max-Forwards \
                  Origin Pragma Prefer Priority Proxy-Authorization Range Referer Surrogate-Control TE Upgrade \
                  User-Agent Vary Via Warning X-Forwarded-For";
-    // Each is of some meaning where it has one.
+    // Each changes the decision in some case.
     let values = ["no-cache", "\"a\"", "bytes=0-1", "Sun, 06 Nov 1994 08:49:37 GMT"];
     let read = |lines: &Lines<'_>| {
         let Request { control, authorized, conditions, ranges, is_ranged, if_range, .. } =

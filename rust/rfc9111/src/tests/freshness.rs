@@ -216,7 +216,7 @@ fn how_old_a_response_is() {
         ("Age: 7200.0", (0, 0, 0), 0),
         ("Age: 7200;foo=bar", (0, 0, 0), 0),
         ("Age:", (0, 0, 0), 0),
-        // A clock that was set back makes nothing younger than it was.
+        // A clock that was set back makes no response younger.
         ("Age: 5", (9, 9, 0), 5),
     ] {
         assert_eq!(age(response, requested, received, now), expected, "{response:?}");

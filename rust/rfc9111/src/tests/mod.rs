@@ -1,4 +1,4 @@
-//! What the tests share: a policy, messages written as text, and a cache of one key that keeps heads alone.
+//! Shared by the tests: a policy, messages written as text, and a cache of one key without bodies.
 
 mod conditions;
 mod control;
@@ -81,14 +81,14 @@ fn dates(value: &str) -> String {
     format!("{before}{}{after}", date(offset.parse().expect("a number")))
 }
 
-/// A cache that holds the heads of one key.
+/// A cache with the heads of one key.
 pub(super) struct Cache {
     pub(super) policy: Policy,
     pub(super) held: Vec<Stored>,
     pub(super) now: Time,
 }
 
-/// What an exchange has led to.
+/// The result of an exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Became {
     Stored,
@@ -139,7 +139,7 @@ impl Cache {
         self.decide("GET", request)
     }
 
-    /// Asks the origin for what a request needs and takes its answer in.
+    /// Sends the request that a decision needs to the origin, and applies the answer.
     pub(super) fn fetch(&mut self, request: &str, status: u16, response: &str) -> Became {
         self.exchange("GET", request, status, response)
     }
@@ -223,7 +223,7 @@ pub(super) fn is_hit(decision: &Decision) -> bool {
     matches!(decision, Decision::Hit { .. })
 }
 
-/// How a request that needs the origin is told in Cache-Status.
+/// The Cache-Status of a request that needs the origin.
 pub(super) fn why(decision: &Decision) -> &'static str {
     match decision {
         Decision::Revalidate { why, .. } | Decision::Miss { why, .. } | Decision::Bypass(why) => why.token(),

@@ -10,7 +10,7 @@ use super::*;
 
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
-/// Pieces that Cache-Control is made of, and that its parsers trip over.
+/// Pieces of Cache-Control, valid and invalid.
 fn directives() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "max-age",

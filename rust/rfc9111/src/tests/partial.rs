@@ -34,7 +34,7 @@ fn ranges_of_a_whole_response() {
         ("bytes=0-4, 3-6, 9-", parts(&[(0, 7), (9, 10)])),
         ("bytes=10-", Answer::Unsatisfiable),
         ("bytes=-0", Answer::Unsatisfiable),
-        // What is malformed or of another unit is ignored.
+        // A field that is malformed or has another unit is ignored.
         ("bytes=2-1", Answer::Full),
         ("bytes=a-b", Answer::Full),
         ("bytes=", Answer::Full),
@@ -199,7 +199,8 @@ fn parts_are_completed_under_a_strong_validator() {
     assert_eq!(cache.fetch("", 206, &part("9-9/10", 1, "ETag: \"a\"")), Became::Extended);
     assert_eq!(cache.get(""), Decision::Hit { stored: 0, answer: Answer::Full });
 
-    // Nothing is combined with another state, another length, or on the word of a weak tag or a date.
+    // Parts of another state or another length are not combined, nor parts with only a weak tag or a
+    // date.
     for (first, second, length) in [
         ("ETag: \"a\"", "ETag: \"b\"", 10),
         ("ETag: \"a\"", "", 10),
@@ -286,7 +287,7 @@ fn what_is_fetched_for_a_range() {
         (RangeFill::Asked, "Range: bytes=5-9", Fill::Asked),
         (RangeFill::Asked, "", Fill::Whole),
         (RangeFill::Asked, "Range: items=1", Fill::Whole),
-        // Slices are fetched one by one: first the one in which it begins.
+        // Slices are fetched one by one: first the slice in which the range begins.
         (RangeFill::Slices(4), "Range: bytes=5-9", Fill::Span(span(4, 8))),
         (RangeFill::Slices(4), "Range: bytes=5-", Fill::Span(span(4, 8))),
         (RangeFill::Slices(4), "Range: bytes=5-6, 0-1", Fill::Span(span(4, 8))),

@@ -1,4 +1,4 @@
-//! What was read out of Cache-Control, in the words of the reference.
+//! The parsed Cache-Control, in the form of the reference.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

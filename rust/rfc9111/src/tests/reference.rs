@@ -1,9 +1,10 @@
-//! A plain second reading of what the parsers read, which shares no code with them: the unit tests and the fuzz targets
-//! compare the two. It is slow and says each rule in the most direct way.
+//! The reference: a plain second implementation of the parsers that shares no code with them. Unit tests and fuzz
+//! targets compare both. It is slow, and states each rule in the most direct way.
 
 use std::collections::BTreeSet;
 
-/// What the reference reads out of Cache-Control: each directive with a lifetime, and those that are set or scoped.
+/// Cache-Control as the reference reads it: each directive with a lifetime, and the directives that are set or have
+/// fields.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Control {
     pub(crate) spans: [Option<u64>; 4],
@@ -45,7 +46,7 @@ pub(crate) fn control(lines: &[&[u8]]) -> Control {
     control
 }
 
-/// The names in a list; none if any is no name.
+/// The names in a list; `None` if a member is not a name.
 fn names(list: &str) -> BTreeSet<Vec<u8>> {
     let bytes: Vec<u8> = list.chars().map(|char| char as u8).collect();
     let members: Vec<_> = members(&bytes, b',').into_iter().filter(|name| !name.is_empty()).collect();
@@ -59,7 +60,7 @@ fn names(list: &str) -> BTreeSet<Vec<u8>> {
     }
 }
 
-/// What an argument says: without its quotes, if it is one quoted string.
+/// The value of an argument: without its quotes, if it is one quoted string.
 fn plain(argument: &[char]) -> String {
     let whole: String = argument.iter().collect();
     let mut text = String::new();
@@ -80,7 +81,7 @@ fn plain(argument: &[char]) -> String {
     }
 }
 
-/// What lies between separators that no pair of quotes is around. All are there, the empty ones too.
+/// The parts between separators outside quotes, the empty ones too.
 pub(crate) fn members(line: &[u8], separator: u8) -> Vec<Vec<u8>> {
     // First which bytes are within quotes, then the cuts.
     let mut quoted = vec![false; line.len()];
@@ -117,7 +118,7 @@ pub(crate) fn members(line: &[u8], separator: u8) -> Vec<Vec<u8>> {
     members
 }
 
-/// The bytes that a Range field names of `length`, each by itself; none where the field is to be ignored.
+/// The bytes of `length` that a Range field names, one by one; `None` if the field is ignored.
 pub(crate) fn range(value: &[u8], length: u64) -> Option<BTreeSet<u64>> {
     let text = std::str::from_utf8(value).ok()?;
     let (unit, ranges) = text.split_once('=')?;
@@ -144,7 +145,7 @@ pub(crate) fn range(value: &[u8], length: u64) -> Option<BTreeSet<u64>> {
         }
         let first = digits(first)?;
         let last = if last.is_empty() { u128::MAX } else { digits(last)? };
-        // Beyond what a file can have, all numbers are one.
+        // Numbers above the largest file size count as this size.
         if first.min(u128::from(u64::MAX)) > last.min(u128::from(u64::MAX)) {
             return None;
         }
@@ -153,7 +154,7 @@ pub(crate) fn range(value: &[u8], length: u64) -> Option<BTreeSet<u64>> {
     any.then_some(bytes)
 }
 
-/// The names in Vary, or none if it may be anything.
+/// The names in Vary, or `None` for `*`.
 pub(crate) fn vary(lines: &[&[u8]]) -> Option<BTreeSet<Vec<u8>>> {
     let joined = lines.join(&b","[..]);
     let mut names = BTreeSet::new();

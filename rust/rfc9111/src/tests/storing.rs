@@ -1,4 +1,4 @@
-//! Which responses are stored, and what of them (RFC 9111, sections 3 to 3.5).
+//! Which responses are stored, and which fields (RFC 9111, sections 3 to 3.5).
 
 use super::*;
 
@@ -174,7 +174,7 @@ fn what_is_not_stored_drops_what_was_if_it_is_about_the_resource() {
         ("", 302, "Location: /x", Refusal::Status, true),
         ("", 404, "Cache-Control: no-store", Refusal::NoStore, true),
         ("", 410, "", Refusal::Useless, true),
-        // These tell nothing about what others get.
+        // These answers are about one client, not about the resource.
         ("", 200, "Cache-Control: private", Refusal::Private, false),
         ("Authorization: x", 200, "Cache-Control: no-store", Refusal::NoStore, false),
         ("", 400, "", Refusal::Status, false),

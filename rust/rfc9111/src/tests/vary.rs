@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a request gets from a cache that holds one response.
+/// The decision about a request with one stored response.
 fn selects(languages: Languages, stored_for: &str, response: &str, asked: &str) -> bool {
     let mut cache = Cache::with(|policy| policy.languages = languages);
     let response = format!("Cache-Control: max-age=100\n{response}");
@@ -46,7 +46,7 @@ fn fields_that_are_named_must_match() {
         ("Foo", "Foo: \"1, 2\"", "Foo: \"1,2\"", false),
         ("Foo", "Foo: \"1,2\", 3", "Foo: \"1,2\" ,3", true),
         ("Foo", "Foo: a b", "Foo: a  b", false),
-        // Values that are no lists.
+        // Values that are not lists.
         ("Cookie", "Cookie: a=1, 2", "Cookie: a=1,2", false),
         ("User-Agent", "User-Agent: x (a, b)", "User-Agent: x (a, b)", true),
         ("Origin", "Origin: http://a", "Origin: http://b", false),
@@ -185,7 +185,7 @@ fn a_request_that_selects_none_asks_which_of_those_with_a_tag_it_is() {
     assert_eq!(cache.get("Foo: 5"), Decision::Hit { stored: 3, answer: Answer::Full });
 }
 
-/// Some origins give one tag to a representation in all of its codings, and a Host is part of what is asked for.
+/// Some origins give one tag to a representation in all of its codings, and a Host is part of the target.
 #[test]
 fn what_a_client_cannot_read_or_did_not_ask_for_is_not_asked_about() {
     let of = |stored_for: &str, fields: &str, asked: &str| {

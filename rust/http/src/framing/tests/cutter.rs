@@ -1,4 +1,4 @@
-//! What the cutter does with memory: copies, refusals, long frames, look-ahead.
+//! The cutter and memory: copies, refusals, long frames, look-ahead.
 
 use super::*;
 use penstock_memory::pool::CopyReason;
@@ -11,7 +11,7 @@ fn drain(cutter: &mut Cutter, pool: &Pool) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| cutter.next(pool).unwrap()).map(|frame| frame.to_vec()).collect()
 }
 
-/// Takes memory until the pool has none.
+/// Takes memory until the pool is empty.
 fn exhaust(pool: &Pool) -> Vec<Writer> {
     [REGION, 4096]
         .into_iter()
@@ -19,7 +19,7 @@ fn exhaust(pool: &Pool) -> Vec<Writer> {
         .collect()
 }
 
-/// Cuts lines while the pool has no room whenever `refusals` says so, and again when it has.
+/// Cuts lines while the pool has no room, when `refusals` says so, and again after it has room.
 pub(super) fn cut_under_refusals(text: &[u8], pieces: &Pieces, refusals: &[bool]) -> Outcome {
     let pool = pool(4);
     let mut cutter = Cutter::new(&Framing::Lines { max_frame: 1000 });
@@ -114,11 +114,11 @@ fn what_is_not_delivered_is_not_joined() {
     assert_eq!(pool.stats().live_bytes, 0);
 }
 
-/// Raw video, as a reader with one run for each frame meets it.
+/// Raw video, for a reader with one run for each frame.
 #[test]
 fn a_large_frame_read_into_one_run_is_not_copied() {
     const SIZE: usize = if cfg!(miri) { REGION + 1000 } else { 1920 * 1080 * 3 };
-    // Miri takes a microsecond for every byte that is looked at.
+    // Miri takes a microsecond for every byte that is read.
     const LOOK: usize = if cfg!(miri) { 997 } else { 1 };
     let pool = pool(2 * SIZE.div_ceil(REGION));
     let mut cutter = Cutter::new(&Framing::Fixed { size: SIZE });

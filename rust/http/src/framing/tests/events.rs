@@ -1,4 +1,4 @@
-//! Server-sent events: the public cases, and the splits that a CR invites.
+//! Server-sent events: the public cases, and splits at a CR.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,7 +14,7 @@ const BLOCKS: Framing = Framing::Events { max_frame: MAX, blocks: true };
 /// The examples of the HTML standard and the format cases of web-platform-tests, shared with Python's tests.
 const CASES: &str = include_str!("../../../../../tests/data/sse_cases.json");
 
-/// What a page would be told of a block.
+/// The event that a page would get from a block.
 pub(super) fn page_sees(block: &[u8], event: &Event) -> Dispatched {
     let text = |range: &Range<usize>| String::from_utf8_lossy(&block[range.clone()]).into_owned();
     let lines: Vec<String> = event.data.lines().map(text).collect();
@@ -84,7 +84,7 @@ fn a_block_keeps_its_bytes_and_its_blank_line() {
         // A blank line before a block is a frame.
         (b"\n\r\n\r\na\n\n\nb\n\n\n", &[b"\n", b"\r\n", b"\r\n", b"a\n\n", b"\n", b"b\n\n", b"\n"]),
         (b"\n\r\r\n\r\na\n\n", &[b"\n", b"\r", b"\r", b"\n", b"\r\n", b"a\n\n"]),
-        // So is a comment line there; one behind a field is a line of its block.
+        // So is a comment line there; a comment line after a field is a line of its block.
         (b":\n:c\n\na\n:d\n\n", &[b":\n", b":c\n", b"\n", b"a\n:d\n\n"]),
         (b"\xEF\xBB\xBF:c\r\n:d\r\n\r\n", &[b"\xEF\xBB\xBF", b":c\r\n", b":d\r\n", b"\r\n"]),
         // Its CR, too, waits for an LF except after a bare CR.
@@ -94,7 +94,7 @@ fn a_block_keeps_its_bytes_and_its_blank_line() {
         (b"\xEF\xBB\xBFa\n\n\xEF\xBB\xBFb\n\n", &[b"\xEF\xBB\xBF", b"a\n\n", b"\xEF\xBB\xBFb\n\n"]),
         (b"\xEF\xBBa\n\n", &[b"\xEF\xBBa\n\n"]),
         (b"\xEF\xBB\n\n", &[b"\xEF\xBB\n\n"]),
-        // What is not finished is relayed as it is.
+        // An unfinished block is relayed unchanged.
         (b"a\n\nb\r", &[b"a\n\n", b"b\r"]),
         (b"\xEF\xBB", &[b"\xEF\xBB"]),
     ] {
@@ -107,7 +107,7 @@ fn a_block_keeps_its_bytes_and_its_blank_line() {
 fn only_blocks_with_data_are_events() {
     let text = b"\xEF\xBB\xBF\n:c\n\nid:1\nretry:2\n\n\r\ndata\n\n\ndata:\n\ndat\n\ndata\0:\n\nxdata:\n\nid:2\ndata: x";
     assert_eq!(cut_anyhow(&EVENTS, text), (frames(&[b"data\n\n", b"data:\n\n"]), End::Clean));
-    // What begins like a byte order mark and is none belongs to the name of a field.
+    // Bytes that only begin like a byte order mark belong to the name of a field.
     for text in [&b"\xEFdata:1\n\n"[..], b"\xEF\xBBdata:1\n\n", b"\xEF\xBB\xBF\xEFdata:1\n\n"] {
         assert_eq!(cut_anyhow(&EVENTS, text), (vec![], End::Clean));
     }
@@ -116,7 +116,7 @@ fn only_blocks_with_data_are_events() {
     assert_eq!(cut_anyhow(&EVENTS, text), (frames(expected), End::Clean));
 }
 
-/// After how many bytes of `text` each frame is there.
+/// The number of bytes of `text` after which each frame is complete.
 fn arrivals(framing: &Framing, text: &str) -> Vec<usize> {
     POOL.with(|pool| {
         let mut cutter = Cutter::new(framing);
@@ -150,7 +150,7 @@ fn a_heartbeat_passes_a_relay_when_it_arrives() {
         ("data:1\r\r:\r:\r", &[8, 10, 12]),
         (": c\n\n", &[4, 5]),
         ("\n\n", &[1, 2]),
-        // Behind a field it is a line of the block.
+        // After a field it is a line of the block.
         ("data:1\n:\n\n", &[10]),
     ] {
         assert_eq!(arrivals(&BLOCKS, text), expected, "{text:?}");

@@ -1,4 +1,4 @@
-//! Fixed sizes, length prefixes and lines, by hand.
+//! Fixed sizes, length prefixes and lines, in chosen cases.
 
 use super::*;
 

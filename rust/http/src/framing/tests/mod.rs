@@ -14,11 +14,11 @@ fn pool(regions: usize) -> Pool {
 }
 
 thread_local! {
-    /// One for all cases of a test, because making a pool is far more work than most cases.
+    /// One pool for all cases of a test, because a pool costs far more than most cases.
     static POOL: Pool = pool(32);
 }
 
-/// Writes like a reader: on into one slab, or into a fresh one where told.
+/// Writes like a reader: into one slab, or into a fresh one if a piece says so.
 struct Slabs<'a> {
     pool: &'a Pool,
     writer: Option<Writer>,
@@ -101,7 +101,7 @@ fn cut_anyhow(framing: &Framing, text: &[u8]) -> Outcome {
     let whole = cut(framing, text, WHOLE);
     assert_eq!(cut(framing, text, BYTES), whole, "byte by byte in one slab: {:?}", text.escape_ascii());
     assert_eq!(cut(framing, text, SLABS), whole, "a slab for each byte: {:?}", text.escape_ascii());
-    // Under Miri the two above have to do for long texts.
+    // Under Miri the two above are enough for long texts.
     for at in (1..text.len()).take(if cfg!(miri) { 3 } else { usize::MAX }) {
         for fresh in [false, true] {
             let split = cut(framing, text, &[(at, fresh), (text.len() - at, fresh)]);

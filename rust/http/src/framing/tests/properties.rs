@@ -1,4 +1,4 @@
-//! Any chunking, same frames, and the frames that the reference says.
+//! Any chunking gives the frames of the reference.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ fn pieces() -> impl Strategy<Value = Vec<(usize, bool)>> {
     vec((1..9_usize, any::<bool>()), 1..8)
 }
 
-/// Text made of what a format treats specially, so that short texts meet every case.
+/// Text of bytes that a format treats specially, so that short texts reach every case.
 fn text(tokens: &'static [&'static [u8]]) -> impl Strategy<Value = Vec<u8>> {
     vec(select(tokens), 0..40).prop_map(|tokens| tokens.concat())
 }
@@ -53,7 +53,7 @@ const EVENTS: &[&[u8]] = &[
     b"\xE2\x80",
 ];
 
-/// With a byte order mark at the start as often as not.
+/// With a byte order mark at the start in half of the cases.
 fn stream_of_events() -> impl Strategy<Value = Vec<u8>> {
     (any::<bool>(), text(EVENTS)).prop_map(|(mark, text)| {
         let mark: &[u8] = if mark { b"\xEF\xBB\xBF" } else { b"" };
@@ -61,7 +61,7 @@ fn stream_of_events() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Small numbers, so that prefixes are often followed by what they announce.
+/// Small numbers, so that enough bytes often follow a prefix.
 fn prefixed() -> impl Strategy<Value = Vec<u8>> {
     vec(select(&[0_u8, 0, 0, 1, 2, 3, 5, 200][..]), 0..60)
 }

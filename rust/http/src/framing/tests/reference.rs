@@ -1,5 +1,5 @@
-//! What each framing means, said as simply as possible over the whole text at once. Shares nothing with the engine,
-//! so that the fuzz targets can include it too.
+//! The reference of each framing, as simple as possible, over the whole text at once. It shares no code with the
+//! engine, so that fuzz targets can include it too.
 
 /// How a stream ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn limited(frames: &[&[u8]], too_large: impl Fn(&[u8]) -> bool) -> Outcome {
     (frames[..count].iter().map(|frame| frame.to_vec()).collect(), end)
 }
 
-/// What a page is told of an event.
+/// The event that a page gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dispatched {
     pub(crate) event: String,
@@ -149,7 +149,7 @@ fn is_blank(block: &[u8]) -> bool {
     block.iter().all(|byte| b"\r\n".contains(byte))
 }
 
-/// The frames of [`blocks`] under a maximum. A byte order mark is none.
+/// The frames of [`blocks`] under a maximum. A byte order mark is not a frame.
 pub(super) fn events(text: &[u8], max: usize, all: bool) -> Outcome {
     let mut blocks = blocks(text, all);
     let mark = if text.starts_with(b"\xEF\xBB\xBF") { Some(blocks.remove(0)) } else { None };

@@ -1,9 +1,10 @@
-//! Reads all that a client sends on one connection, as a server would: head, body, and the next head behind it. Tests
-//! and the fuzz target `request` use it; whoever includes it has in scope what it takes from `super`.
+//! Reads all bytes that a client sends on one connection, as a server would: head, body, and the next head after
+//! them. Tests and the fuzz target `request` include it; the including module imports the names that it takes from
+//! `super`.
 
 use super::*;
 
-/// A request that has arrived whole.
+/// A request that has arrived completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Arrived {
     pub(crate) head: Incoming,
@@ -13,7 +14,7 @@ pub(crate) struct Arrived {
 }
 
 impl Arrived {
-    /// As the plain second reading has it.
+    /// In the form of the reference.
     pub(crate) fn plain(&self) -> ParsedRequest {
         let head = &self.head;
         ParsedRequest {
@@ -30,16 +31,16 @@ impl Arrived {
     }
 }
 
-/// What is left of a connection when its client sends no more.
+/// The end of a connection after its client has sent all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// Nothing but an empty line; another request could come.
+    /// Nothing, or an empty line; another request could come.
     Idle,
     /// A part of a head.
     Head,
-    /// Whatever follows the last request that the client wanted to send; it is not read.
+    /// Bytes after the last request, which are not read.
     Closed,
-    /// What is refused with the error of that name.
+    /// Bytes that are refused with the error of this name.
     Refused(&'static str),
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// As the plain second reading takes them.
+    /// In the form of the reference.
     pub(crate) fn maxima(self) -> Maxima {
         Maxima {
             line: self.head.line,
@@ -73,7 +74,7 @@ impl Limits {
     }
 }
 
-/// The requests in `pieces`, and what is left behind them.
+/// The requests in `pieces`, and the end after them.
 pub(crate) fn read<'a>(limits: Limits, pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Arrived>, Left) {
     let mut connection = Connection::new(limits);
     for piece in pieces {

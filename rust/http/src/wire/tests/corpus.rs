@@ -1,9 +1,9 @@
 //! Whole responses by which parsers were fooled in the past: from advisories about proxies and servers, from the
-//! framing chapters of RFC 9112, and from differences found between implementations. Each with its verdict here.
+//! framing chapters of RFC 9112, and from differences found between implementations. Each has its verdict here.
 
 use super::*;
 
-/// A response to GET and what becomes of it: its payload, or the name of the error.
+/// A response to GET and its result: the payload, or the name of the error.
 type Case = (&'static str, &'static [u8], std::result::Result<&'static str, &'static str>);
 
 const RESPONSES: &[Case] = &[
@@ -232,7 +232,7 @@ const RESPONSES: &[Case] = &[
     ),
 ];
 
-/// Reads a whole response to GET from a connection that ends behind `pieces`.
+/// Reads a whole response to GET from a connection that ends after `pieces`.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> std::result::Result<Vec<u8>, &'static str> {
     let mut pieces = pieces.into_iter();
     let mut scanner = HeadScanner::new(&HEAD_LIMITS);

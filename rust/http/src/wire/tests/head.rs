@@ -199,7 +199,8 @@ fn the_scanner_looks_at_no_byte_twice() {
     for end in 1..=bytes.len() {
         let mut buffer = bytes[..end].to_vec();
         if end > 10 {
-            // What was looked at before would now be an error; the last byte may be a CR that waits for its LF.
+            // Bytes that were read before would now be an error; the last byte may be a CR that waits for its
+            // LF.
             buffer[8..end - 2].fill(0);
         }
         found = scanner.scan(&buffer).unwrap();

@@ -135,7 +135,7 @@ fn there_is_one_host() {
     for host in ["a:65535", "a%2Fb", "[::1]:1", "a_b", "1.2.3.4:080"] {
         assert!(parse(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n")).is_ok(), "{host}");
     }
-    // A host that contradicts the target is passed over, but not if it could not be one.
+    // A Host that contradicts the target is ignored, but an invalid one is refused.
     assert_eq!(parse("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n").unwrap().authority(), "b");
     assert_eq!(code("GET http://b/ HTTP/1.1\r\n\r\n"), "BAD_HOST");
     assert_eq!(code("GET http://b/ HTTP/1.1\r\nHost: a b\r\n\r\n"), "BAD_HOST");

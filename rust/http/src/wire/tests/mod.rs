@@ -1,4 +1,4 @@
-//! What several tests need: limits, a pool, and ways to feed the same bytes in different pieces.
+//! Shared by the tests: limits, a pool, and functions that feed the same bytes in different pieces.
 
 mod body;
 mod chunked;
@@ -58,7 +58,7 @@ fn head(bytes: impl AsRef<[u8]>) -> Result<Head> {
     parse_head(&bytes[..end], &HEAD_LIMITS)
 }
 
-/// Decodes `pieces` one after another, and says how the body ends if nothing follows them.
+/// Decodes `pieces` one after another, and returns how the body ends if nothing follows them.
 fn decode(body: Body, pieces: impl IntoIterator<Item: AsRef<[u8]>>) -> Decoded {
     let mut decoder = Decoder::new(body, BODY_LIMITS);
     let mut payload = Vec::new();

@@ -1,14 +1,14 @@
-//! The same rules read a second time, the slow and plain way: over the whole input, without state and without
-//! httparse. Tests and fuzz targets compare the wire with it.
+//! The reference: the same rules implemented a second time, slowly and plainly, over the whole input, without
+//! state and without httparse. Tests and fuzz targets compare the wire with it.
 
 /// How an input ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// More bytes are needed.
     Open,
-    /// Where the rules say.
+    /// At the position that the rules give.
     Done,
-    /// With the error of that name.
+    /// With the error of this name.
     Fault(&'static str),
 }
 

@@ -1,9 +1,10 @@
-//! Bodies of requests: the same coding as of responses, under codes of the client, with more requests behind them.
+//! Bodies of requests: the same coding as in responses, with error codes of the client, and with more requests
+//! after them.
 
 use super::*;
 use penstock_error::Source;
 
-/// Payload, what lies behind the body, and how it ended.
+/// Payload, the bytes after the body, and how it ended.
 #[derive(Debug, PartialEq, Eq)]
 struct Taken {
     payload: Vec<u8>,

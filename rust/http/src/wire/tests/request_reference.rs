@@ -1,8 +1,8 @@
-//! The rules for requests read a second time, as `reference` does it: slowly, over the whole input, without state.
+//! The reference for requests: slow, over the whole input, without state, as `reference`.
 
 use super::reference::{End, Fields, chunked_prefix, fault, field, lines, token};
 
-/// A request, its body included.
+/// A request with its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ParsedRequest {
     pub(crate) method: String,
@@ -27,7 +27,8 @@ pub(crate) struct Maxima {
     pub(crate) trailer: usize,
 }
 
-/// All requests of a connection. The end is `Done` behind one that asks for the connection's end.
+/// All requests of a connection. The end is `Done` after a request that asks for the end of the
+/// connection.
 pub(crate) fn requests(mut bytes: &[u8], maxima: Maxima) -> (Vec<ParsedRequest>, End) {
     let mut found = Vec::new();
     loop {
@@ -92,7 +93,7 @@ fn request(bytes: &[u8], maxima: Maxima) -> Faulty<(ParsedRequest, &[u8])> {
     Ok((request, rest))
 }
 
-/// The lines of a head, under the names of a request's faults.
+/// The lines of a head, with the error codes of requests.
 fn head_lines(bytes: &[u8], maxima: Maxima) -> Faulty<(Vec<&[u8]>, usize)> {
     let named = |bytes| {
         lines(bytes, maxima.head, maxima.fields, true, ["BAD_HEAD", "HEAD_TOO_LARGE"]).map_err(
@@ -132,7 +133,7 @@ fn request_line(line: &[u8]) -> Faulty<(String, String, u8)> {
     }
     let rest = match parts[1] {
         target if target.starts_with(b"/") || target == b"*" => target,
-        // Of an absolute URL what follows its authority.
+        // Of an absolute URL, the part after its authority.
         url => {
             let from = url.windows(3).position(|three| three == b"://").map_or(url.len(), |place| place + 3);
             let slash = url[from..]
@@ -161,7 +162,7 @@ fn request_line(line: &[u8]) -> Faulty<(String, String, u8)> {
     Ok((text(method), text(parts[1]), minor_version))
 }
 
-/// Of a target in absolute-form, its authority and the rest in origin-form.
+/// The authority of a target in absolute-form, and the rest in origin-form.
 fn authority_and_path(method: &str, target: &str) -> Faulty<Option<(String, String)>> {
     if target.starts_with('/') || target == "*" && method == "OPTIONS" {
         return Ok(None);
@@ -222,7 +223,7 @@ fn host(value: &str) -> bool {
     !name.is_empty() && valid_name && valid_port
 }
 
-/// The length of the body, or nothing if it is chunked.
+/// The length of the body, or `None` if it is chunked.
 fn framing(fields: &Fields, minor_version: u8) -> Faulty<Option<u128>> {
     let lengths = members(&all(fields, "content-length"));
     let digits = |length: &String| !length.is_empty() && length.chars().all(|char| char.is_ascii_digit());
@@ -258,7 +259,7 @@ fn all(fields: &Fields, name: &str) -> Vec<Vec<u8>> {
     fields.iter().filter(|(other, _)| same(other)).map(|(_, value)| value.clone()).collect()
 }
 
-/// The members of all the lists; bytes that are no ASCII as the characters of the same number.
+/// The members of all lists; a byte above ASCII becomes the character of the same number.
 fn members(values: &[Vec<u8>]) -> Vec<String> {
     let text = |value: &Vec<u8>| value.iter().copied().map(char::from).collect::<String>();
     let trimmed = |member: &str| member.trim_matches([' ', '\t']).to_owned();

@@ -1,5 +1,5 @@
-//! All that a client sends on one connection: any splitting gives the same requests and the same end, and they are
-//! the reference's.
+//! All bytes of a client on one connection: any splitting gives the same requests and the same end as the
+//! reference.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

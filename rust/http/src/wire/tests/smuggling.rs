@@ -8,7 +8,7 @@ use super::request_reference::{Maxima, requests};
 use super::*;
 use penstock_error::Code;
 
-/// It says at its beginning how it is to be read.
+/// Its first lines describe its format.
 const CORPUS: &str = include_str!("../../../../../tests/data/request_smuggling.json");
 
 fn corpus() -> (Limits, Vec<Value>) {
@@ -42,7 +42,8 @@ fn bytes_of(value: &Value) -> Vec<u8> {
     }
 }
 
-/// What a case says of one request, and what was read, as the same plain values. Bytes are escaped, to be legible.
+/// One request, as a case expects it and as it was read, in the same plain values. Bytes are escaped, to be
+/// legible.
 #[derive(Debug, PartialEq, Eq)]
 struct Request {
     method: String,
@@ -127,7 +128,7 @@ fn every_case_is_refused_or_read_as_it_says_however_its_bytes_arrive() {
         for seed in 0..16 {
             assert_eq!(outcome(limits, scattered(&bytes, seed)), expected, "{name}, in pieces from {seed}");
         }
-        // Cuts within long runs of one byte say nothing new.
+        // Cuts within long runs of one byte test nothing new.
         for cut in (0..bytes.len()).filter(|cut| *cut < 300 || bytes.len() - cut < 100) {
             assert_eq!(outcome(limits, [&bytes[..cut], &bytes[cut..]]), expected, "{name}, cut at {cut}");
         }

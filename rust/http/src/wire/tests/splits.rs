@@ -1,4 +1,4 @@
-//! Any splitting of any bytes gives the same result, and it is the reference's result.
+//! Any splitting of any bytes gives the result of the reference.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ pub(super) fn some(parts: &'static [&'static str], count: usize) -> impl Strateg
     vec(prop::sample::select(parts), 0..=count).prop_map(|parts| parts.concat().into_bytes())
 }
 
-/// What is put in the place of other bytes: what means something to the wire, or anything.
+/// Replacements for bytes: bytes with a meaning in HTTP, or any others.
 fn edit() -> impl Strategy<Value = Vec<u8>> {
     let telling: &[&[u8]] = &[
         b"",
@@ -43,7 +43,8 @@ fn edit() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![4 => prop::sample::select(telling).prop_map(<[u8]>::to_vec), 1 => vec(any::<u8>(), 1..4)]
 }
 
-/// Bytes that `made` makes, mostly well-formed, with a few of them replaced. Errors lie close to what is right.
+/// The bytes of `made`, mostly well-formed, with a few of them replaced, because errors lie close to valid
+/// messages.
 pub(super) fn edited(made: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let edits = vec((any::<prop::sample::Index>(), 0..3_usize, edit()), 0..3);
     (made, edits).prop_map(|(mut bytes, edits)| {
