@@ -57,7 +57,8 @@ impl Gap {
 
 /// The answer of a stored response to a request (RFC 9110, sections 13.2.2 and 14.2).
 ///
-/// # Errors The part that is missing.
+/// # Errors
+/// The part that is missing.
 pub fn answer(request: &Request<'_>, stored: &Stored, policy: &Policy) -> Result<Answer, Gap> {
     // Conditions apply only if the answer would be a success (section 13.2.1).
     if (200..300).contains(&stored.status) && request.conditions.has(&stored.validators) {

@@ -58,7 +58,8 @@ impl Stored {
     /// The stored form of a response, if it may be stored. `lines` are its end-to-end fields, as
     /// [`response_fields`](penstock_http::relay::response_fields) gives them.
     ///
-    /// # Errors The reason why it is not stored.
+    /// # Errors
+    /// The reason why it is not stored.
     pub fn of(
         request: &Request<'_>,
         status: u16,

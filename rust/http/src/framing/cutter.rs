@@ -102,9 +102,10 @@ impl Cutter {
 
     /// The next frame, or `None` if another push is needed.
     ///
-    /// # Errors `POOL_FULL` if a frame has to be joined and there is no room: nothing has changed, call again
-    /// when there is. `FRAME_TOO_LARGE` and `BAD_CONFIGURATION` end the stream; every further call gives the
-    /// same error. `OBJECT_TOO_LARGE` if the frame is larger than the pool.
+    /// # Errors
+    /// `POOL_FULL` if a frame has to be joined and there is no room: nothing has changed, call again when there is.
+    /// `FRAME_TOO_LARGE` and `BAD_CONFIGURATION` end the stream; every further call gives the same error.
+    /// `OBJECT_TOO_LARGE` if the frame is larger than the pool.
     pub fn next(&mut self, pool: &Pool) -> Result<Option<Slice>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

@@ -43,7 +43,8 @@ impl Forwarding {
     /// cache keeps the responses to both schemes apart. Via then names HTTP/1.1, whatever the client's version is: the
     /// request is the cache's own.
     ///
-    /// # Errors `BAD_REQUEST`: the Host has a control character, which Forwarded cannot carry.
+    /// # Errors
+    /// `BAD_REQUEST`: the Host has a control character, which Forwarded cannot carry.
     pub fn request_fields<'a>(
         &self,
         received: impl Iterator<Item = (&'a [u8], &'a [u8])> + Clone,

@@ -141,9 +141,10 @@ impl fmt::Debug for Head {
 
 /// Parses a head. `bytes` is the head alone, as [`HeadScanner::scan`] measured it.
 ///
-/// # Errors The errors of the scanner, and `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and
-/// 5) does not allow: a version other than 1.0 and 1.1, a status that is not three digits from 100 on, a field
-/// name that is not a token, whitespace before a colon, a control character.
+/// # Errors
+/// The errors of the scanner, and `BAD_HEAD` for a status line or a field that RFC 9112 (sections 4 and 5) does not allow:
+/// a version other than 1.0 and 1.1, a status that is not three digits from 100 on, a field name that is not a token,
+/// whitespace before a colon, a control character.
 pub fn parse_head(bytes: &[u8], limits: &HeadLimits) -> Result<Head> {
     let mut scanner = HeadScanner::new(limits);
     match scanner.scan(bytes)? {

@@ -65,7 +65,8 @@ pub struct Handshake {
 impl Handshake {
     /// The expected answer to the fields that are sent to an origin.
     ///
-    /// # Errors `BAD_REQUEST`: the fields are not a complete offer.
+    /// # Errors
+    /// `BAD_REQUEST`: the fields are not a complete offer.
     pub fn of(fields: &Fields) -> Result<Self> {
         let values = |name| values_of(fields.iter(), name);
         let Some(key) = only(values("sec-websocket-key")).map(trim).filter(|key| is_key(key)) else {

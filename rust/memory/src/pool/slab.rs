@@ -107,7 +107,8 @@ pub struct Writer {
 impl Writer {
     /// Takes a slab that the pool has just marked as held. [`Shared::recycle`] takes it back.
     ///
-    /// # Panics If a page of it is held already.
+    /// # Panics
+    /// If a page of it is held already.
     pub(super) fn new(pool: &Arc<Shared>, offset: usize, capacity: usize) -> Self {
         let (header, start) = pool.memory().claim(offset, capacity);
         let shared = NonNull::new(Arc::into_raw(Arc::clone(pool)).cast_mut()).expect("an Arc is never null");

@@ -8,7 +8,8 @@ use tokio::io::unix::{AsyncFd, AsyncFdRegisterError};
 
 /// Duplicates `descriptor`, a number from outside. The number stays with its owner.
 ///
-/// # Errors The number is not an open descriptor, or the process has no free descriptor.
+/// # Errors
+/// The number is not an open descriptor, or the process has no free descriptor.
 pub fn duplicate(descriptor: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointers, does nothing to the original, and refuses a number that is not open.
     let copy = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 0) };

@@ -38,7 +38,8 @@ pub struct Own {
 }
 
 impl Own {
-    /// # Errors All entries are in use, or the process has no free descriptor.
+    /// # Errors
+    /// All entries are in use, or the process has no free descriptor.
     pub fn new(file: &File) -> io::Result<Self> {
         watch();
         let nothing = File::open("/dev/null")?;

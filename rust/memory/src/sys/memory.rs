@@ -80,8 +80,8 @@ impl Memory {
     /// Claims `length` bytes from `offset` on for one handle, and returns their header and the address of the
     /// first byte.
     ///
-    /// # Panics If one of the pages is held, or the range is not made of whole pages of this
-    /// memory.
+    /// # Panics
+    /// If one of the pages is held, or the range is not made of whole pages of this memory.
     pub(crate) fn claim(&self, offset: usize, length: usize) -> (NonNull<Header>, NonNull<u8>) {
         let total = self.claimed.len() * BLOCK;
         assert!(offset % PAGE == 0 && length % PAGE == 0 && length > 0, "a slab is whole pages");
@@ -102,8 +102,8 @@ impl Memory {
 
     /// Ends the claim on the slab at `offset`, and returns its length in bytes.
     ///
-    /// # Safety The slab was claimed, and the caller drops the last handle to it: nothing reads or writes its bytes
-    /// any more.
+    /// # Safety
+    /// The slab was claimed, and the caller drops the last handle to it: nothing reads or writes its bytes any more.
     pub(crate) unsafe fn release(&self, offset: usize) -> usize {
         let length = self.header(offset).length();
         for (block, bits) in blocks(offset, length) {
