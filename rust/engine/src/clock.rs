@@ -1,4 +1,4 @@
-//! The time of day: as a span since 1970, for the Date field (RFC 9110, section 6.6.1), and for lines of a log.
+//! The time of day: as a span since 1970, for the Date field (RFC 9110, section 6.6.1), and for log lines.
 
 #[cfg(not(loom))]
 use std::fmt::Display;
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 #[cfg(not(loom))]
 use crate::wire::http_date;
 
-/// Since the beginning of 1970. A clock that is set to an earlier time is taken for one that is set to 1970.
+/// The span since the beginning of 1970; zero if the clock is set to an earlier time.
 pub(crate) fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Now, displayed as the Date field has it.
+/// Now, displayed as in the Date field.
 #[cfg(not(loom))]
 pub(crate) fn date() -> impl Display {
     http_date(since_1970().as_secs())

@@ -1,4 +1,5 @@
-//! The engine's threads: one tokio current-thread runtime each, so that what a thread owns never moves.
+//! The engine's threads: one tokio current-thread runtime each, so that a connection never moves to
+//! another thread.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,14 +21,14 @@ pub struct Threads {
     next: AtomicUsize,
 }
 
-/// What one thread is doing. It says so once a second, busy or idle.
+/// The state of one thread. The thread reports it once a second, busy or idle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Activity {
-    /// For how long it has said nothing: one that hangs is silent.
+    /// The time since its last report: a thread that hangs reports nothing.
     pub silent: Duration,
-    /// For how long it has been at work so far.
+    /// The time for which it has been busy so far.
     pub busy: Duration,
-    /// Tasks that had not ended.
+    /// Tasks that have not ended.
     pub tasks: usize,
 }
 
@@ -52,24 +53,24 @@ impl Threads {
         Ok(Self { running, next: AtomicUsize::new(0) })
     }
 
-    /// What each thread is doing. Any thread may ask, and waits for none.
+    /// The state of each thread. Any thread may call it; it never waits.
     pub fn activity(&self) -> Vec<Activity> {
         self.running.iter().map(|thread| thread.pulse.activity()).collect()
     }
 
-    /// How many there are.
+    /// The number of threads.
     pub fn count(&self) -> usize {
         self.running.len()
     }
 
-    /// The number of the thread whose turn it is.
+    /// The number of the next thread in turn.
     pub fn pick(&self) -> usize {
-        // Relaxed: a fair turn is all that is wanted.
+        // Relaxed: only fair turns are needed.
         self.next.fetch_add(1, Ordering::Relaxed) % self.running.len()
     }
 
-    /// Runs on thread `number` what `start` makes there: memory of a task is then taken and given back by one thread.
-    /// After [`Threads::stop`] it is dropped unrun.
+    /// Calls `start` on thread `number` and runs its task there: one thread then allocates and frees the memory of
+    /// the task. After [`Threads::stop`] it is dropped and does not run.
     pub fn spawn<F>(&self, number: usize, start: impl FnOnce() -> F + Send + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -89,7 +90,7 @@ impl Threads {
     pub fn join(&self) {
         for thread in &self.running {
             if let Some(body) = lock(&thread.body).take() {
-                // A panic of the thread has been printed by it; there is nothing to add when it is over.
+                // The thread itself has printed its panic; there is nothing to add here.
                 let _ = body.join();
             }
         }
@@ -119,9 +120,10 @@ impl Thread {
                     }
                 });
                 tasks.close();
-                // A resolver call on the blocking pool may hang for long; it holds nothing of ours.
+                // A resolver call on the blocking pool may hang for long; it holds no resource of
+                // the engine.
                 runtime.shutdown_background();
-                // What the tasks have said when they were dropped; nothing is kept back from now on.
+                // The signals of tasks that were dropped; no signal is put off from now on.
                 if let Some(outbox) = OUTBOX.take() {
                     outbox.send();
                 }
@@ -131,12 +133,12 @@ impl Thread {
     }
 }
 
-/// What a thread says of itself whenever it turns. Not its runtime's handle: that would keep descriptors open behind the
-/// thread's end.
+/// The report of a thread, written at each turn. It is not the handle of its runtime, which would keep descriptors open
+/// after the thread's end.
 #[derive(Debug)]
 struct Pulse {
     began: Instant,
-    /// When it last turned, in milliseconds since then.
+    /// The last turn, in milliseconds since `began`.
     turned: AtomicU64,
     /// In nanoseconds.
     busy: AtomicU64,
@@ -169,11 +171,11 @@ impl Pulse {
     }
 }
 
-/// Starts a task, on the thread that is to run it.
+/// Starts a task, on the thread that will run it.
 type Start = Box<dyn FnOnce() + Send>;
 
-/// What other threads have given a thread to run, and what they have woken of it. Tokio's own way in makes a system call
-/// for each task; here it is one for all that come before the thread looks.
+/// The inbox of a thread: tasks that other threads have given to it, and its tasks that they have woken. Tokio's own
+/// queue makes a system call for each task; here it is one for all tasks that come before the thread looks.
 #[derive(Debug, Default)]
 struct Inbox {
     tasks: Mutex<Tasks>,
@@ -184,7 +186,7 @@ struct Inbox {
 struct Tasks {
     waiting: Vec<Start>,
     woken: Vec<Waker>,
-    /// The thread has been told and has not looked yet.
+    /// The thread has been woken and has not looked yet.
     told: bool,
     closed: bool,
 }
@@ -227,7 +229,7 @@ impl Inbox {
         }
     }
 
-    /// Starts what is put in. Never ends.
+    /// Starts the tasks that are put in. Never ends.
     async fn serve(&self) {
         loop {
             self.filled.notified().await;
@@ -245,7 +247,7 @@ impl Inbox {
         }
     }
 
-    /// Drops what is in it, and what will be put in.
+    /// Drops the tasks in it, and the tasks that will be put in.
     fn close(&self) {
         let dropped = {
             let mut tasks = lock(&self.tasks);
@@ -286,20 +288,20 @@ pub(crate) fn from_afar(waker: &Waker) -> Waker {
     }
 }
 
-/// Whom an engine thread is about to wake.
+/// The event loops that an engine thread is about to wake.
 #[derive(Default)]
 struct Outbox {
     events: RefCell<Vec<Arc<EventFd>>>,
     filled: Arc<Notify>,
-    /// Until when the thread keeps its core after it has woken somebody.
+    /// Until when the thread keeps its core after it has woken an event loop.
     stays_until: Cell<Option<Instant>>,
 }
 
-/// A burst of small handlers is shorter. Where standing back took longer somebody else wants the core too, or a handler is
-/// slow, beside which a switch is nothing.
+/// The longest time for which the thread stands back. A burst of small handlers is shorter. If it took longer, another
+/// process wants the core too, or a handler is slow, and a switch costs little beside it.
 const LONG: Duration = Duration::from_millis(1);
 
-/// How long the thread does not stand back then, so that such waits are rare. Arbitrary.
+/// How long the thread does not stand back after that, so that such waits are rare. Arbitrary.
 const STAY: Duration = Duration::from_millis(100);
 
 impl Outbox {
@@ -314,8 +316,9 @@ impl Outbox {
         self.stand_back();
     }
 
-    /// Lets whoever has been woken onto this core begin, and end its burst. While this thread is ready to run, neither the
-    /// answers of an event loop nor its clients' packets wake it; asleep, it would be woken onto the loop's core by each.
+    /// Lets an event loop that was woken onto this core begin, and end its burst. While this thread is ready to run,
+    /// neither the answers of the loop nor packets of clients wake it; asleep, each of them would wake it onto the loop's
+    /// core.
     fn stand_back(&self) {
         let begun = Instant::now();
         if self.stays_until.get().is_some_and(|until| begun < until) {
@@ -333,9 +336,9 @@ thread_local! {
     static OUTBOX: RefCell<Option<Outbox>> = const { RefCell::new(None) };
 }
 
-/// Signals `event`; on an engine thread not before the tasks that are ready have run. What they have to say is then one
-/// wake-up: an event loop on the same core would otherwise take the core behind the first request of a burst, and
-/// decide on each alone.
+/// Signals `event`; on an engine thread not before the tasks that are ready have run. All their signals are then one
+/// wake-up: an event loop on the same core would otherwise take the core after the first request of a burst, and handle
+/// each request alone.
 pub fn signal_soon(event: &Arc<EventFd>) {
     let later = OUTBOX.with_borrow(|outbox| {
         let Some(outbox) = outbox else { return false };
@@ -348,7 +351,8 @@ pub fn signal_soon(event: &Arc<EventFd>) {
     }
 }
 
-/// Signals what has been put off, behind the tasks that were ready when the first was. Never ends.
+/// Sends the signals that were put off, after the tasks that were ready at the time of the first.
+/// Never ends.
 async fn deliver() {
     let Some(filled) = OUTBOX.with_borrow(|outbox| outbox.as_ref().map(|outbox| Arc::clone(&outbox.filled)))
     else {
@@ -419,7 +423,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
         }
         release.send(()).unwrap();
-        // A hang is work, as far as anybody can tell. It began up to a tick behind the last sign.
+        // A hang counts as work. It began up to a tick after the last report.
         let is_over = |activity: &Activity| activity.silent <= TICK && activity.busy >= TICK;
         while !is_over(&threads.activity()[1]) {
             assert!(Instant::now() < end, "{:?}", threads.activity());
@@ -448,7 +452,7 @@ mod tests {
         is_done.recv().unwrap();
         threads.stop();
         threads.join();
-        // Nobody is there any more, and nothing is kept for them.
+        // The receivers are gone, and nothing is kept for them.
         receiver.recv().unwrap().wake();
     }
 

@@ -1,9 +1,10 @@
-//! Tasks that wait for one event, which all are told of at once. It lives within the lock of what is waited for.
+//! Tasks that wait for one event, which wakes all of them. It is inside the lock of the value for which they
+//! wait.
 
 use std::mem::replace;
 use std::task::{Context, Waker};
 
-/// A numbered place for each task that may wait.
+/// The waiters: a numbered place for each task that may wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     places: Vec<Place>,
@@ -18,7 +19,7 @@ enum Place {
 }
 
 impl Waiters {
-    /// The number of a place that the caller has until [`Waiters::leave`].
+    /// Takes a place until [`Waiters::leave`]; returns its number.
     pub(crate) fn join(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.places.push(Place::Quiet);
@@ -31,12 +32,12 @@ impl Waiters {
         self.free.push(number);
     }
 
-    /// How many places are taken.
+    /// The number of places that are taken.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Has the task of `context` woken with the wakers that [`Waiters::wakers`] gives next.
+    /// Registers the task of `context` for the next [`Waiters::wakers`].
     pub(crate) fn wait(&mut self, number: usize, context: &Context<'_>) {
         let place = &mut self.places[number];
         if !matches!(place, Place::Waiting(waker) if waker.will_wake(context.waker())) {
@@ -44,7 +45,8 @@ impl Waiters {
         }
     }
 
-    /// Takes the wakers of all tasks that wait, to be woken after the lock is released.
+    /// Takes the wakers of all tasks that wait. The caller wakes them after it has released the
+    /// lock.
     pub(crate) fn wakers(&mut self) -> Vec<Waker> {
         let waiting = self.places.iter_mut().filter_map(|place| match replace(place, Place::Quiet) {
             Place::Waiting(waker) => Some(waker),

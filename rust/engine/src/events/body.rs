@@ -1,7 +1,7 @@
-//! The body of an event stream for whoever sends it, with what is done while it is quiet and when it fails.
+//! The body of an event stream, with heartbeats while it is quiet and an error event when it fails.
 //!
-//! A source around another one, whose frames are the blocks of events and every byte of them. What it puts in, it puts
-//! between two frames. It looks at the clock once a wait, and has one timer, which is moved when it fires early.
+//! It wraps a source whose frames are the blocks of events, with every byte. It inserts blocks only between two
+//! frames. It reads the clock once a wait, and has one timer, which is moved when it fires early.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use crate::error::{Code, Error, Result};
 use crate::net::{Payload, Source, Supply, Watch, shortened};
 use crate::stream::Meter;
 
-/// A comment, and the end of the block that it is alone in: parsers that wait for whole blocks see it at once.
+/// A comment, and the end of its block: parsers that wait for whole blocks see it at once.
 pub(crate) const HEARTBEAT: &str = ":\n\n";
 
 /// U+FEFF in UTF-8, which is skipped at the start of a stream and belongs to a field's name everywhere else.
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 
-/// Who is shown the blocks of a stream that pass.
+/// An observer of the blocks of a stream.
 pub trait Observer: fmt::Debug + Send {
     /// A block has come from the origin, and is about to be sent: an event, or a comment, or a blank line.
     fn note(&mut self, block: &[u8], now: Instant);
 
-    /// Whether nothing more is needed of a stream that is read for nobody else.
+    /// Whether the observer has seen all that it needs of a stream that has no other reader.
     fn is_satisfied(&self) -> bool;
 
-    /// There will be no more blocks. Called once.
+    /// The stream has ended. Called once.
     fn end(&mut self, cause: Cause<'_>);
 }
 
-/// Why no more blocks of a stream pass.
+/// How a stream has ended.
 #[derive(Debug, Clone, Copy)]
 pub enum Cause<'a> {
-    /// It has ended well.
+    /// It has ended cleanly.
     Whole,
     /// It has failed.
     Failed(&'a Error),
-    /// The client had left, and the observer has seen what it needs.
+    /// The client had left, and the observer has seen all that it needs.
     Satisfied,
-    /// Whoever sent or read it has stopped: the client left, the server ends, or a limit of reading on was reached.
+    /// The reader has stopped: the client left, the server ends, or a limit of reading on was reached.
     Dropped,
 }
 
@@ -53,16 +53,17 @@ pub(crate) struct EventBody {
     policy: Option<Arc<Policy>>,
     meter: Arc<Meter>,
     observer: Option<Box<dyn Observer>>,
-    /// Runs to the next of what follows.
+    /// Fires at the earlier of the times below.
     timer: Watch,
     /// When a comment is due.
     beat: Option<Instant>,
     /// When the origin must have sent an event.
     limit: Option<Instant>,
-    /// What stands between two comments, a little different each time: streams that began together do not beat together.
+    /// The time between two comments, a little different each time, so that streams that began together do not send
+    /// together.
     pause: Option<Duration>,
     state: State,
-    /// Nothing is there, and the clock was looked at when that began.
+    /// The origin has nothing, and the clock was read when that began.
     waits: bool,
     /// An event has come since the last wait began.
     came: bool,
@@ -70,7 +71,7 @@ pub(crate) struct EventBody {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing has come of the origin. `beaten`: but something was sent.
+    /// Nothing has come from the origin. `beaten`: a comment was sent.
     Fresh {
         beaten: bool,
     },
@@ -82,7 +83,7 @@ enum State {
 }
 
 impl EventBody {
-    /// Of the frames of `supply`, which are those of [`Framing::Events`](crate::framing::Framing::Events) with every byte.
+    /// Wraps `supply`, whose frames are those of [`Framing::Events`](crate::framing::Framing::Events) with every byte.
     pub(crate) fn new(supply: Supply, policy: Option<Arc<Policy>>, meter: Arc<Meter>) -> Self {
         let pause = policy.as_ref().and_then(|policy| policy.heartbeat).map(shortened);
         Self {
@@ -100,7 +101,7 @@ impl EventBody {
         }
     }
 
-    /// Shown to `observer`.
+    /// Shows the blocks to `observer`.
     pub(crate) fn observed(mut self, observer: Box<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
@@ -122,7 +123,7 @@ impl EventBody {
         match self.state {
             State::Fresh { beaten } => {
                 self.state = State::Flowing;
-                // Behind a comment of ours it would be no mark any more.
+                // After a comment of ours it would not be a byte order mark.
                 !(beaten && block == MARK)
             }
             _ => true,
@@ -133,7 +134,7 @@ impl EventBody {
         matches!(self.state, State::Left) && self.observer.as_ref().is_some_and(|one| one.is_satisfied())
     }
 
-    /// What is told of a failure, and then the failure.
+    /// The error event, and then the failure.
     fn fail(&mut self, error: Error) -> Result<Payload> {
         self.end(Cause::Failed(&error));
         let told = self.policy.as_ref().filter(|_| !matches!(self.state, State::Left));
@@ -148,7 +149,7 @@ impl EventBody {
         }
     }
 
-    /// Nothing is there: what comes of that in time.
+    /// The origin has nothing: waits for the next heartbeat or the event timeout.
     fn wait(&mut self, context: &mut Context<'_>, held: usize) -> Poll<Option<Result<Payload>>> {
         let Some(policy) = &self.policy else { return Poll::Pending };
         let idle = policy.idle;
@@ -174,7 +175,8 @@ impl EventBody {
                 return Poll::Ready(Some(self.fail(Code::EventTimeout.error(detail))));
             }
             if self.beat.is_some_and(|beat| beat <= now) {
-                // What still waits to be sent shows the client as much as a comment behind it would.
+                // Bytes that still wait to be sent keep the connection alive as well as a comment
+                // after them.
                 if held == 0 {
                     return Poll::Ready(Some(Ok(self.beat())));
                 }
@@ -184,7 +186,7 @@ impl EventBody {
         }
     }
 
-    /// Has the timer run to what is due next.
+    /// Sets the timer to the next due time.
     fn poll_due(&mut self, context: &mut Context<'_>, now: Instant) -> Poll<()> {
         let due = match (self.beat, self.limit) {
             (Some(beat), Some(limit)) => Some(beat.min(limit)),
@@ -224,7 +226,7 @@ impl Source for EventBody {
             return Poll::Ready(match next {
                 Some(Ok(block)) if self.pass(&block) => Some(Ok(block)),
                 Some(Ok(_)) => continue,
-                // It is whoever sends who has to go on, and nothing has failed.
+                // The sender has to go on, and nothing has failed.
                 Some(Err(error)) if error.code() == Code::WindowHeld => Some(Err(error)),
                 Some(Err(error)) => Some(self.fail(error)),
                 None => {

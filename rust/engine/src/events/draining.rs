@@ -1,4 +1,4 @@
-//! Reading a body on whose client has left, so that the origin can finish what it has begun.
+//! Reads on a body whose client has left, so that the origin can finish.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::policy::{Drain, Leave};
 use crate::net::{Supply, Watch};
 use crate::stream::Meter;
 
-/// A place among those that are read on at a time, and what is left of its time. It runs from when the client left.
+/// A place among the bodies that are read on, with its deadline. The time runs from when the client left.
 #[derive(Debug)]
 pub(crate) struct Draining {
     drain: Arc<Drain>,
@@ -17,7 +17,8 @@ pub(crate) struct Draining {
 }
 
 impl Leave {
-    /// The client has left: what goes on then. None where the origin is cancelled, be it because too many others are read on.
+    /// Takes a place after the client has left; `None` if the request to the origin is cancelled, by the policy or because
+    /// too many others are read on.
     pub(crate) fn begin(&self, meter: &Arc<Meter>) -> Option<Box<Draining>> {
         let Self::Drain(drain) = self else { return None };
         if !drain.enter() {
@@ -26,18 +27,18 @@ impl Leave {
         }
         meter.began_drain();
         let over = Watch::started(Some(drain.time));
-        // On the heap, because few clients leave.
+        // Boxed, because few clients leave.
         Some(Box::new(Draining { drain: Arc::clone(drain), meter: Arc::clone(meter), over }))
     }
 }
 
 impl Draining {
-    /// Ready when it has taken too long.
+    /// Ready at the deadline.
     pub(crate) fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
         self.over.poll_expired(context)
     }
 
-    /// Reads `supply` to its end, or to a limit, or for as long as `drive`, which goes before each look at it, is true.
+    /// Reads `supply` to its end or a limit, or while `drive`, which is called before each poll, is true.
     pub(crate) async fn run(
         mut self: Box<Self>,
         mut supply: Supply,

@@ -1,4 +1,4 @@
-//! Has an [`Inspector`] see what passes.
+//! Shows an [`Inspector`] the blocks that pass.
 
 use std::time::Instant as Plain;
 
@@ -23,7 +23,7 @@ impl Observer for Inspector {
 }
 
 impl EventBody {
-    /// Seen by `inspector`, if there is one.
+    /// Shows the blocks to `inspector`, if there is one.
     pub(crate) fn inspected(self, inspector: Option<Inspector>) -> Self {
         match inspector {
             Some(inspector) => self.observed(Box::new(inspector)),
@@ -32,7 +32,7 @@ impl EventBody {
     }
 }
 
-/// Ends what is seen, also where the task that reads on is dropped with the engine.
+/// Ends the inspection, also if the task that reads on is dropped with the engine.
 pub(super) struct EndOnDrop(pub(super) Inspector);
 
 impl Drop for EndOnDrop {
@@ -41,7 +41,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// The response that `inspector` sees has a head. Whether what it sees has to be cut into events.
+/// Shows `inspector` the head of the response. Returns whether the body has to be cut into events.
 pub fn begin_inspection(inspector: &Inspector, head: &Head) -> bool {
     inspector.begin(head.get("content-type"), head.get("content-encoding")) == Content::Events
 }

@@ -1,8 +1,8 @@
-//! Event streams on their way to clients: what is done while they are quiet, when they fail, and when the client leaves.
+//! Event streams on their way to clients: heartbeats, failures, and clients that leave.
 //!
-//! `EventBody` stands between a body that is cut into events and whoever sends it, and holds the stream's one timer.
-//! Where the event loop's own transports send, [`pipe`] does the same from stream to stream. [`Leave`] is for bodies of
-//! all kinds. The invariants: nothing is put in but between two frames; what failed is never ended as if it were whole.
+//! `EventBody` is between a body that is cut into events and its sender, and has the stream's one timer. If an event
+//! loop's own transport sends, [`pipe`] does the same from stream to stream. [`Leave`] is for bodies of all kinds. The
+//! invariants: blocks are inserted only between two frames, and a stream that has failed never ends like a whole one.
 
 #[cfg(not(loom))]
 mod body;

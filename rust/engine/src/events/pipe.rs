@@ -1,4 +1,4 @@
-//! From stream to stream: what `EventBody` does, and reading on, for bodies that somebody other than the engine sends.
+//! From stream to stream: the work of `EventBody`, and reading on, for bodies that the engine does not send itself.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,9 +14,9 @@ use crate::net::Supply;
 use crate::relay::is_event_stream;
 use crate::stream::{Ending, Feed, Meter, Stream};
 
-/// Relays the frames of `stream` to `feed`, seen by `inspector`; with a `policy` they are those of an event stream with every
-/// byte of it. When the consumer of that leaves, the client has: `leave` says what becomes of it then. `ended` is told the
-/// bytes that passed, and why there are no more, once: also where the engine is closed.
+/// Relays the frames of `stream` to `feed` and shows them to `inspector`; with a `policy` they are the frames of an event
+/// stream with every byte. When the consumer of `feed` leaves, the client has left, and `leave` decides whether the body is
+/// read on. `ended` is called once with the bytes that passed and the reason of the end, also if the engine is closed.
 pub async fn pipe(
     stream: Stream,
     policy: Option<Arc<Policy>>,
@@ -48,9 +48,9 @@ pub async fn pipe(
         match next {
             Some(Some(Ok(payload))) => {
                 end.bytes += payload.len() as u64;
-                // What is put in, and has no room, is left out.
+                // A block that is inserted is dropped if there is no room.
                 if let Ok(slice) = payload.into_slice(&pool) {
-                    // Nobody reads any more: the next turn says so.
+                    // The reader has left; the next turn reports it.
                     let _ = feed.push_raw(slice);
                 }
             }
@@ -71,10 +71,10 @@ pub async fn pipe(
     }
 }
 
-/// Told the bytes that passed through a pipe, and why they were not all.
+/// Called with the bytes that passed through a pipe, and the error if they were not all.
 pub type Ended = Box<dyn FnOnce(u64, Option<Error>) + Send>;
 
-/// Tells of the end when it is dropped.
+/// Reports the end when it is dropped.
 struct Tell {
     ended: Option<Ended>,
     bytes: u64,
@@ -89,8 +89,8 @@ impl Drop for Tell {
     }
 }
 
-/// The client of `stream` has left: reads it on by `leave`, or as `policy` says of event streams, whether its head has come
-/// or not. It is seen by the inspector, if there is one, cut as is said beside it where it has events.
+/// Reads `stream` on after its client has left, by `leave`, or by `policy` for event streams, whether or not its head has
+/// come. It shows the body to the inspector, if there is one, and cuts event streams with the framing beside it.
 pub async fn read_on(
     stream: Stream,
     leave: Leave,
@@ -98,7 +98,7 @@ pub async fn read_on(
     inspection: Option<(Inspector, Framing)>,
     meter: Arc<Meter>,
 ) {
-    // Also where nothing is read on.
+    // Also if the body is not read on.
     let _over = inspection.as_ref().map(|(inspector, _)| EndOnDrop(inspector.clone()));
     let policy = policy.as_deref();
     let Some(mut draining) = Leave::before_head(&leave, policy).begin(&meter) else { return };

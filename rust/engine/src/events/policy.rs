@@ -1,4 +1,5 @@
-//! What is decided about event streams, by route or by request. Declared and validated in Python; no defaults here.
+//! The policy of event streams, by route or by request. Python declares and validates it; there are no defaults
+//! here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,45 +7,46 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// What is done with the event streams of a route besides relaying them.
+/// The policy for the event streams of a route.
 #[derive(Debug)]
 pub struct Policy {
-    /// Nothing is sent for no longer than that: a comment then is.
+    /// After this time without a byte to the client, a comment is sent.
     pub heartbeat: Option<Duration>,
-    /// How long the origin may send no event (`EVENT_TIMEOUT`).
+    /// The longest time without an event of the origin (`EVENT_TIMEOUT`).
     pub idle: Option<Duration>,
-    /// Whether proxies on the way are told not to buffer, and caches to ask, where the origin says nothing.
+    /// Whether fields tell proxies on the way not to buffer, and caches to revalidate, unless the origin
+    /// sends such fields.
     pub unbuffered: bool,
-    /// The name of the event that tells the client of a failure behind the head.
+    /// The name of the event that tells the client of a failure after the head.
     pub error_event: Option<String>,
-    /// What becomes of the origin's stream when its client leaves.
+    /// What happens to the origin's stream when its client leaves.
     pub leave: Leave,
 }
 
 /// A name and a value.
 pub type Field = (&'static [u8], &'static [u8]);
 
-/// nginx passes it on to nobody, and reads it as `proxy_buffering off`: it, and what follows it, would keep events back until
-/// a buffer is full.
+/// nginx reads it as `proxy_buffering off` and does not pass it on. Without it, nginx would hold events back until a buffer
+/// is full.
 pub(crate) const NO_BUFFERING: Field = (b"X-Accel-Buffering", b"no");
 
-/// What the HTML standard's examples and its servers send; it keeps a cache from holding a stream back.
+/// As in the examples of the HTML standard; it keeps a cache from holding a stream back.
 pub(crate) const NO_CACHE: Field = (b"Cache-Control", b"no-cache");
 
 impl Policy {
-    /// What the head has where the origin says nothing else.
+    /// The fields of the head, unless the origin sends its own.
     pub fn fields(&self) -> &'static [Field] {
         if self.unbuffered { &[NO_BUFFERING, NO_CACHE] } else { &[] }
     }
 
-    /// The event that tells the client of `error`. Not the error's own text, which may name the origin.
+    /// The event that tells the client of `error`, without its detail, which may name the origin.
     pub(crate) fn told(&self, error: &Error) -> Option<Vec<u8>> {
         let name = self.error_event.as_ref()?;
         Some(format!("event: {name}\ndata: {}\n\n", error_data(error)).into_bytes())
     }
 }
 
-/// What a client is told of `error`, as JSON on one line. Not the error's own text, which may name the origin.
+/// `error` for a client, as JSON on one line, without its detail, which may name the origin.
 pub(crate) fn error_data(error: &Error) -> String {
     let code = error.code();
     let (number, row, retryable) = (code.number(), code.name(), code.retryable());
@@ -55,7 +57,7 @@ pub(crate) fn error_data(error: &Error) -> String {
     )
 }
 
-/// What becomes of the origin's response when its client leaves.
+/// What happens to the origin's response when its client leaves.
 #[derive(Debug, Clone)]
 pub enum Leave {
     /// It is cancelled at once.
@@ -65,23 +67,23 @@ pub enum Leave {
 }
 
 impl Leave {
-    /// Whether something is read on.
+    /// Whether it is read on.
     pub(crate) fn drains(&self) -> bool {
         matches!(self, Self::Drain(_))
     }
 
-    /// Where nobody knows yet what kind of body will come: what is done with one kind of them at least.
+    /// The rule before the kind of body is known: of the two, the one that reads on.
     pub(crate) fn before_head<'a>(all: &'a Self, events: Option<&'a Policy>) -> &'a Self {
         events.map(|policy| &policy.leave).filter(|leave| leave.drains()).unwrap_or(all)
     }
 
-    /// For a body, of events or not.
+    /// The rule for a body, of events or not.
     pub(crate) fn of<'a>(all: &'a Self, events: Option<&'a Policy>, is_events: bool) -> &'a Self {
         events.filter(|_| is_events).map_or(all, |policy| &policy.leave)
     }
 }
 
-/// How far, and how many at a time, responses are read on whose clients have left.
+/// The limits of responses that are read on after their clients have left.
 #[derive(Debug)]
 pub struct Drain {
     pub(super) bytes: u64,
@@ -91,7 +93,7 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Up to so many `bytes` and so much `time` each, and at most so many at a time.
+    /// Up to `bytes` and `time` each, and at most `most` at a time.
     pub fn new(bytes: u64, time: Duration, most: usize) -> Self {
         Self { bytes, time, most, active: AtomicUsize::new(0) }
     }

@@ -1,30 +1,29 @@
-//! Members that are added to the JSON of a request, so that its response says what it has cost.
+//! Adds members to the JSON of a request, so that its response reports a usage.
 //!
-//! The request is spliced and not written anew: what the client has said stays as it has said it, byte for byte, numbers
-//! and order included. What is not an object of JSON that asks for a stream, or can be read in two ways, is not
-//! changed: the origin answers for it.
+//! Members are spliced in: the text of the client stays byte for byte, with its numbers and order. A request that is not
+//! a JSON object which asks for a stream, or that can be read in two ways, is not changed.
 
 use std::ops::Range;
 
 use crate::json::{Json, Member};
 
-/// What is added to requests.
+/// The members that are added to requests.
 #[derive(Debug, Clone)]
 pub struct Amendment {
-    /// An object of JSON.
+    /// A JSON object.
     object: Vec<u8>,
     insists: bool,
 }
 
-/// Bytes in the place of others.
+/// Bytes that replace others.
 struct Splice {
     range: Range<usize>,
     text: Vec<u8>,
 }
 
 impl Amendment {
-    /// Adds the members of `object`, as deep as both sides have objects. What is there already stays, or has its place
-    /// taken if this `insists`. `None` for what is no object of JSON.
+    /// Adds the members of `object`, as deep as both sides have objects. Existing members stay, or are replaced if
+    /// this `insists`. `None` if `object` is not a JSON object.
     pub fn new(object: Vec<u8>, insists: bool) -> Option<Self> {
         Json::read(&object).filter(Json::is_object)?;
         Some(Self { object, insists })
@@ -52,8 +51,8 @@ impl Amendment {
         (!splices.is_empty()).then_some(amended)
     }
 
-    /// Finds what has to be added to `object`, which has `members`. `None` where it has one of them twice: which one
-    /// counts depends on who reads it.
+    /// Finds the members that must be added to `object`, which has `members`. `None` if it has one of them twice:
+    /// parsers differ in which one counts.
     fn merge(
         &self,
         object: &Json<'_>,

@@ -1,15 +1,15 @@
-//! What a body is, by its fields.
+//! The kind of a body, by its fields.
 
 use crate::wire::{media_type, names_event_stream};
 
-/// What a response is, as far as this matters.
+/// The kind of a response, for inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// A stream of events.
+    /// An event stream.
     Events,
     /// One value of JSON.
     Json,
-    /// Anything else, in which no usage is looked for.
+    /// Any other, without a usage.
     Other,
 }
 

@@ -1,5 +1,5 @@
-//! What all inspected responses of a route come to. Each engine thread adds to counts of its own, without a lock and
-//! without writing memory that another one writes; they are summed when somebody asks.
+//! The counts of all inspected responses of a route. Each engine thread adds to its own counts, without a lock and
+//! without writing memory that another thread writes; a reader sums them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +8,8 @@ use super::content::Content;
 use super::report::Report;
 use crate::counters::{Buckets, Histogram};
 
-/// Sets of counts; a thread beyond shares one with another, which is slower and as right. Arbitrary.
+/// The number of sets of counts. Further threads share a set, which is slower and still correct.
+/// Arbitrary.
 const SETS: usize = 8;
 
 /// The counts of a route.
@@ -33,17 +34,17 @@ pub(super) struct Set {
 /// A snapshot of a route's counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Streams of events that have ended.
+    /// Event streams that have ended.
     pub streams: u64,
     /// Other responses that have ended.
     pub responses: u64,
-    /// Those of both in which no usage could be looked for.
+    /// Of both, the responses that could not be inspected.
     pub hidden: u64,
-    /// Those of both that had one.
+    /// Of both, the responses with a usage.
     pub with_usage: u64,
-    /// Events so far, of streams that go on as well.
+    /// Events so far, also of streams that have not ended.
     pub events: u64,
-    /// Bytes of their blocks.
+    /// Bytes of the blocks of these events.
     pub bytes: u64,
     /// From the request to the first token.
     pub first: Histogram,
@@ -72,7 +73,7 @@ impl Counts {
         &self.0[thread % SETS]
     }
 
-    /// Adds what was counted elsewhere, of responses that were fetched in another process.
+    /// Adds counts of responses that another process has fetched.
     pub fn add(&self, sums: &Sums) {
         let set = self.set(0);
         for (count, more) in [

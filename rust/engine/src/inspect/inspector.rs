@@ -1,8 +1,8 @@
-//! One response, looked at on its way through.
+//! The inspection of one response on its way through.
 //!
-//! Whoever relays it holds an [`Inspector`] and notes what passes; whoever answers for the exchange holds another handle
-//! of the same, and takes the report. What it keeps is small, because thousands of streams keep it for hours: no bytes but
-//! those of a usage. Of JSON that is no stream it keeps all up to a limit, until the end.
+//! The relay holds an [`Inspector`] and notes each block; the owner of the exchange holds another handle of it, and takes
+//! the report. It is small, because thousands of streams keep one for hours: it keeps no bytes except those of a usage.
+//! JSON that is not a stream is kept up to a limit, until the end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -18,7 +18,7 @@ use super::usage::Usage;
 use crate::framing::event::{Event, parse};
 use crate::pool::{CopyReason, Pool};
 
-/// A handle of what is known of a response.
+/// A handle to the inspection of one response.
 #[derive(Debug, Clone)]
 pub struct Inspector(Arc<Shared>);
 
@@ -42,19 +42,19 @@ struct State {
     bytes: u64,
     first: Option<Duration>,
     longest_gap: Option<Duration>,
-    /// When the last token came.
+    /// The time of the last token.
     last: Option<Instant>,
     usage: Usage,
-    /// What has come of JSON that is no stream.
+    /// The pieces of JSON that is not a stream.
     body: Vec<u8>,
     total: Option<Duration>,
-    /// Who waits for the end.
+    /// The task that waits for the end.
     waker: Option<Waker>,
 }
 
 impl Inspector {
-    /// Of the response to a request that begins to be sent now, and was `amended` or not. `thread` is the one that will
-    /// note what passes, mostly.
+    /// For the response to a request that is sent now, and was `amended` or not. `thread` is the number of the thread
+    /// that will note most blocks.
     pub fn new(
         rules: Arc<Rules>,
         counts: Arc<Counts>,
@@ -80,8 +80,8 @@ impl Inspector {
         Self(Arc::new(Shared { rules, counts, pool, thread, amended, begun: now, state }))
     }
 
-    /// The response has a head, with these fields: what of it, as said here, is to be noted in blocks of events or in
-    /// pieces of any kind.
+    /// Notes the fields of the response. Returns whether its body is noted in blocks of events, or in pieces of any
+    /// size.
     pub fn begin(&self, content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> Content {
         let mut state = self.state();
         let content = content_type.map_or(Content::Other, content_of);
@@ -93,7 +93,7 @@ impl Inspector {
         content
     }
 
-    /// Notes what passes: a block of a stream of events with every byte of it, or any piece of another body.
+    /// Notes a block of an event stream with every byte, or any piece of another body.
     pub fn note(&self, block: &[u8], now: Instant) {
         let mut state = self.state();
         if state.total.is_some() {
@@ -141,7 +141,7 @@ impl Inspector {
         }
     }
 
-    /// Keeps a piece of a body, unless that has become too long.
+    /// Keeps a piece of a body, unless the body is too long.
     fn keep(&self, state: &mut State, piece: &[u8]) {
         if state.body.len() + piece.len() > self.0.rules.max_response {
             state.hidden = Some(Hidden::TooLarge);
@@ -152,12 +152,12 @@ impl Inspector {
         state.body.extend_from_slice(piece);
     }
 
-    /// Whether all of the usage has been seen: nobody needs to read on for its sake.
+    /// Whether the whole usage has been seen, so that the body need not be read on for it.
     pub fn is_satisfied(&self) -> bool {
         self.state().usage.is_final()
     }
 
-    /// The response is over, however it ended. What is noted later counts no more, and a second call says the same.
+    /// Ends the inspection. Later notes are ignored, and a second call returns the same report.
     pub fn end(&self, now: Instant) -> Report {
         let mut state = self.state();
         let is_first = state.total.is_none();
@@ -193,7 +193,7 @@ impl Inspector {
         report
     }
 
-    /// Whether the response is over; if it is not, `waker` is woken when it is.
+    /// Whether the response has ended; if not, `waker` is woken at its end.
     pub fn is_over(&self, waker: &Waker) -> bool {
         let mut state = self.state();
         if state.total.is_none() {
@@ -208,10 +208,10 @@ impl Inspector {
     }
 }
 
-/// What `OpenAI`'s streams end with.
+/// The last event of `OpenAI`'s streams.
 const DONE: &[u8] = b"[DONE]";
 
-/// The data of a block that is one line of data, as most deltas are.
+/// The data of a block with one line, as in most deltas.
 fn only_data(block: &[u8]) -> Option<&[u8]> {
     let data = block.strip_prefix(b"data:")?;
     let end = memchr2(b'\n', b'\r', data)?;

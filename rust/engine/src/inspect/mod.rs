@@ -1,10 +1,10 @@
-//! What is known of a response besides its bytes: how many events, how fast they came, and what they cost.
+//! Inspection of responses: the number of events, their times, and their usage.
 //!
-//! An [`Inspector`] looks at one response on its way through, block by block, without changing it, and gives a
-//! [`Report`] in the end; [`Counts`] are the sums of a route. [`Rules`] say what to look for, and what is added to the
-//! JSON of a request before it is sent ([`Amendment`]). Whoever relays may call them; nothing here waits, reads or
-//! writes. The invariant: an event that carries no usage is passed over by one search for a short text; what is parsed,
-//! is parsed strictly and from its beginning, so that no text within a string can pass for a usage.
+//! An [`Inspector`] reads one response on its way through, block by block, without changing it, and gives a [`Report`]
+//! at the end; [`Counts`] are the sums of a route. [`Rules`] say where usages are, and what is added to the JSON of a
+//! request before it is sent ([`Amendment`]). Nothing here waits, reads or writes. The invariant: an event without a
+//! usage costs one search for a short text; an event that is parsed is parsed strictly and from its beginning, so that
+//! no text within a string counts as a usage.
 
 mod amend;
 mod content;

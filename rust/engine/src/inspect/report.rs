@@ -1,22 +1,22 @@
-//! What was seen of a response.
+//! What the inspection has found in a response.
 
 use std::time::Duration;
 
 use super::content::Content;
 
-/// Why a usage may have been there and not have been seen.
+/// Why a usage may have been missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
-    /// The response has a content coding, though it was asked for without.
+    /// The response has a content coding, although the request asked for none.
     Encoded,
-    /// The response, or the usage in it, is larger than what is kept.
+    /// The response, or its usage, is above the limit.
     TooLarge,
 }
 
 /// What was seen of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// What it is.
+    /// The kind of the response.
     pub content: Content,
     /// Whether the request was changed before it was sent.
     pub amended: bool,
@@ -30,8 +30,8 @@ pub struct Report {
     pub longest_gap: Option<Duration>,
     /// From the request to the end.
     pub total: Duration,
-    /// The usage: one object of JSON.
+    /// The usage: one JSON object.
     pub usage: Option<Vec<u8>>,
-    /// Why one may be missing.
+    /// Why the usage may be missing.
     pub hidden: Option<Hidden>,
 }

@@ -1,4 +1,4 @@
-//! What a route's responses are looked at for.
+//! The rules by which the responses of a route are inspected.
 
 use super::amend::Amendment;
 use super::content::{Content, content_of, is_coded};
@@ -7,20 +7,20 @@ use super::usage::Wanted;
 /// Declared once, for many responses.
 #[derive(Debug, Clone)]
 pub struct Rules {
-    /// Where usages lie.
+    /// The paths of usages.
     pub wanted: Wanted,
-    /// Events that carry tokens, besides those without a name.
+    /// The events that carry tokens, besides events without a name.
     pub tokens: Names,
     /// What is added to requests, if anything.
     pub amendment: Option<Amendment>,
     /// Bytes of the longest request that is amended.
     pub max_request: u64,
-    /// Bytes of the longest JSON that is no stream and is looked into.
+    /// Bytes of the longest JSON that is not a stream and is inspected.
     pub max_response: usize,
 }
 
 impl Rules {
-    /// Whether a request with these fields may be amended: its body is JSON, and can be read as it is.
+    /// Whether a request with these fields may be amended: its body is JSON without a content coding.
     pub fn amends(&self, content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> bool {
         self.amendment.is_some()
             && content_type.is_some_and(|kind| content_of(kind) == Content::Json)
@@ -28,7 +28,7 @@ impl Rules {
     }
 }
 
-/// Names of events. One that begins with an asterisk stands for all that end so.
+/// Names of events. A name that begins with `*` stands for all names with this end.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Vec<String>);
 

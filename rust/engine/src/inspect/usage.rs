@@ -1,36 +1,36 @@
-//! The usage that a model's response reports: found by a search for its name, taken over as bytes.
+//! The usage in a model's response: found by a search for its name, and kept as bytes.
 //!
-//! Servers say what a response has cost in one object, in the last event or in a few. Whoever looks into every event for
-//! it parses thousands of deltas for nothing. [`Wanted::may_have`] turns those away with a search for `"usage"` that is
-//! followed by an object: a quote within a string is escaped, so no text that a model writes contains it. What is left
-//! is parsed from its beginning. Objects that follow one another are merged name by name, the later value counts.
+//! Servers report a usage as one object, in the last event or in a few. To parse every event for it would parse
+//! thousands of deltas for nothing. [`Wanted::may_have`] excludes them by a search for `"usage"` before an object: a
+//! quote within a string is escaped, so no text that a model writes contains it. The other events are parsed from their
+//! beginning. Several objects are merged name by name; the later value counts.
 
 use memchr::memmem::Finder;
 
 use crate::json::Json;
 
-/// Bytes of a usage at most. They take some 100 to 600; and a number of so many digits is one that Python still reads.
+/// The limit of a usage in bytes. Usages have 100 to 600, and Python can read a number with so many digits.
 const MOST: usize = 4096;
 
-/// Where a usage may lie: the names of members, from the outermost object on.
+/// The path of a usage: the names of members, from the outermost object on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
     /// The names.
     pub names: Vec<String>,
-    /// Whether what lies there is all of it. If not, it is a beginning that later ones add to.
+    /// Whether the object is complete. If not, later ones add to it.
     pub is_final: bool,
 }
 
-/// What is looked for.
+/// The paths of usages, prepared for a search.
 #[derive(Debug, Clone)]
 pub struct Wanted {
     paths: Vec<Path>,
-    /// For each innermost name, in quotes.
+    /// A searcher for each innermost name, in quotes.
     finders: Vec<Finder<'static>>,
 }
 
 impl Wanted {
-    /// Looks for objects at these paths; each has a name at least.
+    /// Prepares a search for objects at these paths; each path has at least one name.
     pub fn new(paths: Vec<Path>) -> Self {
         let mut needles: Vec<String> =
             paths.iter().filter_map(|path| path.names.last()).map(|name| format!("\"{name}\"")).collect();
@@ -40,16 +40,17 @@ impl Wanted {
         Self { paths, finders }
     }
 
-    /// Whether `text`, of one event or more, may have an object under one of the names. What is left of a line counts as
-    /// if it were one: only who joins the lines of the data can tell.
+    /// Whether `text`, of one event or more, may have an object under one of the names. A name at the end of a line
+    /// counts: only after the lines of the data have been joined is it known.
     pub fn may_have(&self, text: &[u8]) -> bool {
         self.finders.iter().any(|finder| {
-            // Many deltas say `"usage":null`.
+            // Many deltas have `"usage":null`.
             finder.find_iter(text).any(|at| is_before_object(&text[at + finder.needle().len()..]))
         })
     }
 
-    /// Adds what `data` has to `usage`; `data` is of one event, or a whole body. What is no JSON has none.
+    /// Adds the usage in `data` to `usage`; `data` is of one event, or a whole body. Data that is not JSON
+    /// has none.
     pub fn collect(&self, data: &[u8], usage: &mut Usage) {
         let Some(json) = Json::read(data) else { return };
         for path in &self.paths {
@@ -75,27 +76,27 @@ fn is_before_object(rest: &[u8]) -> bool {
     false
 }
 
-/// What was found so far.
+/// The usage that was found so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// One object of JSON; empty before the first.
+    /// One JSON object; empty before the first.
     merged: Vec<u8>,
     is_final: bool,
     is_too_large: bool,
 }
 
 impl Usage {
-    /// The object, as JSON; nothing if there was none, or too large a one.
+    /// The object, as JSON; `None` if there was none, or it was too large.
     pub fn bytes(&self) -> Option<&[u8]> {
         (!self.is_too_large && !self.merged.is_empty()).then_some(&self.merged)
     }
 
-    /// Whether all of it has been seen.
+    /// Whether it is complete.
     pub fn is_final(&self) -> bool {
         self.is_final
     }
 
-    /// Whether there was more than is kept.
+    /// Whether a usage was above the limit.
     pub fn is_too_large(&self) -> bool {
         self.is_too_large
     }
@@ -106,7 +107,7 @@ impl Usage {
             return;
         }
         let old = std::mem::take(&mut self.merged);
-        // All of the new behind what is left of the old: whoever parses it takes the later of two members.
+        // The new members after the remaining old ones: parsers take the later of two members.
         let mut merged = Vec::with_capacity(new.bytes().len());
         let old = Json::read(&old);
         let kept = old

@@ -1,4 +1,4 @@
-//! Pipes, FIFOs, sockets, terminals: descriptors that can be waited for.
+//! Pipes, FIFOs, sockets, terminals: descriptors on which a task can wait.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -9,7 +9,7 @@ use super::{Intake, file};
 use crate::error::{Code, Result};
 use crate::sys::descriptor;
 
-/// Reads `descriptor` to its end and closes it. A regular file is read on from where it stands.
+/// Reads `descriptor` to its end and closes it. A regular file is read from its current position.
 ///
 /// The stream ends with `FILE_FAILED` if the descriptor cannot be read or waited for.
 pub async fn read_descriptor(descriptor: OwnedFd, mut intake: Intake) {
@@ -26,12 +26,12 @@ async fn read(mut source: File, intake: &mut Intake) -> Result<()> {
     read_pipe(source, intake).await
 }
 
-/// A device such as /dev/urandom is always ready and cannot be waited for.
+/// A device such as /dev/urandom is always ready, and the kernel cannot wait for it.
 async fn read_device(source: File, intake: &mut Intake) -> Result<()> {
     file::read_open(source, |mut file, space, _| file.read(space), 0, None, "the descriptor", intake).await
 }
 
-/// Reads what becomes readable until the end.
+/// Reads whenever it is readable, until the end.
 pub(super) async fn read_pipe(source: File, intake: &mut Intake) -> Result<()> {
     let failed = |error: io::Error| Code::FileFailed.error(format!("cannot read the descriptor: {error}"));
     descriptor::set_nonblocking(&source).map_err(failed)?;
@@ -44,7 +44,7 @@ pub(super) async fn read_pipe(source: File, intake: &mut Intake) -> Result<()> {
         Err((_, error)) => return Err(failed(error)),
     };
     loop {
-        // Credit first, then the source, and memory only when there is something to put into it.
+        // Credit first, then the source, and memory only when there are bytes to read.
         intake.feed.room().await?;
         let mut ready = tokio::select! {
             biased;

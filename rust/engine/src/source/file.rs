@@ -22,10 +22,10 @@ pub async fn read_file(path: PathBuf, offset: u64, length: Option<u64>, mut inta
     intake.end(result);
 }
 
-/// How to read at an offset, or at the file's own position where the offset means nothing.
+/// How to read at an offset, or at the position of the file if it has no offsets.
 pub(super) type Read = fn(&File, &mut [u8], u64) -> std::io::Result<usize>;
 
-/// Reads an open file on from `offset`.
+/// Reads an open file from `offset` on.
 pub(super) async fn read_open(
     mut file: File,
     read: Read,

@@ -1,8 +1,8 @@
 //! Bodies that do not come over HTTP: files, descriptors, child processes.
 //!
-//! Each is one future that reads into slabs for as long as its stream has room and ends the stream. Reads are offered
-//! as much memory as arrives at a time; where the framing knows how long a frame is, it is read straight into one
-//! contiguous piece.
+//! Each is one future that reads into slabs while its stream has room, and ends the stream. The memory for a read
+//! follows the size of the reads before; if the framing knows the length of a frame, the frame is read into one
+//! contiguous slab.
 
 mod descriptor;
 mod file;
@@ -20,14 +20,14 @@ use crate::pool::{Pool, Purpose, Writer};
 use crate::stream::reading::{self, ReadSize, worth_filling};
 use crate::stream::{Ending, Feed, ReadSizes};
 
-/// Where a source puts what it reads, and the memory that it reads into.
+/// The intake of a source: its stream, and the memory into which it reads.
 #[derive(Debug)]
 pub struct Intake {
     pool: Pool,
     feed: Feed,
     size: ReadSize,
     writer: Option<Writer>,
-    /// Bytes that the current frame still needs in the memory that was taken for it alone.
+    /// Bytes that the current frame still needs in a slab that was taken for it alone.
     reserved: usize,
     began: Instant,
 }
@@ -45,7 +45,7 @@ impl Intake {
         }
     }
 
-    /// Waits for credit, then for memory, and says how many bytes of it the next read may fill.
+    /// Waits for credit, then for memory. Returns how many bytes the next read may fill.
     async fn offer(&mut self) -> Result<(&mut Writer, usize)> {
         self.feed.room().await?;
         if self.reserved == 0 {
@@ -73,13 +73,13 @@ impl Intake {
         Ok(())
     }
 
-    /// Passes on the `count` bytes that were read of the `offered`.
+    /// Passes on the `count` bytes that were read, of the `offered` bytes.
     async fn took(&mut self, offered: usize, count: usize) -> Result<()> {
         let slice = self.writer.as_mut().expect("offered before").commit(count);
         if self.reserved > 0 {
             self.reserved -= count;
             if self.reserved == 0 {
-                // What follows is read as its own size says.
+                // The next reads follow their own size.
                 self.writer = None;
             }
         } else {

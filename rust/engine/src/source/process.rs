@@ -1,4 +1,4 @@
-//! Child processes: what they print is the body, and how they end decides whether it was whole.
+//! Child processes: their output is the body, and their status decides whether it was whole.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,18 +13,18 @@ use tokio::time::timeout;
 use super::{Intake, descriptor};
 use crate::error::{Code, Result};
 
-/// What to run.
+/// The command to run.
 #[derive(Debug)]
 pub struct Command {
     /// The program and its arguments.
     pub arguments: Vec<OsString>,
-    /// The working directory, if not this process's.
+    /// The working directory; `None` for that of this process.
     pub directory: Option<PathBuf>,
-    /// The whole environment, if not this process's.
+    /// The whole environment; `None` for that of this process.
     pub environment: Option<Vec<(OsString, OsString)>>,
 }
 
-/// How much of the end of its standard error an error quotes: a few lines.
+/// How many bytes of the end of standard error an error quotes: a few lines.
 const QUOTE: usize = 2048;
 
 /// A grandchild may keep standard error open for ever after the child has ended.
@@ -33,7 +33,7 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 /// Reads the standard output of `command` to its end. The child is killed if the stream is closed before.
 ///
 /// The stream ends with `PROCESS_FAILED`, which quotes the end of standard error, if the child cannot be started or
-/// does not end with status 0: what was read is then not the whole.
+/// does not end with status 0: the body is then not whole.
 pub async fn read_process(command: Command, mut intake: Intake) {
     let result = run(command, &mut intake).await;
     intake.end(result);
@@ -75,7 +75,7 @@ async fn run(command: Command, intake: &mut Intake) -> Result<()> {
 }
 
 async fn wait(child: &mut Child, intake: &Intake) -> Result<std::io::Result<std::process::ExitStatus>> {
-    // A child may close its output and run on; a consumer that leaves meanwhile ends it.
+    // A child may close its output and run on; a consumer that leaves meanwhile has it killed.
     tokio::select! {
         biased;
         () = intake.feed.closed() => Err(Code::StreamClosed.error("nobody reads this stream any more")),
@@ -83,7 +83,7 @@ async fn wait(child: &mut Child, intake: &Intake) -> Result<std::io::Result<std:
     }
 }
 
-/// The end of what the child says on standard error. Reading all of it keeps the child from blocking on the pipe.
+/// The end of the child's standard error. All of it is read, so that the child does not block on the pipe.
 async fn last_words(mut source: ChildStderr) -> String {
     let mut words = Vec::with_capacity(2 * QUOTE);
     while source.read_buf(&mut words).await.is_ok_and(|count| count > 0) {
