@@ -1,4 +1,4 @@
-//! The cache: how requests went, and how full its tiers are.
+//! The cache: results of lookups, and the use of its tiers.
 
 use super::Exposition;
 use crate::store::{Cache, CacheStats, DiskStats};

@@ -1,6 +1,6 @@
-//! What is decided about requests, by route: of those who ask, and of those who are asked about on tenants' accounts.
+//! Decisions about requests, by route: about clients, and about tenants' limits.
 //!
-//! Which tenants there are is said by tokens, so that they are no labels: here all of a route are one.
+//! Tokens name the tenants, so tenants are not labels: all tenants of a route are counted together.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::access::{Counted, DecisionStats, Decisions};
 use crate::edge::{RouteSums, TenantSums};
 use crate::sync::lock;
 
-/// What was counted, by the name of the route.
+/// Counts by the name of the route.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CountedByRoute(BTreeMap<Box<str>, Counted>);
 
@@ -28,7 +28,7 @@ impl Sum for CountedByRoute {
     }
 }
 
-/// A counter, what it counts, and where it stands.
+/// A counter, its help, and its value in the snapshot.
 type Counter = (&'static str, &'static str, fn(&Counted) -> u64);
 
 const COUNTERS: [Counter; 3] = [
@@ -90,7 +90,7 @@ impl Board {
     }
 }
 
-/// Of requests on tenants' accounts, on the routes that had some.
+/// Requests of tenants, on the routes that had some.
 pub(super) fn write_tenants(routes: &[RouteSums], out: &mut Exposition) {
     let routes = || routes.iter().filter(|route| route.tenants != TenantSums::default());
     let help = "Requests on tenants' accounts that are being answered.";

@@ -1,15 +1,15 @@
 //! Writes metrics as text: Prometheus' format 0.0.4, or `OpenMetrics` 1.0.
 //!
-//! A family is begun once, and all of its samples follow it at once: [`Exposition::counter`] and its like lend the writer
-//! to the family until the next one begins. Names and help are the engine's own; values of labels may be anything, and
-//! are escaped here. The invariant: whatever they are, what is written can be read back.
+//! A family begins once, and all its samples follow at once: [`Exposition::counter`] and its like lend the writer to the
+//! family until the next one begins. Names and help are constants of the engine; values of labels may be any text, and
+//! are escaped here. The invariant: a scraper can read back every value.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::counters::{BOUNDS, Histogram};
 
-/// How metrics are written.
+/// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Prometheus' text format, version 0.0.4.
@@ -19,7 +19,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The type of media.
+    /// The media type.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -27,7 +27,7 @@ impl Format {
         }
     }
 
-    /// The one that who sends `accept`, the field of that name, likes best: `OpenMetrics` only where it is named.
+    /// The format that a client with the field `accept` prefers: `OpenMetrics` only if the field names it.
     pub fn preferred(accept: &[u8]) -> Self {
         let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
         let (mut text, mut open) = (0.0_f64, 0.0_f64);
@@ -37,7 +37,7 @@ impl Format {
             let (mut quality, mut version) = (1.0, None);
             for (name, value) in parts.filter_map(|part| part.split_once('=')) {
                 match name.trim_end() {
-                    // What is no number asks for nothing.
+                    // A weight that is not a number is ignored.
                     "q" => quality = value.trim_start().parse().unwrap_or(0.0),
                     "version" => version = Some(value.trim_start().trim_matches('"')),
                     _ => {}
@@ -89,7 +89,7 @@ impl From<Duration> for Value {
 /// Names and values.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// Metrics as they are being written.
+/// A writer of metrics.
 #[derive(Debug)]
 pub struct Exposition {
     text: String,
@@ -97,12 +97,12 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// Nothing yet.
+    /// An empty exposition.
     pub fn new(format: Format) -> Self {
         Self { text: String::with_capacity(16 * 1024), format }
     }
 
-    /// Begins a family of counts that never go back. `name` ends in `_total`.
+    /// Begins a family of counters. `name` ends in `_total`.
     pub fn counter(&mut self, name: &'static str, help: &str) -> Family<'_> {
         let family = match self.format {
             Format::Text => name,
@@ -112,19 +112,19 @@ impl Exposition {
         Family { exposition: self, name }
     }
 
-    /// Begins a family of what goes up and down.
+    /// Begins a family of gauges.
     pub fn gauge(&mut self, name: &'static str, help: &str) -> Family<'_> {
         self.begin(name, "gauge", help);
         Family { exposition: self, name }
     }
 
-    /// Begins a family of how long things took.
+    /// Begins a family of histograms of durations.
     pub fn histogram(&mut self, name: &'static str, help: &str) -> Histograms<'_> {
         self.begin(name, "histogram", help);
         Histograms { exposition: self, name }
     }
 
-    /// All of it.
+    /// The whole text.
     pub fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.text.push_str("# EOF\n");
@@ -161,7 +161,7 @@ impl Exposition {
     }
 }
 
-/// A family of counts or of gauges, to which samples are added.
+/// A family of counters or gauges, to which samples are added.
 #[derive(Debug)]
 pub struct Family<'a> {
     exposition: &'a mut Exposition,
@@ -169,7 +169,7 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// Adds a sample. No two of a family have the same labels.
+    /// Adds a sample. Two samples of a family never have the same labels.
     pub fn sample(&mut self, labels: Labels<'_>, value: impl Into<Value>) -> &mut Self {
         self.exposition.sample(self.name, "", labels, None, value.into());
         self
@@ -184,12 +184,12 @@ pub struct Histograms<'a> {
 }
 
 impl Histograms<'_> {
-    /// Adds one. No two of a family have the same labels.
+    /// Adds a histogram. Two of a family never have the same labels.
     pub fn sample(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
         let mut sum = 0;
         for (at, count) in histogram.counts.iter().enumerate() {
             sum += count;
-            // As OpenMetrics writes numbers: 1.0 and not 1.
+            // In the number format of OpenMetrics: 1.0 and not 1.
             let le = BOUNDS.get(at).map_or("+Inf".to_owned(), |bound| format!("{:?}", bound.as_secs_f64()));
             self.exposition.sample(self.name, "_bucket", labels, Some(&le), sum.into());
         }
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Reads the value of a label back, as scrapers do.
+    /// Reads the value of a label, as scrapers do.
     fn unescape(text: &str) -> Option<(String, &str)> {
         let mut value = String::new();
         let mut characters = text.char_indices();

@@ -1,4 +1,4 @@
-//! Whether an engine is well, and whether it takes work: a list of what was looked at, and JSON of it.
+//! Whether an engine is healthy, and whether it is ready: a list of checks, and its JSON.
 
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -13,33 +13,33 @@ use crate::edge::Shown;
 use crate::pool::PoolState;
 use crate::sync::lock;
 
-/// Who asks whether work is taken waits so long for the application's sign: longer than a loop takes that is busy, and
-/// shorter than probes wait. One that is still owed when it has become too old tells of a loop that hangs. Arbitrary.
+/// How long a readiness probe waits for the application's sign: longer than a busy loop takes, and shorter than probes
+/// wait. If the sign is still missing and too old, the loop hangs. Arbitrary.
 const SIGN: Duration = Duration::from_millis(500);
 
-/// Something that was looked at.
+/// One check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What.
+    /// Its name.
     pub name: &'static str,
-    /// Whether it is as it should be.
+    /// Whether it has passed.
     pub is_good: bool,
-    /// What was seen. Without a character that JSON would have escaped.
+    /// The detail. It has no character that JSON escapes.
     pub seen: String,
 }
 
 impl Board {
-    /// Whether each engine thread has turned within `hung`.
+    /// Checks whether each engine thread has turned within `hung`.
     pub fn health(&self, hung: Duration) -> Vec<Check> {
         vec![self.check_threads(hung)]
     }
 
-    /// Whether new work is taken: the engine is well, sites listen, there is memory, and the application takes requests,
-    /// none of which has waited for longer than `behind`.
+    /// Checks whether the engine is ready for new work: it is healthy, sites listen, there is memory, and the
+    /// application takes requests, each within `behind`.
     pub fn ready(&self, hung: Duration, behind: Duration) -> Vec<Check> {
         let mut checks = self.health(hung);
         let sites = lock(&self.sites).there();
-        // Relaxed: behind the lock.
+        // Relaxed: the lock orders it.
         if self.serves.load(Ordering::Relaxed) {
             let listening = sites.iter().filter(|site| site.is_listening()).count();
             let seen = format!("{listening} of {} sites listen", sites.len());
@@ -85,10 +85,10 @@ impl Board {
         self.applications().iter().for_each(Queue::ask_sign);
     }
 
-    /// Waits until all of them have given one, for a while.
+    /// Waits until all of them have given one, for a limited time.
     pub(super) async fn await_signs(&self) {
         for queue in self.applications() {
-            // Without one its age says what there is to say.
+            // If there is no sign, its age is reported.
             let _ = timeout(SIGN, poll_fn(|context| queue.poll_sign(context))).await;
         }
     }
@@ -98,7 +98,7 @@ impl Board {
     }
 }
 
-/// The page of `checks`, whose outcome is called `word`.
+/// The page of `checks`, whose result has the name `word`.
 pub(super) fn shown(word: &str, checks: &[Check]) -> Shown {
     let is_good = checks.iter().all(|check| check.is_good);
     let mut text = format!("{{\"{word}\": {is_good}, \"checks\": [");

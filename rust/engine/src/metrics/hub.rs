@@ -1,16 +1,16 @@
-//! Hubs, all together: names of topics are whatever clients ask for, and no labels.
+//! All hubs together: clients choose the names of topics, so these are not labels.
 
 use super::kept::Sum;
 use super::{Board, Exposition};
 use crate::hub::{Counted, Hub, LogCounted};
 use crate::sync::{Arc, lock};
 
-/// What hubs have counted, and of the logs that they follow.
+/// The counts of hubs, and of the logs that they follow.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct HubTotals {
     counted: Counted,
     log: LogCounted,
-    /// There has been a log.
+    /// Whether there has been a log.
     has_log: bool,
 }
 
@@ -69,7 +69,7 @@ impl Board {
     }
 }
 
-/// The logs that hubs follow, all together.
+/// All logs that hubs follow, together.
 fn write_logs(there: &[Arc<Hub>], counted: LogCounted, out: &mut Exposition) {
     let (mut ready, mut away, mut topics, mut behind) = (0_usize, 0_usize, 0, 0);
     for log in there.iter().filter_map(|hub| hub.log()) {

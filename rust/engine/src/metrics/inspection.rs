@@ -1,4 +1,4 @@
-//! What inspected responses come to, by route.
+//! Counts of inspected responses, by route.
 
 use super::kept::Sum;
 use super::{Board, Exposition};
@@ -13,7 +13,7 @@ impl Sum for Sums {
     }
 }
 
-/// A counter, what it counts, and where it stands.
+/// A counter, its help, and its value in the snapshot.
 type Counter = (&'static str, &'static str, fn(&Sums) -> u64);
 
 const COUNTERS: [Counter; 4] = [
@@ -27,7 +27,7 @@ const COUNTERS: [Counter; 4] = [
     ("penstock_inspected_bytes_total", "Bytes of inspected event streams so far.", |sums| sums.bytes),
 ];
 
-/// The same of times.
+/// The same for durations.
 type Times = (&'static str, &'static str, fn(&Sums) -> &Histogram);
 
 const TIMES: [Times; 3] = [

@@ -1,34 +1,36 @@
-//! Things that come and go, and what they have counted: a sum over them does not go back when one is gone.
+//! Sums over objects that come and go. A sum does not decrease when an object is gone.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use crate::sync::Arc;
 
-/// Names that are told apart; what is beyond is counted together. Arbitrary, as for requests.
+/// The limit of names with counts of their own; further names are counted together. Arbitrary, as
+/// for requests.
 const MOST: usize = 256;
 
-/// What is beyond [`MOST`] is called.
+/// The name of all further names.
 const OTHER: &str = "other";
 
-/// What can be summed.
+/// Counts that can be added.
 pub(super) trait Sum: Clone + Default {
-    /// Adds what is counted, and not what is only so for the moment.
+    /// Adds counters, and not gauges.
     fn add(&mut self, other: &Self);
 }
 
-/// What stands under `name`, or under that of those for whom there is no room.
+/// The entry of `name`, or of all further names if there is no room.
 pub(super) fn named<'a, T: Default>(names: &'a mut BTreeMap<Box<str>, T>, name: &str) -> &'a mut T {
     let has_room = names.contains_key(name) || names.len() < MOST;
     names.entry(Box::from(if has_room { name } else { OTHER })).or_default()
 }
 
-/// Things of one kind. What one counts between the last look at it and its end is not in the sums.
+/// Objects of one kind. Counts of an object between its last reading and its end are missing in the
+/// sums.
 #[derive(Debug)]
 pub(super) struct Kept<T, S> {
-    /// With what each had counted when it was looked at last.
+    /// Each with its counts at the last reading.
     there: Vec<(Weak<T>, S)>,
-    /// The sums of those that are gone.
+    /// The sums of the objects that are gone.
     gone: S,
 }
 
@@ -39,19 +41,19 @@ impl<T, S: Sum> Default for Kept<T, S> {
 }
 
 impl<T, S: Sum> Kept<T, S> {
-    /// Looks at `thing` from now on, if it does not yet.
+    /// Adds `thing`, unless it is there.
     pub(super) fn add(&mut self, thing: &Arc<T>) {
         if !self.there.iter().any(|(known, _)| known.as_ptr() == Arc::as_ptr(thing)) {
             self.there.push((Arc::downgrade(thing), S::default()));
         }
     }
 
-    /// Those that are there.
+    /// The live objects.
     pub(super) fn there(&self) -> Vec<Arc<T>> {
         self.there.iter().filter_map(|(thing, _)| thing.upgrade()).collect()
     }
 
-    /// What all of them have counted, by a look at each with `read`.
+    /// The sums of all, after reading each with `read`.
     pub(super) fn sums(&mut self, read: impl Fn(&T) -> S) -> S {
         let gone = &mut self.gone;
         self.there.retain_mut(|(thing, last)| {

@@ -1,11 +1,12 @@
-//! What an engine says of itself to those who operate it: its health, whether it takes work, and its metrics.
+//! The status of an engine for operators: health, readiness, and metrics.
 //!
-//! A [`Board`] knows all that counts something, and holds nothing of it alive but the engine's own parts. Whoever counts
-//! does so for itself; here it is read, summed and written ([`Exposition`]). No lock that is taken here is held while
-//! something is waited for, and the GIL never is, so that the pages tell the truth while the interpreter hangs. To add
-//! metrics, write a file beside these with a function `write`, and name it in `Board::write`.
+//! A [`Board`] has a reference to each object with counts, and keeps only the engine's own parts alive. Each object
+//! counts for itself; here counts are read, summed and written ([`Exposition`]). A lock is never held across a wait, and
+//! the GIL is never taken, so that the pages are correct while the interpreter hangs. To add metrics, write a file
+//! beside these with a function `write`, and call it in `Board::write`.
 //!
-//! The invariant: each label is of a bounded set. Nothing that a client sends becomes one.
+//! The invariant: the values of each label are a bounded set. A value from a client never becomes a
+//! label.
 
 mod cache;
 mod decisions;
@@ -48,10 +49,10 @@ use kept::{Kept, named};
 use sites::SiteTotals;
 use upstreams::CountedByName;
 
-/// The parts of an engine, which are there as long as it is.
+/// The parts of an engine that live as long as the engine.
 #[derive(Debug)]
 pub struct Parts {
-    /// Of the package.
+    /// The version of the package.
     pub version: &'static str,
     /// Its memory.
     pub pool: Pool,
@@ -65,12 +66,12 @@ pub struct Parts {
     pub ledger: Arc<Ledger>,
 }
 
-/// All that counts something in an engine.
+/// All objects with counts in an engine.
 #[derive(Debug)]
 pub struct Board {
     parts: Parts,
     cache: Mutex<Weak<Cache>>,
-    /// There has been a site.
+    /// Whether there has been a site.
     serves: AtomicBool,
     sites: Mutex<Kept<Site, SiteTotals>>,
     workers: Mutex<Kept<Workers, Counted>>,
@@ -81,7 +82,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// One of an engine of which nothing is used yet.
+    /// The board of a new engine.
     pub fn new(parts: Parts) -> Self {
         Self {
             parts,
@@ -96,39 +97,39 @@ impl Board {
         }
     }
 
-    /// The engine has a cache.
+    /// Adds the engine's cache.
     pub fn set_cache(&self, cache: &Arc<Cache>) {
         *lock(&self.cache) = Arc::downgrade(cache);
     }
 
-    /// The engine serves a site.
+    /// Adds a site of the engine.
     pub fn add_site(&self, site: &Arc<Site>) {
         // Relaxed: the lock orders it.
         self.serves.store(true, Ordering::Relaxed);
         lock(&self.sites).add(site);
     }
 
-    /// The requests of one of its sites are answered by worker processes.
+    /// Adds the worker processes of a site.
     pub fn add_workers(&self, workers: &Arc<Workers>) {
         lock(&self.workers).add(workers);
     }
 
-    /// The engine has a hub.
+    /// Adds a hub of the engine.
     pub fn add_hub(&self, hub: &Arc<Hub>) {
         lock(&self.hubs).add(hub);
     }
 
-    /// Responses of the route `name` are looked into, and counted in `counts`.
+    /// Adds the inspected responses of the route `name`, counted in `counts`.
     pub fn add_inspected(&self, name: &str, counts: &Arc<Counts>) {
         named(&mut lock(&self.inspected), name).add(counts);
     }
 
-    /// It is decided about requests to the engine.
+    /// Adds the decisions about requests to the engine.
     pub fn add_decisions(&self, decisions: &Arc<Decisions>) {
         lock(&self.decisions).add(decisions);
     }
 
-    /// The engine asks several origins.
+    /// Adds an upstream of several origins.
     pub fn add_upstream(&self, upstream: &Arc<Upstream>) {
         lock(&self.upstreams).add(upstream);
     }
@@ -166,21 +167,21 @@ impl Board {
     }
 }
 
-/// What stands on the index: a line for each page.
+/// The index: a line for each page.
 const INDEX: &str = "\
 /penstock/health   200, or 503 if an engine thread hangs
 /penstock/ready    200, or 503 if no new work is taken
 /penstock/metrics  metrics for Prometheus
 ";
 
-/// What stands on the pages of an engine, by the limits of who operates it.
+/// The pages of an engine, with the limits of its operator.
 #[derive(Debug)]
 pub struct Status {
-    /// Of the engine.
+    /// The board of the engine.
     pub board: Arc<Board>,
-    /// A thread that is silent for longer hangs.
+    /// A thread without a report for longer than this hangs.
     pub hung: Duration,
-    /// An application that lets a request wait for longer, or a sign, takes none.
+    /// An application that lets a request or a sign wait for longer than this is not ready.
     pub behind: Duration,
 }
 
@@ -198,7 +199,7 @@ impl Exhibit for Status {
                     health::shown("ready", &self.board.ready(self.hung, self.behind))
                 }
                 Page::Metrics => {
-                    // For the next scrape: this one does not wait.
+                    // For the next scrape: this scrape does not wait.
                     self.board.ask_signs();
                     let format = Format::preferred(accept);
                     let text = self.board.metrics(format);

@@ -4,7 +4,7 @@ use super::Exposition;
 use crate::origin::{Counts, OriginSums, Origins};
 use crate::sync::Arc;
 
-/// A counter of connections, what it counts, and where it stands.
+/// A counter of connections, its help, and its value in the snapshot.
 type Counter = (&'static str, &'static str, fn(&Counts) -> u64);
 
 const COUNTERS: [Counter; 6] = [

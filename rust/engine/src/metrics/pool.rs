@@ -1,4 +1,4 @@
-//! The memory budget, and the streams whose bytes lie in it.
+//! The memory budget, and the streams that use it.
 
 use super::Exposition;
 use crate::pool::{CopyReason, Pool, PoolState};

@@ -1,4 +1,4 @@
-//! The process, by what the kernel says of it, and its engine threads. A figure that the kernel does not give is left out.
+//! The process, with figures of the kernel, and its engine threads. A figure that the kernel does not give is omitted.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ pub(super) fn write(version: &str, threads: &Threads, out: &mut Exposition) {
     out.gauge("penstock_build_info", "1, with the version that runs.").sample(&[("version", version)], 1_u64);
     let mut open = out.gauge("penstock_process_open_descriptors", "Descriptors that are open.");
     if let Ok(listed) = fs::read_dir("/proc/self/fd") {
-        // One is that of the listing itself.
+        // One descriptor is that of the listing itself.
         open.sample(&[], listed.count().saturating_sub(1));
     }
     let mut most = out.gauge("penstock_process_descriptor_limit", "Descriptors that may be open.");

@@ -5,7 +5,7 @@ use super::kept::Sum;
 use crate::app::QueueStats;
 use crate::edge::{Site, SiteCounts};
 
-/// What sites and their queues have counted. Connections and requests that are there are of those that are there.
+/// The counts of sites and their queues. Current connections and requests are those of the live sites.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SiteTotals {
     pub(super) counts: SiteCounts,
@@ -29,7 +29,7 @@ impl Sum for SiteTotals {
         counts.refused += other.counts.refused;
         counts.unlogged += other.counts.unlogged;
         counts.unconnected += other.counts.unconnected;
-        // Sites of one engine have them in common.
+        // The sites of one engine share them.
         counts.evicted_heads = counts.evicted_heads.max(other.counts.evicted_heads);
         counts.cut_for_memory += other.counts.cut_for_memory;
         counts.cut_for_connections += other.counts.cut_for_connections;
@@ -44,7 +44,7 @@ impl Sum for SiteTotals {
 pub(super) fn write(totals: &SiteTotals, out: &mut Exposition) {
     let counts = totals.counts;
     let help = "Connections of clients: with a request that is being answered, or without.";
-    // Each is read by itself: more may be answered than were open a moment before.
+    // The counts are read one by one: more requests may be answered than were open a moment before.
     let active = counts.active.min(counts.connections);
     out.gauge("penstock_client_connections", help)
         .sample(&[("state", "active")], active)

@@ -1,7 +1,6 @@
-//! Several origins that stand in for one another, by what they are known together and one by one.
+//! Upstreams of several origins, by the name of the upstream and of each origin.
 //!
-//! Names are those that were declared. Of several of one name the counts are added up, and of what is only so for the moment
-//! the worst is told.
+//! Names are the declared ones. Counters of several objects with one name are added; of gauges the worst value is given.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +10,11 @@ use super::{Board, Exposition, Value};
 use crate::origin::{Upstream, UpstreamCounts};
 use crate::sync::lock;
 
-/// What was counted, by the name of the upstream.
+/// Counts by the name of the upstream.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CountedByName(BTreeMap<Box<str>, Counted>);
 
-/// What one upstream has counted, and each of its origins.
+/// The counts of one upstream, and of each of its origins.
 #[derive(Debug, Clone, Default)]
 struct Counted {
     counts: UpstreamCounts,
@@ -55,7 +54,7 @@ impl Sum for CountedByName {
     }
 }
 
-/// What is so for the moment.
+/// Gauges.
 #[derive(Debug, Default)]
 struct Now {
     budget_left: u64,
@@ -76,7 +75,7 @@ impl Default for OriginNow {
     }
 }
 
-/// A counter, what it counts, and where it stands.
+/// A counter, its help, and its value in the snapshot.
 type Counter = (&'static str, &'static str, fn(&UpstreamCounts) -> u64);
 
 const COUNTERS: [Counter; 6] = [

@@ -1,4 +1,4 @@
-//! Worker processes: those that are there, and what has become of others and of what they had. A process is no label.
+//! Worker processes: the live ones, the ends of others, and the ends of their requests. A process is not a label.
 
 use super::kept::Sum;
 use super::{Board, Exposition};
@@ -59,8 +59,8 @@ impl Board {
             .sample(&[("outcome", "cut_off")], counted.cut_off);
     }
 
-    /// How a queue is doing, and the workers that answer its requests, if any do. The sign of such a queue says that one of
-    /// them is there, and no more; so the workers' own count as well.
+    /// The state of a queue, and of the workers that answer its requests, if there are any. The sign of such a queue says
+    /// only that one of them is there, so the signs of the workers count too.
     pub(super) fn look_at(&self, queue: &Queue) -> (QueueStats, Option<WorkersStats>) {
         let mut stats = queue.stats();
         let there = lock(&self.workers).there();

@@ -1,4 +1,4 @@
-//! The window of a body that is read by whoever sends it: what waits to be sent is what is held of it.
+//! The window of a body whose sender reads it itself: it holds the bytes that wait to be sent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use super::window::{Window, round, share};
 use super::{FlowConfig, Meter};
 use crate::pool::Pool;
 
-/// Counts as a stream until its end, and says how much may be read.
+/// Counts as a stream until its end, and gives the size of the next read.
 pub(crate) struct Allowance {
     pool: Pool,
     meter: Arc<Meter>,
     window: Window,
-    /// The stream is one of the live ones.
+    /// Counts the stream as live.
     counted: bool,
 }
 
@@ -22,12 +22,13 @@ impl Allowance {
         Self { pool: pool.clone(), meter: Arc::clone(meter), window: Window::new(config), counted: true }
     }
 
-    /// How many bytes the next read should bring at most while `held` are charged that have not been sent; none: none.
+    /// The limit of the next read in bytes, while `held` bytes are charged that have not been sent; `None` if nothing
+    /// may be read.
     pub(crate) fn credit(&mut self, held: usize) -> Option<usize> {
         let (share, pressed) = share(&self.pool, &self.meter);
         let window = &mut self.window;
         let credit = if held == 0 {
-            // Whoever has sent all is not held to a window that has not grown yet.
+            // A sender that has sent all bytes is not limited by a window that has not grown yet.
             window.ran_dry();
             window.largest(share, pressed)
         } else {
@@ -41,17 +42,17 @@ impl Allowance {
         Some(round(credit, window.is_squeezed(share)))
     }
 
-    /// Counts what was received.
+    /// Counts received bytes.
     pub(crate) fn count(&self, bytes: usize) {
         self.meter.received(bytes);
     }
 
-    /// The pool that holds what is read.
+    /// The pool that holds the bytes.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// The body is over.
+    /// The body has ended.
     pub(crate) fn end(&mut self) {
         if std::mem::take(&mut self.counted) {
             self.meter.closed();

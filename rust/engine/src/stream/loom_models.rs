@@ -1,4 +1,4 @@
-//! What a producer and a consumer can do to a stream at once, in every order.
+//! Models of a producer and a consumer of one stream, in every order.
 //!
 //! Each side is a future on a thread of its own, so that a wake-up that is lost is a deadlock, which loom reports.
 
@@ -17,7 +17,7 @@ use crate::wire::{HeadLimits, parse_head};
 
 /// A window that one byte fills.
 const NARROW: FlowConfig = FlowConfig { floor: 1, ceiling: 1 };
-/// A window that nothing here fills.
+/// A window that no model fills.
 const WIDE: FlowConfig = FlowConfig { floor: 1 << 16, ceiling: 1 << 16 };
 
 fn pool(regions: usize) -> Pool {
@@ -51,7 +51,7 @@ fn next(stream: &Stream) -> Option<Result<Delivery>> {
     block_on(poll_fn(|context| stream.poll_next(context)))
 }
 
-/// Takes frames, each let go before the next is awaited, until the stream has none left.
+/// Takes frames until the stream has no more, and drops each before it waits for the next.
 fn drain(stream: &Stream) -> (Vec<Vec<u8>>, Option<Code>) {
     let mut frames = Vec::new();
     loop {
@@ -122,7 +122,8 @@ fn a_consumer_that_holds_the_window_is_told_or_served() {
         feed.push_raw(slice(&pool, b"b")).unwrap();
         let held = [next(&stream).unwrap().unwrap(), next(&stream).unwrap().unwrap()];
         let producer = thread::spawn(move || block_on(feed.room()).is_ok());
-        // It waits for a frame that cannot come while it holds these; only being told lets it go on.
+        // It waits for a frame that cannot come while it holds these; only a wake-up lets it
+        // continue.
         match next(&stream) {
             Some(Err(error)) => assert_eq!(error.code(), Code::WindowHeld),
             other => panic!("expected to be told, got {other:?}"),
@@ -170,7 +171,8 @@ fn a_join_that_waits_for_the_pool_is_made_when_there_is_room() {
         let pool = pool(2);
         let (feed, stream) = pair(&pool, WIDE, &Framing::Fixed { size: 2 });
         let [first, second, held, more] = quarters(&pool, [b"a", b"b", b"-", b"-"]);
-        // All else of their region, which would do for the joined frame, and the other one, which will.
+        // The rest of their region, which would be enough for the joined frame, and the other region,
+        // which will be.
         let held = [held, more];
         let rest = pool.writer(REGION, Purpose::Bulk).unwrap();
         let producer = thread::spawn(move || {
@@ -220,7 +222,8 @@ fn a_join_waits_for_room_for_its_frame_and_not_for_all_that_is_pending() {
             feed.push_raw(slice).unwrap();
         }
         feed.finish(Ending::default());
-        // Comes back between the refusal and the wait, too: room for one frame, and not for the two that are pending.
+        // This comes back also between the refusal and the wait: room for one frame, and not for the two pending
+        // ones.
         let other = thread::spawn(move || drop(rest));
         let (frames, end) = drain(&stream);
         assert_eq!((frames.iter().map(Vec::len).collect::<Vec<_>>(), end), (vec![SIZE; 3], None));

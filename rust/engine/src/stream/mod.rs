@@ -1,10 +1,10 @@
-//! The bounded channel between whoever reads a source ([`Feed`]) and whoever consumes its frames ([`Stream`]).
+//! The bounded channel between the reader of a source ([`Feed`]) and the consumer of its frames ([`Stream`]).
 //!
 //! One producer, one consumer, on any threads; each side is polled with a [`std::task::Waker`], so that the consumer
 //! may be an engine task or an event loop. The invariants: a body ends in exactly one of done, error or closed by
-//! the consumer, and a feed that is dropped without saying so ends in an error; bytes arrive in order; the producer
-//! is told to read only while the consumer's window has room (`window`); a woken side always finds what it was
-//! woken for or goes back to waiting without loss.
+//! the consumer, and a feed that is dropped without an end gives an error; bytes arrive in order; the producer may
+//! read only while the consumer's window has room (`window`); a side that is woken finds the event for which it
+//! waited, or waits again without loss.
 
 #[cfg(not(loom))]
 mod allowance;
@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crate::wire::Head;
 
-/// How long each stage of an exchange took. Stages that did not happen are zero.
+/// The duration of each stage of an exchange. A stage that was skipped is zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
     /// Waiting for a connection to become free.
@@ -42,7 +42,7 @@ pub struct Timings {
     pub first_byte: Duration,
 }
 
-/// What precedes a body that came over HTTP.
+/// The head before a body that came over HTTP.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// Status and headers.
@@ -53,7 +53,7 @@ pub struct ResponseHead {
     pub reused: bool,
 }
 
-/// What follows a body.
+/// The end after a body.
 #[derive(Debug, Clone, Default)]
 pub struct Ending {
     /// From the head to the end of the body.
@@ -76,20 +76,20 @@ pub struct Meter {
     undrained: AtomicU64,
 }
 
-/// What was done with relayed event streams besides relaying them, and with bodies whose clients have left.
+/// Counts of relayed event streams, and of bodies whose clients have left.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RelayCounts {
     /// Comments that were sent while an event stream was quiet.
     pub heartbeats: u64,
     /// Event streams that were cut because their origin sent no event.
     pub idle: u64,
-    /// Failures that were told to a client by an event.
+    /// Failures that a client got as an event.
     pub told: u64,
-    /// Bodies that are being read on now.
+    /// Bodies that are read on now, after their clients have left.
     pub draining: usize,
-    /// Bodies so far that were read on.
+    /// Bodies that were read on so far.
     pub drained: u64,
-    /// Bodies so far that were not, because too many others were.
+    /// Bodies that were not read on, because too many others were.
     pub undrained: u64,
 }
 
@@ -122,7 +122,7 @@ impl Meter {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What was done besides relaying.
+    /// Counts of event streams and of bodies whose clients have left.
     pub fn relays(&self) -> RelayCounts {
         RelayCounts {
             heartbeats: self.heartbeats.load(Ordering::Relaxed),
@@ -147,18 +147,18 @@ impl Meter {
         self.idle.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A client is told of a failure by an event.
+    /// A client gets a failure as an event.
     pub(crate) fn told_failure(&self) {
         self.told.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A body is read on for nobody.
+    /// A body is read on after its client has left.
     pub(crate) fn began_drain(&self) {
         self.draining.fetch_add(1, Ordering::Relaxed);
         self.drained.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Its reading is over.
+    /// It is no longer read on.
     pub(crate) fn ended_drain(&self) {
         self.draining.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! How much memory to offer the next read of a body, and which.
+//! The memory for the next read of a body.
 
 use std::task::{Context, Poll, ready};
 
@@ -11,7 +11,7 @@ use crate::pool::{CLASSES, Pool, Purpose, REGION, Writer};
 pub struct ReadSizes {
     /// Never less.
     pub least: usize,
-    /// At the start of a body of unknown length: an event stream, or anything.
+    /// At the start of a body of unknown length, such as an event stream.
     pub unknown: usize,
     /// At the start of a body of known length, unless it is shorter.
     pub known: usize,
@@ -27,8 +27,8 @@ const OWN_MEMORY: usize = 16 * 1024;
 /// how many bytes to read into it; at most `remaining`, which are left of the body. Zero: the frame is like any other.
 /// A frame may exceed its stream's credit, several at once may not.
 ///
-/// Of what has come of the frame, only the beginning is moved; frames of one size are never moved again, because each
-/// begins where the memory taken for it does.
+/// Only the received beginning of the frame is moved. Frames of one size are never moved again, because each begins
+/// at the start of its slab.
 pub(crate) fn poll_reserve(
     context: &mut Context<'_>,
     pool: &Pool,
@@ -38,11 +38,12 @@ pub(crate) fn poll_reserve(
 ) -> Poll<Result<usize>> {
     let Some(Wanted { begun, missing, repeats }) = feed.wants() else { return Poll::Ready(Ok(0)) };
     let frame = begun + missing;
-    // Once begun, a frame whose like does not follow at once is worth no more than its rest.
+    // After its beginning has come, a frame counts only with its rest, unless frames of its size
+    // follow at once.
     if (if repeats { frame } else { missing }) < OWN_MEMORY {
         return Poll::Ready(Ok(0));
     }
-    // What has begun has begun in the slab of the last read.
+    // A frame that has begun is in the slab of the last read.
     if begun > 0 && writer.as_ref().is_some_and(|writer| writer.remaining() >= missing) {
         return Poll::Ready(Ok(missing.min(remaining)));
     }
@@ -72,7 +73,7 @@ impl ReadSize {
         Self { bounds, size: size.clamp(bounds.least, bounds.most), small_before: false }
     }
 
-    /// What to ask the pool for when that many bytes remain, if that is known.
+    /// The size to ask of the pool when this many bytes remain, if that is known.
     pub(crate) fn next(&self, remaining: Option<u64>) -> usize {
         let remaining = remaining.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         self.size.min(remaining.max(self.bounds.least))
@@ -81,7 +82,7 @@ impl ReadSize {
     /// A read of `offered` bytes brought `count`.
     pub(crate) fn record(&mut self, offered: usize, count: usize) {
         if count == offered {
-            // That the rest of a slab was filled says nothing about a whole one.
+            // A read that filled the rest of a slab does not show that it would fill a whole one.
             if offered >= self.size {
                 self.size = (self.size * 2).min(self.bounds.most);
             }

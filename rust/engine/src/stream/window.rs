@@ -1,4 +1,5 @@
-//! How many bytes a consumer may hold or have waiting: the credit that decides whether the source is read.
+//! The window: how many bytes a consumer may hold or have queued. Its credit decides whether the source is
+//! read.
 //!
 //! A frame is charged when it is queued and given back when its last handle drops (for a relay: when the kernel took
 //! it). The window starts at the floor and doubles only on evidence that it was the bottleneck: the consumer ran
@@ -11,16 +12,17 @@ use crate::pool::{CLASSES, Pool, PoolState};
 /// Bounds of the window, in bytes. Declared and validated in Python.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowConfig {
-    /// What every stream may hold.
+    /// The bytes that every stream may hold.
     pub floor: usize,
-    /// What no stream exceeds, except by a slab of 64 KiB, or by a frame that is larger.
+    /// The limit of every stream; a slab of 64 KiB, or a frame that is larger, may exceed it.
     pub ceiling: usize,
 }
 
-/// What a queued frame costs besides its bytes. Without it a body of empty lines would queue without end.
+/// The charge of a queued frame besides its bytes. Without it, a body of empty lines would be queued
+/// without limit.
 const FRAME_COST: usize = 64;
 
-/// The smallest share a stream is left with, however many there are.
+/// The smallest share of a stream, whatever their number.
 const LEAST: usize = CLASSES[0];
 
 #[derive(Debug)]
@@ -36,7 +38,7 @@ pub(super) struct Window {
     stopped: bool,
 }
 
-/// What a frame of `length` bytes is charged.
+/// The charge of a frame of `length` bytes.
 pub(crate) fn charge(length: usize) -> usize {
     length + FRAME_COST
 }
@@ -47,9 +49,9 @@ pub(super) fn share(pool: &Pool, meter: &Meter) -> (usize, bool) {
     (pool.budget() / 2 / meter.live().max(1), pool.state() != PoolState::Open)
 }
 
-/// How many bytes a read within `credit` should bring at most: rounded up to a slab, which is taken whole for it. To the
-/// largest of 256 KiB would be rounding up by too much: of that one, a part is filled. Where memory is short, the credit
-/// is rounded down: many streams would else take several times their shares.
+/// How many bytes a read within `credit` should bring at most: rounded up to a slab, which is taken whole for it. The
+/// largest slab, 256 KiB, is too large for that, and is filled in part. If memory is short, the credit is rounded down:
+/// otherwise many streams would take several times their shares.
 pub(super) fn round(credit: usize, squeezed: bool) -> usize {
     let [small, medium, large, _] = CLASSES;
     if squeezed {
@@ -79,7 +81,7 @@ impl Window {
         self.taken = if first { 1 } else { self.taken + 1 };
     }
 
-    /// The consumer let go of a frame.
+    /// The consumer has dropped a frame.
     pub(super) fn hand_back(&mut self, charge: usize) {
         self.held -= 1;
         self.used -= charge;
