@@ -7,6 +7,8 @@ import pytest
 import penstock
 from penstock.config import OriginLimits
 from penstock.metrics import text
+from penstock.testing import Peer
+from support.client import answer
 from support.edges import Edges
 from support.leaks import engine_under_test
 
@@ -26,12 +28,30 @@ class Overloaded(Edges):
         return text(self.engine)
 
     def count(self, name: str, **labels: str) -> float:
-        """The value of a metric; 0 if there is none."""
-        wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
-        for line in self.text().splitlines():
-            if line.startswith(f"penstock_{name}" + (f"{{{wanted}}}" if wanted else "") + " "):
-                return float(line.rpartition(" ")[2])
-        return 0.0
+        return count(self.engine, name, **labels)
+
+
+def count(engine: penstock.Engine, name: str, **labels: str) -> float:
+    """The value of a metric; 0 if there is none."""
+    wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
+    for line in text(engine).splitlines():
+        if line.startswith(f"penstock_{name}" + (f"{{{wanted}}}" if wanted else "") + " "):
+            return float(line.rpartition(" ")[2])
+    return 0.0
+
+
+async def endless(peer: Peer, asked: list[str] | None = None) -> None:
+    """`/` is small; anything else has no end. What is asked for is appended to `asked`."""
+    while True:
+        request = await peer.request()
+        if asked is not None:
+            asked.append(request.target)
+        if request.target == "/":
+            await peer.send(answer("Content-Length: 2", body=b"ok"))
+            continue
+        await peer.send(answer("Cache-Control: no-store"))
+        while True:
+            await peer.send(b"x" * 65536)
 
 
 @pytest.fixture(params=[pytest.param(1, id="one thread"), pytest.param(3, id="three threads")])

@@ -89,8 +89,9 @@ class Way:
         worker = (await self._parent()).workers[0]
         with worker.inside():
             gateway = Gateway(origin, engine=self.engine, **options)
-        # The first relay would wait for the parent, which is on this loop.
+        # The first relay would wait for the parent, which is on this loop; the first with `caching` once more.
         await asyncio.to_thread(worker.declared.number, gateway)
+        await asyncio.to_thread(lambda: worker.declared.has_cache)
         return gateway
 
     async def _parent(self) -> Family:
@@ -115,7 +116,7 @@ class Way:
         self._runners.append(runner)
         if self.name == "workers":
             worker = Worker(runner, self.engine)
-            edge_end = EdgeEnd(self.engine, (await self._parent()).declarations.plan)
+            edge_end = EdgeEnd(self.engine, (await self._parent()).declarations.plan, edge=edge)
             self._edges.append((edge_end, worker))
             await edge_end.workers.add(1, 0, worker.path)
             return Relay(self, edge_end.port, ends or asyncio.Queue())

@@ -21,9 +21,12 @@ from .waiting import until
 
 
 def make_lane(
-    engine: penstock.Engine, factory: Callable[[], Any], faults: list[tuple[Any, ...]]
+    engine: penstock.Engine,
+    factory: Callable[[], Any],
+    faults: list[tuple[Any, ...]],
+    edge: Edge | None = None,
 ) -> _native.Lane:
-    edge = Edge()
+    edge = edge or Edge()
     return _native.Lane(
         engine.native,
         factory,
@@ -86,12 +89,14 @@ class EdgeEnd:
         engine: penstock.Engine,
         make_plan: Callable[[bytes], _native.Plan] | None = None,
         feed: Callable[[_native.FeedRequest], object] | None = None,
+        edge: Edge | None = None,
     ) -> None:
         self.orphans: list[_native.OrphanEnd] = []
         self.silences: list[tuple[int, float]] = []
         self.faults: list[tuple[Any, ...]] = []
-        self.lane = make_lane(engine, lambda: None, self.faults)
-        self.site = _native.Site(engine.native, Edge(), [], None, self.lane)
+        edge = edge or Edge()
+        self.lane = make_lane(engine, lambda: None, self.faults, edge)
+        self.site = _native.Site(engine.native, edge, [], None, self.lane)
         self.workers = _native.Workers(
             engine.native,
             self.lane,

@@ -260,8 +260,8 @@ impl Engine {
             headers: Arc::clone(&headers.0),
             body,
             timeouts: timeouts.0,
-            // What the application asks for by itself. Of its clients nothing is known here.
-            is_proven: near.is_none(),
+            // Without a client it is what the application asks for by itself.
+            is_proven: near.is_none_or(|transport| transport.get().is_proven()),
             // Who asked is told.
             reports: false,
         });

@@ -78,6 +78,8 @@ struct State {
     turn: u64,
     /// The engine thread that owns the client's connection.
     thread: usize,
+    /// Of the client; see [`Request::is_proven`].
+    is_proven: bool,
     /// The turn of the transport that was made last.
     newest: u64,
     /// What the protocol remembers of its connection (`under_cached_property`).
@@ -138,6 +140,7 @@ impl Transport {
             handler: Some(protocol.clone().unbind()),
             turn: 0,
             thread: 0,
+            is_proven: false,
             newest: 0,
             memory: None,
             ends,
@@ -186,6 +189,12 @@ impl Transport {
         lock(&self.core.state).thread
     }
 
+    /// Whether the client whose request this is has taken a response to its end.
+    pub(crate) fn is_proven(&self) -> bool {
+        let state = lock(&self.core.state);
+        state.turn == self.turn && state.is_proven
+    }
+
     /// In a worker process: what fetches where the client is.
     pub(crate) fn edge(&self) -> Option<Arc<Edge>> {
         let state = lock(&self.core.state);
@@ -228,7 +237,7 @@ impl Core {
 
     /// Hands a request to the protocol. The transport is free.
     pub(crate) fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let Request { head, body, chunked, ends, thread, far, socket, edge } = request;
+        let Request { head, body, chunked, ends, is_proven, thread, far, socket, edge } = request;
         if let Err(error) = self.renew(py, ends) {
             // The request is dropped, which ends its connection.
             return self.fail(py, error, "a protocol could not be given a transport for its next request");
@@ -243,6 +252,7 @@ impl Core {
             state.exchange = Some(Exchange { far, body, chunked, tunnel, ended, socket, edge, goes_on });
             state.reading = true;
             state.thread = thread;
+            state.is_proven = is_proven;
             if state.ends == ends {
                 None
             } else {

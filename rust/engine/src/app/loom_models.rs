@@ -125,7 +125,8 @@ fn a_request_is_taken_or_withdrawn() {
         let queue = Queue::new(1, None, 0);
         let (near, far) = link();
         let ends = Ends { remote: None, local: None };
-        let request = Request { head: Vec::new(), body: None, chunked: false, ends, thread: 0, far };
+        let request =
+            Request { head: Vec::new(), body: None, chunked: false, ends, is_proven: true, thread: 0, far };
         let place = queue.offer(request).unwrap();
         let taker = queue.clone();
         let app = thread::spawn(move || taker.take().map(|request| request.far.finish()).is_some());
@@ -146,7 +147,15 @@ fn a_courier_misses_no_request() {
             [(), ()].map(|()| {
                 let (near, far) = link();
                 let ends = Ends { remote: None, local: None };
-                let request = Request { head: Vec::new(), body: None, chunked: false, ends, thread: 0, far };
+                let request = Request {
+                    head: Vec::new(),
+                    body: None,
+                    chunked: false,
+                    ends,
+                    is_proven: true,
+                    thread: 0,
+                    far,
+                };
                 offering.offer(request).unwrap();
                 near
             })

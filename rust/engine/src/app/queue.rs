@@ -37,6 +37,8 @@ pub struct Request {
     pub chunked: bool,
     /// Where it comes from.
     pub ends: Ends,
+    /// The client has taken a response to its end; see [`crate::origin::Request::is_proven`].
+    pub is_proven: bool,
     /// The engine thread that owns the client's connection: what is fetched there for it changes no thread on its way.
     pub thread: usize,
     /// The application's half of the exchange.

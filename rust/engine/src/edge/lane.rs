@@ -64,7 +64,8 @@ pub(super) async fn answer(
     let chunked = body == Body::Chunked;
     let head = serialise(incoming, body);
     let socket = Some(ClientSocket::new(&client.connection));
-    let request = Request { head, body: stream, chunked, ends, thread, far, socket, edge: None };
+    let is_proven = site.is_proven(client);
+    let request = Request { head, body: stream, chunked, ends, is_proven, thread, far, socket, edge: None };
     let place = queue.offer(request)?;
     let mut lane = Lane {
         client,
@@ -432,6 +433,7 @@ impl Lane<'_> {
         if framed {
             self.client.keep_backlog(self.site.config.event_backlog);
         }
+        let line = stream.line();
         let policy = policy.filter(|_| framed);
         let leave = policy.as_ref().map_or(Leave::Cancel, |policy| policy.leave.clone());
         let supply = if policy.is_none() && inspector.is_none() {
@@ -451,6 +453,7 @@ impl Lane<'_> {
             (Some(Rest::Chunked), None) => Attached::Part(Part { supply, most: None, chunked: true }),
         });
         self.send_attached(completion, framed, leave);
+        self.outgoing.feed_on(line);
         Ok(())
     }
 

@@ -168,7 +168,17 @@ fn an_application_that_takes_no_requests_is_not_ready() {
     let ends = Ends { remote: None, local: None };
     let (_near, far) = link();
     let (head, socket) = (Vec::new(), None);
-    let request = Request { head, body: None, chunked: false, ends, thread: 0, far, socket, edge: None };
+    let request = Request {
+        head,
+        body: None,
+        chunked: false,
+        ends,
+        is_proven: true,
+        thread: 0,
+        far,
+        socket,
+        edge: None,
+    };
     queue.offer(request).unwrap();
     rig.check(Page::Ready, 503, "1 of 1 requests wait");
     queue.take().unwrap().far.finish();

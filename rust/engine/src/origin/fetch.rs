@@ -38,6 +38,7 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
             // On the heap: a body may come for hours when its head has come.
             let (head, rest, arriving) =
                 Box::pin(ask(&origins, whom, request, &|head| feed.push_interim(head))).await?;
+            feed.feed_on(arriving.line());
             feed.set_head(head);
             let mut feeding = Feeding::new(arriving, rest, &feed);
             poll_fn(|context| feeding.poll(context)).await.map_err(|error| feeding.fail(error))?;
@@ -62,6 +63,7 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
         .await
     };
     let Some(result) = result else { return };
+    feed.feed_on(0);
     match result {
         Ok(ending) => feed.finish(ending),
         Err(error) => feed.fail(error.at(&origin)),

@@ -96,11 +96,6 @@ impl Origins {
         }
     }
 
-    /// The line in which requests to `endpoint` wait for connections.
-    pub(crate) fn line(&self, endpoint: &Endpoint) -> usize {
-        self.place(endpoint).line()
-    }
-
     /// How many connections are to be freed at one of so many `looks` in the time in which a client stalls, by the line.
     pub(crate) fn wanted(&self, looks: usize) -> Vec<(usize, usize)> {
         let places = lock(&self.places);

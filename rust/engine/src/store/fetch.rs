@@ -509,6 +509,7 @@ impl Access {
         let mut noted = Head::new(code, reason, status.beside(&self.policy.rules.name, fields).iter());
         noted.minor_version = head.minor_version;
         self.requests.count(Went::Passed);
+        feed.feed_on(stream.line());
         feed.set_head(ResponseHead { head: noted, timings: *timings, reused: *reused });
         Ok(Served::Passed(hand_on(&stream, feed, posted, cut).await))
     }

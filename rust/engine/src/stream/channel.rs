@@ -5,6 +5,8 @@ mod feed;
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc as Plain, OnceLock};
 use std::task::{Context, Poll, Waker, ready};
 
@@ -26,6 +28,8 @@ pub fn channel(pool: &Pool, config: FlowConfig, framing: &Framing, meter: &Plain
         meter: Plain::clone(meter),
         head: OnceLock::new(),
         distant: OnceLock::new(),
+        #[cfg(not(loom))]
+        line: AtomicUsize::new(0),
         cutter: Mutex::new(Cutter::new(framing)),
         queue: Mutex::new(Queue {
             framing: framing.clone(),
@@ -59,6 +63,9 @@ pub(super) struct Channel {
     pub(super) head: OnceLock<ResponseHead>,
     /// The number of what it is fed from, where that is in another process.
     distant: OnceLock<u32>,
+    /// The line in which requests wait for the connection that it is fed over; 0 for none.
+    #[cfg(not(loom))]
+    pub(super) line: AtomicUsize,
     pub(super) cutter: Mutex<Cutter>,
     pub(super) queue: Mutex<Queue>,
 }
@@ -499,6 +506,13 @@ impl Stream {
     pub fn distant(&self) -> Option<u32> {
         let number = self.channel.distant.get().copied();
         number.filter(|_| !lock(&self.channel.queue).wanted)
+    }
+
+    /// The line in which requests wait for the connection that it is fed over; 0 for none.
+    #[cfg(not(loom))]
+    pub(crate) fn line(&self) -> usize {
+        // Relaxed: a value that is a moment old does no harm.
+        self.channel.line.load(Ordering::Relaxed)
     }
 
     /// What followed the body, once it has ended well.

@@ -39,7 +39,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                 let exchange = Exchange::new(worker, &wire, link().0, &errands);
                 Ok(Some(First::Line(Box::new(exchange), errands)))
             }
-            Message::Request { head, has_body, chunked, remote, local } => {
+            Message::Request { head, has_body, chunked, is_proven, remote, local } => {
                 let (near, far) = link();
                 let (edge, errands) = Edge::new();
                 let exchange = Exchange::new(worker, &wire, near, &errands);
@@ -48,6 +48,7 @@ pub(super) async fn serve(worker: &Arc<Worker>, wire: Plain<Wire>, thread: usize
                     body: has_body.then(|| exchange.begin_flow(0)),
                     chunked,
                     ends: Ends { remote, local },
+                    is_proven,
                     thread,
                     far,
                     socket: None,

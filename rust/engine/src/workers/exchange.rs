@@ -56,7 +56,7 @@ enum End {
 
 /// Has a worker answer `request`.
 pub(super) async fn run(shared: Arc<Shared>, request: Request) {
-    let Request { head, body, chunked, ends, thread, far, .. } = request;
+    let Request { head, body, chunked, ends, is_proven, thread, far, .. } = request;
     let is_safe = body.is_none() && is_safe(&head);
     let head_only = head.starts_with(b"HEAD ");
     let body = body.map(Plain::new);
@@ -76,9 +76,10 @@ pub(super) async fn run(shared: Arc<Shared>, request: Request) {
         let wire = Plain::new(Wire::new(socket));
         let has_body = body.is_some();
         let (remote, local) = (ends.remote, ends.local);
-        wire.send(&Message::Request { head: &head, has_body, chunked, remote, local });
+        wire.send(&Message::Request { head: &head, has_body, chunked, is_proven, remote, local });
         shared.counts.exchange(tried.len() > 1);
-        let exchange = Exchange::new(&shared, member, wire, Some(own), thread, body.clone());
+        let client = Some((own, is_proven));
+        let exchange = Exchange::new(&shared, member, wire, client, thread, body.clone());
         let end = exchange.run().await;
         if matches!(end, End::Torn) {
             shared.counts.cut_off();
@@ -135,6 +136,8 @@ struct Exchange {
     thread: usize,
     /// What the client sends.
     body: Option<Plain<Stream>>,
+    /// See [`crate::origin::Request::is_proven`].
+    is_proven: bool,
     fetched: Fetching,
     state: Mutex<State>,
 }
@@ -161,14 +164,17 @@ struct State {
 }
 
 impl Exchange {
+    /// `client`: its half of the connection, and whether it is proven.
     fn new(
         shared: &Arc<Shared>,
         member: &Arc<Member>,
         wire: Plain<Wire>,
-        far: Option<Far>,
+        client: Option<(Far, bool)>,
         thread: usize,
         body: Option<Plain<Stream>>,
     ) -> Self {
+        // What belongs to no request is the application's own.
+        let (far, is_proven) = client.map_or((None, true), |(far, is_proven)| (Some(far), is_proven));
         let state = State {
             far,
             flows: Flows::default(),
@@ -188,6 +194,7 @@ impl Exchange {
             wire,
             thread,
             body,
+            is_proven,
             fetched: Plain::default(),
             state: Mutex::new(state),
         }
@@ -359,7 +366,8 @@ impl Exchange {
         let credit = state.flows.give_out(flow);
         let (shared, wire) = (Arc::clone(&self.shared), Plain::clone(&self.wire));
         let (thread, fetched) = (self.thread, Plain::clone(&self.fetched));
-        state.tasks.spawn(fetch(shared, thread, wire, Asked { order, body, watch }, fetched, credit));
+        let asked = Asked { order, body, is_proven: self.is_proven, watch };
+        state.tasks.spawn(fetch(shared, thread, wire, asked, fetched, credit));
         Ok(())
     }
 

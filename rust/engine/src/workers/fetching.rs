@@ -113,6 +113,8 @@ pub(super) type Fetching = Plain<Mutex<HashMap<u32, Fetched>>>;
 pub(super) struct Asked {
     pub(super) order: Fetch,
     pub(super) body: RequestBody,
+    /// See [`Request::is_proven`].
+    pub(super) is_proven: bool,
     pub(super) watch: Option<Watch>,
 }
 
@@ -185,7 +187,7 @@ async fn begin(
     asked: Asked,
     fetched: &Fetching,
 ) -> Result<(Plain<Stream>, Option<(Inspector, Framing)>)> {
-    let Asked { order, body, mut watch } = asked;
+    let Asked { order, body, is_proven, mut watch } = asked;
     let Fetch { flow, plan, method, target, fields, timeouts, overrides, .. } = order;
     let relay = shared.plans.get(plan, &shared.notices).await?.relay()?;
     let supplies = &shared.supplies;
@@ -206,7 +208,7 @@ async fn begin(
         headers: Arc::new(fields),
         body,
         timeouts,
-        is_proven: false,
+        is_proven,
         reports: false,
     });
     let origins = Arc::clone(&supplies.origins[thread]);

@@ -123,6 +123,7 @@ pub(super) enum Message<'a> {
         head: &'a [u8],
         has_body: bool,
         chunked: bool,
+        is_proven: bool,
         remote: Option<SocketAddr>,
         local: Option<SocketAddr>,
     },
@@ -267,9 +268,13 @@ impl Message<'_> {
             | Self::Close
             | Self::Abort
             | Self::Leave => put,
-            Self::Request { head, has_body, chunked, remote, local } => {
-                put.flag(*has_body).flag(*chunked).address(*remote).address(*local).rest(head)
-            }
+            Self::Request { head, has_body, chunked, is_proven, remote, local } => put
+                .flag(*has_body)
+                .flag(*chunked)
+                .flag(*is_proven)
+                .address(*remote)
+                .address(*local)
+                .rest(head),
             Self::Data(flow, bytes) => put.u32(*flow).rest(bytes),
             Self::Write(bytes) | Self::Body(bytes) => put.rest(bytes),
             Self::End(flow, body, trailers) => put.u32(*flow).duration(*body).fields(Pairs::of(trailers)),
@@ -315,9 +320,9 @@ impl Message<'_> {
         let message = match kind {
             HOME => Message::Home,
             REQUEST => {
-                let (has_body, chunked) = (take.flag()?, take.flag()?);
+                let (has_body, chunked, is_proven) = (take.flag()?, take.flag()?, take.flag()?);
                 let (remote, local) = (take.address()?, take.address()?);
-                Message::Request { head: take.rest(), has_body, chunked, remote, local }
+                Message::Request { head: take.rest(), has_body, chunked, is_proven, remote, local }
             }
             DATA => Message::Data(take.u32()?, take.rest()),
             END => Message::End(take.u32()?, take.duration()?, take.fields()?),

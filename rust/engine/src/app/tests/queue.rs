@@ -17,6 +17,7 @@ fn request(name: &str) -> (Near, Request) {
             body: None,
             chunked: false,
             ends,
+            is_proven: true,
             thread: 0,
             far,
             socket: None,

@@ -202,9 +202,7 @@ async fn relay_by_cache(
     }
     let (framing, is_events) = task.begin(relay, head, outgoing)?;
     stream.set_framing(&task.cut(relay, is_events))?;
-    if relay.spec().origin.upstream.is_none() {
-        outgoing.feed_on(supplies.origins[task.thread].line(&relay.spec().origin.endpoint));
-    }
+    outgoing.feed_on(stream.line());
     outgoing.attach(attached(task.supply(relay, stream.into(), is_events, None), framing));
     at_once(|context| {
         drive(context);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::future::poll_fn;
+#[cfg(not(loom))]
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use super::super::window::round;
@@ -85,6 +87,12 @@ impl Feed {
     #[cfg(not(loom))]
     pub(crate) fn held(&self) -> usize {
         self.channel.usage(&lock(&self.channel.queue)).0
+    }
+
+    /// What comes from now on comes over a connection for which requests wait in `line`; 0 for none.
+    #[cfg(not(loom))]
+    pub(crate) fn feed_on(&self, line: usize) {
+        self.channel.line.store(line, Ordering::Relaxed);
     }
 
     /// Resolves when the consumer has left.

@@ -117,8 +117,7 @@ fn numbers_of_no_kind_are_no_messages() {
 #[test]
 fn the_scope_of_an_address_arrives() {
     let scoped = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 80, 5, 3));
-    let sample =
-        Sample::Request { head: Vec::new(), flags: (false, false), remote: Some(scoped), local: None };
+    let sample = Sample::Request { head: Vec::new(), flags: [false; 3], remote: Some(scoped), local: None };
     let encoded = sample.encoded();
     let (kind, body) = taken_apart(&encoded);
     let Message::Request { remote, .. } = Message::decode(kind, body).unwrap() else {

@@ -21,7 +21,7 @@ use crate::wire::{Fields, Head};
 #[derive(Debug)]
 pub(super) enum Sample {
     Whole(Message<'static>),
-    Request { head: Vec<u8>, flags: (bool, bool), remote: Option<SocketAddr>, local: Option<SocketAddr> },
+    Request { head: Vec<u8>, flags: [bool; 3], remote: Option<SocketAddr>, local: Option<SocketAddr> },
     Data(u32, Vec<u8>),
     Body(Vec<u8>),
     Write(Vec<u8>),
@@ -37,13 +37,16 @@ impl Sample {
     pub(super) fn look<T>(&self, see: impl FnOnce(&Message<'_>) -> T) -> T {
         match self {
             Self::Whole(message) => see(message),
-            Self::Request { head, flags: (has_body, chunked), remote, local } => see(&Message::Request {
-                head,
-                has_body: *has_body,
-                chunked: *chunked,
-                remote: *remote,
-                local: *local,
-            }),
+            Self::Request { head, flags: [has_body, chunked, is_proven], remote, local } => {
+                see(&Message::Request {
+                    head,
+                    has_body: *has_body,
+                    chunked: *chunked,
+                    is_proven: *is_proven,
+                    remote: *remote,
+                    local: *local,
+                })
+            }
             Self::Data(flow, bytes) => see(&Message::Data(*flow, bytes)),
             Self::Body(bytes) => see(&Message::Body(bytes)),
             Self::Write(bytes) => see(&Message::Write(bytes)),
@@ -210,7 +213,7 @@ fn attached() -> impl Strategy<Value = Attached> {
 
 fn request() -> impl Strategy<Value = Sample> {
     let ends = (any::<Option<SocketAddr>>(), any::<Option<SocketAddr>>());
-    (bytes(), any::<(bool, bool)>(), ends).prop_map(|(head, flags, (remote, local))| Sample::Request {
+    (bytes(), any::<[bool; 3]>(), ends).prop_map(|(head, flags, (remote, local))| Sample::Request {
         head,
         flags,
         remote,

@@ -1,0 +1,113 @@
+"""Clients that stall and hold connections to an origin, by native routes, or relays of an application or a worker."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from penstock import Origins
+from penstock.config import Cache, Caching, Edge, OriginLimits
+from penstock.testing import Peer, ScriptedOrigin
+from support.client import RawClient
+from support.leaks import engine_under_test
+from support.waiting import until
+from support.ways import Relay, Way
+
+from .conftest import CONNECTIONS, count, endless
+
+SMALL = 4096
+
+
+class Lane:
+    """A way to relay, on so many engine threads."""
+
+    def __init__(self, way: Way, threads: int) -> None:
+        self.way = way
+        self.connections = CONNECTIONS * threads
+
+    async def relay(self, origin: str | Origins, grace: float, **options: Any) -> Relay:
+        edge = Edge(stall_grace=grace, write_timeout=None)
+        return await self.way.relay(origin, edge=edge, **options)
+
+    def cut(self) -> float:
+        return count(self.way.engine, "client_evictions_total", reason="connection")
+
+    def waiting(self) -> int:
+        return sum(origin.waiting for origin in self.way.engine.stats().origins.values())
+
+    def requests(self) -> int:
+        """Under way, or waiting for a connection."""
+        return self.waiting() + sum(origin.active for origin in self.way.engine.stats().origins.values())
+
+
+@pytest.fixture(
+    params=[
+        *(
+            pytest.param((name, threads), id=f"{name}, {threads} threads")
+            for name in ("native", "app")
+            for threads in (1, 3)
+        ),
+        pytest.param(("workers", 1), id="workers"),
+    ]
+)
+async def lane(request: pytest.FixtureRequest) -> AsyncIterator[Lane]:
+    name, threads = request.param
+    limits = OriginLimits(connections=CONNECTIONS, waiting=64, idle_timeout=30)
+    cache = Cache(memory="1MiB")
+    async with engine_under_test(
+        request, memory="16MiB", threads=threads, limits=limits, cache=cache
+    ) as engine:
+        lane = Lane(Way(engine, name), threads)
+        yield lane
+        await lane.way.close()
+        del lane
+
+
+async def stalled(relay: Relay) -> RawClient:
+    client = await relay.way.connect(relay.port, SMALL)
+    client.writer.transport.pause_reading()
+    await client.get("/endless")
+    return client
+
+
+@pytest.mark.parametrize("options", [{}, {"caching": Caching()}], ids=["plain", "cached"])
+@pytest.mark.parametrize("several", [False, True], ids=["one origin", "several"])
+async def test_those_that_hold_all_connections_make_room_for_those_that_wait(
+    lane: Lane, several: bool, options: dict[str, Any]
+) -> None:
+    async with ScriptedOrigin(endless) as origin:
+        relay = await lane.relay(Origins([origin.url]) if several else origin.url, 0.2, **options)
+        for _ in range(lane.connections):
+            await stalled(relay)
+        await until(lambda: len(origin.connections) == lane.connections, "they hold all connections")
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                client = await lane.way.connect(relay.port)
+                assert (await client.ask()).body == b"ok"
+        assert 1 <= lane.cut() < lane.connections, "others are left alone"
+
+
+async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_stall(lane: Lane) -> None:
+    asked: list[str] = []
+
+    async def noted(peer: Peer) -> None:
+        await endless(peer, asked)
+
+    async with ScriptedOrigin(noted) as origin:
+        relay = await lane.relay(origin.url, 1.0)
+        reader = await lane.way.connect(relay.port)
+        assert (await reader.ask()).body == b"ok"
+        asked.clear()
+        line = 24
+        crowd = [await stalled(relay) for _ in range(lane.connections + line)]
+        await until(lambda: lane.waiting() + lane.cut() >= line, "a line")
+        async with asyncio.timeout(20):
+            assert (await reader.ask()).body == b"ok"
+        threads = lane.connections // CONNECTIONS
+        assert asked.index("/") <= lane.connections + line - line // threads // 2, (
+            "most of its line comes after it"
+        )
+        for client in crowd:
+            client.abort()
+        await until(lambda: lane.requests() == 0, "none of them reaches an origin that closes")
