@@ -7,7 +7,7 @@ mod reference;
 mod support;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_engine::wire::{Body, BodyLimits, Decoder};
+use penstock_engine::wire::{BodyFraming, BodyLimits, Decoder};
 use reference::{Decoded, End};
 
 /// Small, so that inputs of the usual size reach them.
@@ -21,7 +21,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn decode<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Decoded {
-    let mut decoder = Decoder::new(Body::Chunked, LIMITS);
+    let mut decoder = Decoder::new(BodyFraming::Chunked, LIMITS);
     let mut payload = Vec::new();
     for piece in pieces {
         let slice = support::slice(piece);

@@ -15,7 +15,7 @@ use connection::{Arrived, Limits, read};
 use libfuzzer_sys::fuzz_target;
 use penstock_engine::Result;
 use penstock_engine::wire::{
-    Body, BodyLimits, Decoder, Fields, Incoming, IncomingLimits, IncomingScanner, Upload, encode_request,
+    BodyFraming, BodyLimits, Decoder, Fields, Incoming, IncomingLimits, IncomingScanner, encode_request,
     parse_incoming,
 };
 use reference::End;
@@ -66,14 +66,9 @@ fn check_written_anew(head: &Incoming) {
     }
     let ours = |name: &[u8]| OURS.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()));
     let kept: Vec<_> = pairs(head).into_iter().filter(|(name, _)| !ours(name)).collect();
-    let upload = match head.body().expect("checked when it was read") {
-        Body::Empty => Upload::None,
-        Body::Length(length) => Upload::Length(length),
-        Body::Chunked => Upload::Chunked,
-        Body::UntilClose => panic!("a request that ends with its connection"),
-    };
+    let framing = head.body().expect("checked when it was read");
     let fields: Fields = kept.iter().cloned().collect();
-    let bytes = encode_request(head.method(), &head.origin_form(), head.authority(), &fields, &upload)
+    let bytes = encode_request(head.method(), &head.origin_form(), head.authority(), &fields, framing)
         .expect("what was read can be written");
     let range = IncomingScanner::new(&ROOM).scan(&bytes).expect("a head").expect("a whole one");
     assert_eq!(range, 0..bytes.len());
@@ -84,7 +79,7 @@ fn check_written_anew(head: &Incoming) {
     assert_eq!(again.authority(), head.authority());
     assert!(again.minor_version == 1 && again.keeps_alive());
     let body = match (head.body().expect("as before"), head.method()) {
-        (Body::Empty, "POST" | "PUT" | "PATCH") => Body::Length(0),
+        (BodyFraming::Empty, "POST" | "PUT" | "PATCH") => BodyFraming::Length(0),
         (body, _) => body,
     };
     assert_eq!(again.body().expect("one framing"), body);

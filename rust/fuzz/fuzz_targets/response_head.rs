@@ -8,7 +8,7 @@ mod reference;
 mod support;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_engine::wire::{Body, Head, HeadLimits, HeadScanner, body_of, keeps_alive, parse_head};
+use penstock_engine::wire::{BodyFraming, Head, HeadLimits, HeadScanner, body_of, keeps_alive, parse_head};
 use reference::{End, ParsedHead};
 
 /// Small, so that inputs of the usual size reach them.
@@ -63,10 +63,10 @@ fn check_framing(head: &Head, method: &str) {
         return;
     };
     assert!(lengths.is_empty() || codings.is_empty());
-    assert_eq!(body == Body::Empty, never_a_body);
+    assert_eq!(body == BodyFraming::Empty, never_a_body);
     match body {
-        Body::Empty => {}
-        Body::Length(length) => {
+        BodyFraming::Empty => {}
+        BodyFraming::Length(length) => {
             assert!(codings.is_empty() && !lengths.is_empty());
             for value in lengths {
                 for member in std::str::from_utf8(value).expect("digits").split(',') {
@@ -76,11 +76,12 @@ fn check_framing(head: &Head, method: &str) {
                 }
             }
         }
-        Body::Chunked => {
+        BodyFraming::Chunked => {
             assert!(lengths.is_empty() && head.minor_version == 1);
             assert_eq!(codings.len(), 1);
             assert!(codings[0].eq_ignore_ascii_case(b"chunked"));
         }
-        Body::UntilClose => assert!(lengths.is_empty() && codings.is_empty()),
+        BodyFraming::UntilClose => assert!(lengths.is_empty() && codings.is_empty()),
+        BodyFraming::Tunnel => panic!("a tunnel that was not asked for"),
     }
 }

@@ -6,8 +6,8 @@
 
 use crate::error::{Code, Error, Result};
 use crate::wire::{
-    Body, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, keeps_alive, members,
-    parse_head,
+    BodyFraming, BodyLimits, Chunked, Head, HeadLimits, HeadScanner, body_of, is_one_of, keeps_alive,
+    members, parse_head,
 };
 
 /// What an application may write as one head. It is trusted; this keeps an endless head from filling the memory.
@@ -37,17 +37,6 @@ enum State {
     /// Complete with its head, as that of a HEAD request or with status 204 or 304. A body that is written nevertheless,
     /// because the handler is the one of GET, is not sent.
     Bodiless,
-}
-
-/// How the rest of a response's body is framed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rest {
-    /// That many bytes.
-    Length(u64),
-    /// Chunks; the next byte begins one.
-    Chunked,
-    /// Whatever comes before the connection is closed.
-    UntilClose,
 }
 
 /// Checks one response, with the interim ones before it.
@@ -163,13 +152,14 @@ impl Checker {
         }
         let method = if self.is_head_request { "HEAD" } else { "GET" };
         let body = body_of(head, method).map_err(|error| bad(error.detail()))?;
-        self.end = Some((head.status, keeps_alive(head) && body != Body::UntilClose));
+        self.end = Some((head.status, keeps_alive(head) && body != BodyFraming::UntilClose));
         self.state = match body {
-            Body::Empty => State::Bodiless,
-            Body::Length(0) => State::Complete,
-            Body::Length(remaining) => State::Length { remaining },
-            Body::Chunked => State::Chunked(Box::new(Chunked::of_response(BODY))),
-            Body::UntilClose => State::UntilClose,
+            BodyFraming::Empty => State::Bodiless,
+            BodyFraming::Length(0) => State::Complete,
+            BodyFraming::Length(remaining) => State::Length { remaining },
+            BodyFraming::Chunked => State::Chunked(Box::new(Chunked::of_response(BODY))),
+            BodyFraming::UntilClose => State::UntilClose,
+            BodyFraming::Tunnel => State::Switched,
         };
         Ok(())
     }
@@ -234,17 +224,18 @@ impl Checker {
         self.end.is_some_and(|(_, reusable)| reusable) && self.is_complete()
     }
 
-    /// How what is left of the body is framed, for somebody else to send it; `None` where nothing may follow.
+    /// How the rest of the body is delimited, for the engine to send it in place of the application; a length is what is still to
+    /// come.
     ///
     /// # Errors
-    /// `BAD_RESPONSE`: there is no head yet, or a chunk has begun.
-    pub fn rest(&self) -> Result<Option<Rest>> {
+    /// `BAD_RESPONSE`: there is no head yet, a chunk has begun, or there is another protocol instead of a body.
+    pub fn rest(&self) -> Result<BodyFraming> {
         match &self.state {
-            State::Length { remaining } => Ok(Some(Rest::Length(*remaining))),
-            State::Framed => Ok(Some(Rest::Chunked)),
-            State::Chunked(chunks) if chunks.is_between_chunks() => Ok(Some(Rest::Chunked)),
-            State::UntilClose => Ok(Some(Rest::UntilClose)),
-            State::Complete | State::Bodiless => Ok(None),
+            State::Length { remaining } => Ok(BodyFraming::Length(*remaining)),
+            State::Framed => Ok(BodyFraming::Chunked),
+            State::Chunked(chunks) if chunks.is_between_chunks() => Ok(BodyFraming::Chunked),
+            State::UntilClose => Ok(BodyFraming::UntilClose),
+            State::Complete | State::Bodiless => Ok(BodyFraming::Empty),
             State::Chunked(_) => Err(bad("a body was attached within a chunk")),
             State::Head(_) => Err(bad("a body was attached before the head")),
             State::Switched => Err(bad("a body was attached behind 101")),

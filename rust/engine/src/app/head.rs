@@ -5,14 +5,14 @@
 
 use std::io::Write;
 
-use crate::wire::{Body, Incoming, reads_as_one_of, write_field};
+use crate::wire::{BodyFraming, Incoming, reads_as_one_of, write_field};
 
 /// Fields that are written from what is known, and not copied; nor is what a reader may take for them, `Content_Length`.
 const OURS: [&str; 3] = ["host", "content-length", "transfer-encoding"];
 
-/// Serialises `head`, whose body ends as `body` says. Everything that is not about framing is as the client wrote it:
+/// Serialises `head`, whose body is delimited as `framing` says. Everything that is not about framing is as the client wrote it:
 /// the version, Connection, Upgrade and Expect are between the client and the application.
-pub(crate) fn serialise(head: &Incoming, body: Body) -> Vec<u8> {
+pub(crate) fn serialise(head: &Incoming, framing: BodyFraming) -> Vec<u8> {
     let size: usize = head.headers().map(|(name, value)| name.len() + value.len() + 4).sum();
     let mut bytes =
         Vec::with_capacity(head.method().len() + head.path().len() + head.authority().len() + size + 64);
@@ -33,12 +33,12 @@ pub(crate) fn serialise(head: &Incoming, body: Body) -> Vec<u8> {
         put(head.authority().as_bytes());
         put(b"\r\n");
     }
-    match body {
-        Body::Length(length) => {
+    match framing {
+        BodyFraming::Length(length) => {
             write!(bytes, "Content-Length: {length}\r\n").expect("a Vec takes all that is written");
         }
-        Body::Chunked => put(b"Transfer-Encoding: chunked\r\n"),
-        Body::Empty | Body::UntilClose => {}
+        BodyFraming::Chunked => put(b"Transfer-Encoding: chunked\r\n"),
+        BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => {}
     }
     for (name, value) in head.headers().filter(|(name, _)| !reads_as_one_of(name, &OURS)) {
         write_field(&mut bytes, name, value);

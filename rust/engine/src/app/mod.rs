@@ -15,7 +15,7 @@ mod sign;
 #[cfg(not(loom))]
 mod socket;
 
-pub use checker::{Checker, Rest, asks_to_switch};
+pub use checker::{Checker, asks_to_switch};
 pub use ended::{Ended, Stages};
 #[cfg(not(loom))]
 pub(crate) use head::serialise;

@@ -5,7 +5,7 @@ mod queue;
 mod response_reference;
 mod written;
 
-use super::{Checker, Rest};
+use super::Checker;
 #[path = "../../../http/src/wire/tests/reference.rs"]
 #[expect(dead_code, reason = "the tests of the wire use the rest")]
 mod reference;

@@ -32,7 +32,7 @@ use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
 use crate::origin::RequestBody;
 use crate::stream::Feed;
 use crate::sync::Arc;
-use crate::wire::{Body, Incoming, offers_websocket};
+use crate::wire::{BodyFraming, Incoming, offers_websocket};
 
 /// What is asked of a client that waits with its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -298,7 +298,7 @@ fn live(site: &Site) -> Result<Life> {
 /// As [`asked`], of what takes no body: a request that has one is told `why` not.
 fn asked_alone(task: &Task<'_>, why: &'static str) -> Result<()> {
     let asked = asked(task.site, task.thread, task.incoming, task.progress)?;
-    if !matches!(asked.body, Body::Empty | Body::Length(0)) {
+    if !matches!(asked.body, BodyFraming::Empty | BodyFraming::Length(0)) {
         return Err(Code::BadRequestBody.error(why));
     }
     Ok(())
@@ -318,11 +318,11 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
     let Task { site, thread, incoming, progress, .. } = task;
     let asked = asked(site, thread, incoming, progress)?;
     let most = route.spec().limits.body.or(site.config.max_body);
-    if let Body::Length(length) = asked.body {
+    if let BodyFraming::Length(length) = asked.body {
         check_size(length, most)?;
     }
     let _guard = route.location.enter()?;
-    task.is_tunnel = asked.body == Body::Empty
+    task.is_tunnel = asked.body == BodyFraming::Empty
         && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut pass = None;
@@ -337,7 +337,7 @@ async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &
     let is_let_in = pass.is_some() || task.gate.is_none();
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
-    if is_let_in && asked.body == Body::Empty && !task.is_tunnel {
+    if is_let_in && asked.body == BodyFraming::Empty && !task.is_tunnel {
         let begin = |context: &mut Context<'_>| relay::begin_hit(context, &task, &route.relay, &mut outgoing);
         is_hit = at_once(begin).await?;
         // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
@@ -366,7 +366,7 @@ async fn attempt(
     let life = live(site)?;
     outgoing.begin_life(&life);
     let (feed, upload) = request_body(site, body, is_tunnel);
-    let (body, most) = if is_tunnel { (Body::UntilClose, None) } else { (body, most) };
+    let (body, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (body, most) };
     let is_awaited = expects && feed.is_some() && !inbound.has_begun();
     let go_on = async {
         if is_awaited {
@@ -409,7 +409,7 @@ async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &To
     let life = live(site)?;
     let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     outgoing.begin_life(&life);
-    let listen = inbound.listen(Body::Empty, None, None);
+    let listen = inbound.listen(BodyFraming::Empty, None, None);
     let result = if let Some(gate) = &topics.location.gate {
         let answer = async {
             let target = incoming.origin_form();
@@ -448,7 +448,7 @@ async fn answer_by_pages(task: Task<'_>, inbound: &mut Inbound<'_>, pages: &Page
         pages::begin(&task, pages, &mut outgoing).await?;
         send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
     };
-    beside(site, progress, &life, inbound.listen(Body::Empty, None, None), answer).await
+    beside(site, progress, &life, inbound.listen(BodyFraming::Empty, None, None), answer).await
 }
 
 /// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
@@ -495,13 +495,13 @@ async fn beside(
 }
 
 /// The two ends of what goes up, if there is anything.
-fn request_body(site: &Site, body: Body, is_tunnel: bool) -> (Option<Feed>, RequestBody) {
+fn request_body(site: &Site, body: BodyFraming, is_tunnel: bool) -> (Option<Feed>, RequestBody) {
     let length = match body {
-        Body::Empty if is_tunnel => None,
-        Body::Empty => return (None, RequestBody::None),
-        Body::Length(0) => return (None, RequestBody::Bytes(Vec::new())),
-        Body::Length(length) => Some(length),
-        Body::Chunked | Body::UntilClose => None,
+        BodyFraming::Empty if is_tunnel => None,
+        BodyFraming::Empty => return (None, RequestBody::None),
+        BodyFraming::Length(0) => return (None, RequestBody::Bytes(Vec::new())),
+        BodyFraming::Length(length) => Some(length),
+        BodyFraming::Chunked | BodyFraming::UntilClose | BodyFraming::Tunnel => None,
     };
     let (feed, stream) = site.supplies.stream();
     // The client is listened to before each look at the fetch.

@@ -8,34 +8,7 @@ use crate::error::Result;
 use crate::events::{Field, Policy};
 use crate::relay::{Redirects, is_event_stream, redirected, response_fields};
 use crate::relay_spec::Edit;
-use crate::wire::{Body, Head, body_of, write_field, write_status_line};
-
-/// How the body of a response goes to the client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Framing {
-    /// There is none.
-    Empty,
-    /// After that many bytes, which the head says.
-    Length(u64),
-    /// In chunks.
-    Chunked,
-    /// With the connection: HTTP/1.0 knows no other way for a length that is not known.
-    UntilClose,
-    /// None, but another protocol, WebSocket, to the end of the connection.
-    Tunnel,
-}
-
-impl Framing {
-    /// For a body that comes as `body` to a client of HTTP/1.`minor_version`.
-    pub(super) fn of(body: Body, minor_version: u8) -> Self {
-        match body {
-            Body::Empty => Self::Empty,
-            Body::Length(length) => Self::Length(length),
-            Body::Chunked | Body::UntilClose if minor_version == 1 => Self::Chunked,
-            Body::Chunked | Body::UntilClose => Self::UntilClose,
-        }
-    }
-}
+use crate::wire::{BodyFraming, Head, body_of, write_field, write_status_line};
 
 /// What is said of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +55,8 @@ pub fn relayed_head(
     redirects: Option<&Redirects>,
     policy: Option<&Policy>,
 ) -> Result<RelayedHead> {
-    let framing = Framing::of(body_of(head, method)?, minor_version);
-    let persistence = Persistence::of(closes || framing == Framing::UntilClose, minor_version);
+    let framing = body_of(head, method)?.sent_to(minor_version);
+    let persistence = Persistence::of(closes || framing == BodyFraming::UntilClose, minor_version);
     let status = (head.status, head.reason());
     let is_events = is_events(head, framing);
     let defaults = policy.filter(|_| is_events).map_or(&[][..], Policy::fields);
@@ -93,15 +66,15 @@ pub fn relayed_head(
 }
 
 /// Whether a body is a stream of events that can be told apart, and is relayed as one.
-pub(super) fn is_events(head: &Head, framing: Framing) -> bool {
-    matches!(framing, Framing::Chunked | Framing::UntilClose) && is_event_stream(head)
+pub(super) fn is_events(head: &Head, framing: BodyFraming) -> bool {
+    matches!(framing, BodyFraming::Chunked | BodyFraming::UntilClose) && is_event_stream(head)
 }
 
 /// The bytes of the head. `fields` are end-to-end; `defaults` stand where there is none of their name, and no edit of it.
 pub(super) fn encode<'a>(
     (status, reason): (u16, &[u8]),
     fields: impl Iterator<Item = (&'a [u8], Cow<'a, [u8]>)>,
-    framing: Framing,
+    framing: BodyFraming,
     persistence: Persistence,
     via: Option<&str>,
     edits: &[Edit],
@@ -155,12 +128,12 @@ pub(super) fn encode<'a>(
         }
     }
     match framing {
-        Framing::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        Framing::Tunnel => {
+        BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        BodyFraming::Tunnel => {
             out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
             return bytes;
         }
-        Framing::Empty | Framing::Length(_) | Framing::UntilClose => {}
+        BodyFraming::Empty | BodyFraming::Length(_) | BodyFraming::UntilClose => {}
     }
     match persistence {
         Persistence::Implied => {}

@@ -18,7 +18,7 @@ use crate::net::{Connection, Peer, Read, Reader, Socket};
 use crate::pool::{CLASSES, Slice};
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ReadSizes};
-use crate::wire::{Body, Decoder, Incoming, IncomingScanner, parse_incoming};
+use crate::wire::{BodyFraming, Decoder, Incoming, IncomingScanner, parse_incoming};
 
 /// How often the kernel is asked for the client while nothing of it is read: a reset wakes only who waits for bytes. One
 /// call a second is nothing beside what a client that has left keeps occupied meanwhile.
@@ -166,7 +166,7 @@ impl<'a> Inbound<'a> {
 
     /// Reads the body of the latest request into `feed`, if there is one, and then watches the client until it leaves.
     /// Ends only with what went wrong: `CLIENT_GONE`, `REQUEST_TIMEOUT`, `REQUEST_TOO_LARGE`, or a malformed body.
-    pub(super) async fn listen(&mut self, body: Body, most: Option<u64>, feed: Option<Feed>) -> Error {
+    pub(super) async fn listen(&mut self, body: BodyFraming, most: Option<u64>, feed: Option<Feed>) -> Error {
         self.body_is_read = feed.is_none();
         if let Some(feed) = feed {
             // On the heap, because most requests have no body, and a client may be watched for hours.
@@ -181,10 +181,10 @@ impl<'a> Inbound<'a> {
     }
 
     /// Reads the body into `feed`. Returns what went wrong, unless more may follow on the connection.
-    async fn take_body(&mut self, body: Body, most: Option<u64>, feed: Feed) -> Option<Error> {
+    async fn take_body(&mut self, body: BodyFraming, most: Option<u64>, feed: Feed) -> Option<Error> {
         match self.read_body(body, most, &feed).await {
             Ok(()) => {
-                self.body_is_read = body != Body::UntilClose;
+                self.body_is_read = body != BodyFraming::Tunnel;
                 feed.finish(Ending::default());
                 if self.body_is_read {
                     return None;
@@ -201,13 +201,13 @@ impl<'a> Inbound<'a> {
         }
     }
 
-    async fn read_body(&mut self, body: Body, most: Option<u64>, feed: &Feed) -> Result<()> {
+    async fn read_body(&mut self, body: BodyFraming, most: Option<u64>, feed: &Feed) -> Result<()> {
         let mut decoder = Decoder::of_request(body, self.config.body);
         let mut size = ReadSize::new(self.reads, decoder.remaining());
         let mut pieces = Vec::new();
         let mut received = 0;
         // A tunnel may be quiet for as long as both sides like.
-        let mut pace = (body != Body::UntilClose).then(|| Pace::new(self.config));
+        let mut pace = (body != BodyFraming::Tunnel).then(|| Pace::new(self.config));
         loop {
             if let Some(bytes) = self.held.take() {
                 let rest = decoder.decode(bytes, &mut |piece| pieces.push(piece));

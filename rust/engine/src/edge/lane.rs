@@ -18,23 +18,21 @@ use super::progress::Progress;
 use super::site::Site;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
-    Over, Place, Queue, Request, Rest, Subscription, asks_to_switch, link, serialise,
+    Over, Place, Queue, Request, Subscription, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
 use crate::hub::Wire;
-use crate::net::{
-    Body as Attached, Fault as SendFault, Filing, Life, Outgoing, Part, Piece, Socket, Supply, Watch,
-};
+use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supply, Watch};
 use crate::runtime::from_afar;
 use crate::sys::descriptor::set_option;
-use crate::wire::{Body, Incoming, shown};
+use crate::wire::{BodyFraming, Incoming, shown};
 
 /// A request as its head says.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) incoming: &'a Incoming,
-    pub(super) body: Body,
+    pub(super) body: BodyFraming,
     pub(super) expects_continue: bool,
     /// The engine thread that answers it.
     pub(super) thread: usize,
@@ -55,13 +53,13 @@ pub(super) async fn answer(
 ) -> Result<()> {
     let Asked { incoming, body, expects_continue, thread } = asked;
     let most = site.config.max_body;
-    if let Body::Length(length) = body {
+    if let BodyFraming::Length(length) = body {
         check_size(length, most)?;
     }
     let (feed, stream) = if has_bytes(body) { Some(site.supplies.stream()).unzip() } else { (None, None) };
     let (near, far) = link();
     let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
-    let chunked = body == Body::Chunked;
+    let chunked = body == BodyFraming::Chunked;
     let head = serialise(incoming, body);
     let socket = Some(ClientSocket::new(&client.connection));
     let is_proven = site.is_proven(client);
@@ -101,7 +99,7 @@ pub(super) async fn answer(
             let (feed, stream) = site.supplies.stream();
             lane.near.tunnel(stream);
             lane.tunnels = true;
-            let listen = pin!(inbound.listen(Body::UntilClose, None, Some(feed)));
+            let listen = pin!(inbound.listen(BodyFraming::Tunnel, None, Some(feed)));
             lane.run(listen).await
         }
         result => result,
@@ -119,8 +117,8 @@ pub(super) async fn answer(
 }
 
 /// Whether there may be something between the head and the end.
-fn has_bytes(body: Body) -> bool {
-    !matches!(body, Body::Empty | Body::Length(0))
+fn has_bytes(body: BodyFraming) -> bool {
+    !matches!(body, BodyFraming::Empty | BodyFraming::Length(0))
 }
 
 /// What the engine sends in the application's place.
@@ -216,7 +214,7 @@ impl Lane<'_> {
     fn ends_visibly(&self) -> bool {
         self.source_failed
             && self.progress.status().is_some()
-            && matches!(self.checker.rest(), Ok(Some(Rest::Length(_) | Rest::Chunked)))
+            && matches!(self.checker.rest(), Ok(BodyFraming::Length(_) | BodyFraming::Chunked))
     }
 
     /// Where the client left: reads on, so that the origin can finish, what the engine was sending.
@@ -429,7 +427,7 @@ impl Lane<'_> {
             return self.finish_sending(0, None);
         }
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
-        let framed = stream.is_framed() && !matches!(framing, Some(Rest::Length(_)));
+        let framed = stream.is_framed() && !matches!(framing, BodyFraming::Length(_));
         if framed {
             self.client.keep_backlog(self.site.config.event_backlog);
         }
@@ -442,16 +440,10 @@ impl Lane<'_> {
             let meter = Arc::clone(&self.site.supplies.meter);
             Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter).inspected(inspector)))
         };
-        self.outgoing.attach(match (framing, &completion) {
-            (None, _) => Attached::Counted(supply, 0),
-            (Some(Rest::Length(length)), Some(_)) => Attached::Counted(supply, length),
-            (Some(Rest::Chunked), Some(_)) => Attached::Chunked(supply),
-            (Some(Rest::UntilClose), _) => Attached::Raw(supply),
-            (Some(Rest::Length(length)), None) => {
-                Attached::Part(Part { supply, most: Some(length), chunked: false })
-            }
-            (Some(Rest::Chunked), None) => Attached::Part(Part { supply, most: None, chunked: true }),
-        });
+        match &completion {
+            Some(_) => self.outgoing.attach(supply, framing),
+            None => self.outgoing.attach_part(supply, framing),
+        }
         self.send_attached(completion, framed, leave);
         self.outgoing.feed_on(line);
         Ok(())
@@ -461,18 +453,13 @@ impl Lane<'_> {
     fn subscribe(&mut self, subscription: Subscription) -> Result<()> {
         let Subscription { admitted, lease, rest } = subscription;
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
-        let framed = !matches!(framing, Some(Rest::Length(_)));
+        let framed = !matches!(framing, BodyFraming::Length(_));
         if framed {
             self.client.keep_backlog(self.site.config.event_backlog);
         }
-        let wire = Wire::over(&self.client.connection, framing == Some(Rest::Chunked));
+        let wire = Wire::over(&self.client.connection, framing == BodyFraming::Chunked);
         let supply = Supply::Source(Box::new(admitted.seat(wire, lease)));
-        self.outgoing.attach(match framing {
-            None => Attached::Counted(supply, 0),
-            Some(Rest::Length(length)) => Attached::Counted(supply, length),
-            Some(Rest::Chunked) => Attached::Framed(supply),
-            Some(Rest::UntilClose) => Attached::Raw(supply),
-        });
+        self.outgoing.attach_framed(supply, framing);
         self.send_attached(Some(rest), framed, Leave::Cancel);
         self.site.note_resumable(self.life);
         Ok(())
@@ -497,8 +484,8 @@ impl Lane<'_> {
             return self.finish_sending(0, None);
         }
         match self.checker.rest().map_err(|error| self.blame(error))? {
-            Some(Rest::Length(length)) if file.count <= length => {}
-            Some(Rest::UntilClose) => {}
+            BodyFraming::Length(length) if file.count <= length => {}
+            BodyFraming::UntilClose => {}
             _ => {
                 return Err(
                     self.blame(Code::BadResponse.error("a file does not fit the framing of its response"))
@@ -537,7 +524,7 @@ impl Lane<'_> {
             self.progress.close(true);
             // An end that is the connection's must be told from this one.
             return match self.checker.rest() {
-                Ok(Some(Rest::UntilClose)) => {
+                Ok(BodyFraming::UntilClose) => {
                     Err(Code::BadResponse.error("the application has closed before the end of its response"))
                 }
                 _ => Ok(true),

@@ -23,7 +23,7 @@ pub(crate) use failure::Peer;
 pub(crate) use filing::Filing;
 pub(crate) use jitter::shortened;
 pub(crate) use outbox::{Outbox, Payload, Piece, Stop};
-pub(crate) use outgoing::{Body, Fault, Outgoing, Part, Source, Supply};
+pub(crate) use outgoing::{Fault, Outgoing, Source, Supply};
 pub(crate) use reader::{Read, Reader};
 pub(crate) use records::Records;
 pub(crate) use socket::Socket;

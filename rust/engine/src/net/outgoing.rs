@@ -12,7 +12,7 @@ use super::outbox::Payload;
 use super::{Connection, Life, Outbox, Piece, Stop};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
-use crate::wire::{LAST_CHUNK, encode_chunk_head};
+use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head};
 
 /// A body that whoever sends it asks for its bytes, such as what a cache keeps, or what an origin's connection brings.
 pub(crate) trait Source: fmt::Debug + Send {
@@ -110,49 +110,37 @@ impl From<Stream> for Supply {
     }
 }
 
-/// Where the rest of a body comes from, and how it is delimited.
+/// The rest of a body.
 #[derive(Debug)]
-pub(crate) enum Body {
-    /// There is no more.
-    Ended,
-    /// That many bytes are still announced.
-    Counted(Supply, u64),
-    /// In chunks.
-    Chunked(Supply),
-    /// In chunks, which come framed as such.
-    Framed(Supply),
-    /// As they are, to the end of the connection.
-    Raw(Supply),
-    /// A part of a body, which somebody else goes on with.
-    Part(Part),
+struct Body {
+    supply: Supply,
+    /// How the rest is delimited: a length is what is still to come.
+    framing: BodyFraming,
+    extent: Extent,
+}
+
+/// How much of the body a supply gives, and of its framing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// All of the body, without its framing.
+    Whole,
+    /// All of it, and chunks come framed as such.
+    Framed,
+    /// A part of it, without its framing: the end of the supply is not the end of the body.
+    Part,
 }
 
 impl Body {
-    /// Bytes that whoever gives it has written itself.
+    /// Bytes that the supply has written itself.
     fn aside(&self) -> u64 {
         // In chunks of its own, or as they are: what is framed here cannot pass by.
-        if let Self::Framed(supply) | Self::Raw(supply) = self { supply.aside() } else { 0 }
+        let passes = match self.framing {
+            BodyFraming::Chunked => self.extent == Extent::Framed,
+            BodyFraming::UntilClose | BodyFraming::Tunnel => true,
+            BodyFraming::Empty | BodyFraming::Length(_) => false,
+        };
+        if passes { self.supply.aside() } else { 0 }
     }
-
-    fn supply(&mut self) -> Option<&mut Supply> {
-        match self {
-            Self::Ended => None,
-            Self::Counted(supply, _) | Self::Chunked(supply) | Self::Framed(supply) | Self::Raw(supply) => {
-                Some(supply)
-            }
-            Self::Part(part) => Some(&mut part.supply),
-        }
-    }
-}
-
-/// A part of a body.
-#[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) supply: Supply,
-    /// Bytes that it may have at most, where the head has announced how many there are.
-    pub(crate) most: Option<u64>,
-    /// Whether it goes in chunks.
-    pub(crate) chunked: bool,
 }
 
 /// Why sending ended early.
@@ -177,7 +165,8 @@ enum Fill {
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     outbox: Outbox,
-    body: Body,
+    /// `None`: there is no more.
+    body: Option<Body>,
     /// Whoever keeps what is in the outbox, behind the end of the body: it counts as read until it is with the kernel.
     kept: Option<Supply>,
     payload: u64,
@@ -198,10 +187,9 @@ impl Outgoing {
     /// Nothing to send yet. `limit` is how long the socket may take no byte; `wrong_length` is what it is when a body has
     /// another length than was announced.
     pub(crate) fn new(limit: Option<Duration>, wrong_length: Code) -> Self {
-        let (outbox, body) = (Outbox::new(limit), Body::Ended);
         Self {
-            outbox,
-            body,
+            outbox: Outbox::new(limit),
+            body: None,
             kept: None,
             payload: 0,
             failure: None,
@@ -240,19 +228,38 @@ impl Outgoing {
         self.begun
     }
 
-    /// Appends a body.
-    pub(crate) fn attach(&mut self, body: Body) {
-        self.body = body;
+    /// Appends the rest of a body, which is delimited as `framing` says.
+    pub(crate) fn attach(&mut self, supply: Supply, framing: BodyFraming) {
+        self.body = Some(Body { supply, framing, extent: Extent::Whole });
+    }
+
+    /// As [`Outgoing::attach`], if the chunks of a chunked body come framed as such.
+    pub(crate) fn attach_framed(&mut self, supply: Supply, framing: BodyFraming) {
+        self.body = Some(Body { supply, framing, extent: Extent::Framed });
+    }
+
+    /// Appends a part of a body whose rest is delimited as `framing` says: the body goes on after the end of `supply`.
+    pub(crate) fn attach_part(&mut self, supply: Supply, framing: BodyFraming) {
+        self.body = Some(Body { supply, framing, extent: Extent::Part });
+    }
+
+    fn supply(&mut self) -> Option<&mut Supply> {
+        self.body.as_mut().map(|body| &mut body.supply)
+    }
+
+    /// Bytes that the supply of the body has written itself.
+    fn supply_aside(&self) -> u64 {
+        self.body.as_ref().map_or(0, Body::aside)
     }
 
     /// Bytes of the attached body that have been taken from its supply, or that this has written itself.
     pub(crate) fn payload(&self) -> u64 {
-        self.payload + self.body.aside()
+        self.payload + self.supply_aside()
     }
 
     /// Bytes that the kernel took since the last call, framing and all.
     pub(crate) fn take_written(&mut self) -> usize {
-        let aside = self.aside + self.body.aside();
+        let aside = self.aside + self.supply_aside();
         let written = self.written + usize::try_from(aside - self.aside_told).unwrap_or(usize::MAX);
         (self.written, self.aside_told) = (0, aside);
         written
@@ -260,7 +267,8 @@ impl Outgoing {
 
     /// Whether all that was announced is with the kernel, even if the source has not said that this was all.
     pub(crate) fn is_drained(&self) -> bool {
-        self.outbox.is_empty() && matches!(self.body, Body::Ended | Body::Counted(_, 0))
+        let is_announced = |body: &Body| matches!(body.framing, BodyFraming::Empty | BodyFraming::Length(0));
+        self.outbox.is_empty() && self.body.as_ref().is_none_or(is_announced)
     }
 
     /// Whether the kernel has a part of what was to be sent: what is written behind it would be read as the rest.
@@ -270,7 +278,12 @@ impl Outgoing {
 
     /// Whether the framing shows the other side that there should be more, however the connection ends.
     pub(crate) fn ends_visibly(&self) -> bool {
-        self.outbox.is_empty() && matches!(self.body, Body::Counted(..) | Body::Chunked(_))
+        let is_visible = |body: &Body| match body.framing {
+            BodyFraming::Empty | BodyFraming::Length(_) => body.extent != Extent::Part,
+            BodyFraming::Chunked => body.extent == Extent::Whole,
+            BodyFraming::UntilClose | BodyFraming::Tunnel => false,
+        };
+        self.outbox.is_empty() && self.body.as_ref().is_some_and(is_visible)
     }
 
     /// How long the socket may take no byte.
@@ -281,10 +294,11 @@ impl Outgoing {
     /// Ends the body after what was taken from its supply, as if it had been all; with `last`, after what the supply has at
     /// once besides. Not for a body that was announced.
     pub(crate) fn end_early(&mut self, last: bool) {
-        let is_chunked = matches!(self.body, Body::Chunked(_) | Body::Framed(_));
-        let mut rest = self.body.supply().and_then(Supply::rest);
+        let ends_in_chunk = |body: &Body| body.framing == BodyFraming::Chunked && body.extent != Extent::Part;
+        let is_chunked = self.body.as_ref().is_some_and(ends_in_chunk);
+        let mut rest = self.supply().and_then(Supply::rest);
         loop {
-            let next = rest.take().or_else(|| self.body.supply().filter(|_| last).and_then(Supply::last));
+            let next = rest.take().or_else(|| self.supply().filter(|_| last).and_then(Supply::last));
             // What fails is more than was announced.
             let Some(Ok(())) = next.map(|payload| self.enqueue(payload)) else { break };
         }
@@ -341,7 +355,7 @@ impl Outgoing {
             if self.outbox.is_empty() {
                 self.kept = None;
                 ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
-                let Some(supply) = self.body.supply() else { return Poll::Ready(Ok(())) };
+                let Some(supply) = self.supply() else { return Poll::Ready(Ok(())) };
                 supply.idle();
                 return Poll::Pending;
             }
@@ -352,7 +366,7 @@ impl Outgoing {
 
     fn fill(&mut self, context: &mut Context<'_>) -> Result<Fill> {
         loop {
-            let Some(supply) = self.body.supply() else { return Ok(Fill::Dry) };
+            let Some(Body { supply, .. }) = &mut self.body else { return Ok(Fill::Dry) };
             if self.outbox.is_full() {
                 supply.attend(context);
                 return Ok(Fill::Full);
@@ -377,29 +391,29 @@ impl Outgoing {
         self.payload += length.get() as u64;
         let too_long = wrong_length(self.wrong_length, "longer");
         match &mut self.body {
-            Body::Counted(_, announced) => {
-                *announced = announced.checked_sub(length.get() as u64).ok_or_else(too_long)?;
+            Some(Body { framing: BodyFraming::Length(rest), .. }) => {
+                *rest = rest.checked_sub(length.get() as u64).ok_or_else(too_long)?;
                 self.outbox.push(Piece::Payload(payload));
             }
-            Body::Part(Part { most: Some(most), .. }) => {
-                *most = most.checked_sub(length.get() as u64).ok_or_else(too_long)?;
-                self.outbox.push(Piece::Payload(payload));
-            }
-            Body::Chunked(_) | Body::Part(Part { chunked: true, .. }) => {
+            Some(Body { framing: BodyFraming::Empty, .. }) => return Err(too_long()),
+            Some(Body { framing: BodyFraming::Chunked, extent: Extent::Whole | Extent::Part, .. }) => {
                 self.outbox.push(Piece::Chunk(encode_chunk_head(length), payload));
             }
-            Body::Framed(_) | Body::Raw(_) | Body::Part(_) | Body::Ended => {
-                self.outbox.push(Piece::Payload(payload));
-            }
+            Some(_) | None => self.outbox.push(Piece::Payload(payload)),
         }
         Ok(())
     }
 
     fn end(&mut self) -> Result<()> {
-        match &self.body {
-            Body::Counted(_, 1..) => return Err(wrong_length(self.wrong_length, "shorter")()),
-            Body::Chunked(_) | Body::Framed(_) => self.outbox.push(Piece::Mark(LAST_CHUNK)),
-            Body::Counted(_, 0) | Body::Raw(_) | Body::Part(_) | Body::Ended => {}
+        if let Some(Body { framing, extent: Extent::Whole | Extent::Framed, .. }) = &self.body {
+            match framing {
+                BodyFraming::Length(1..) => return Err(wrong_length(self.wrong_length, "shorter")()),
+                BodyFraming::Chunked => self.outbox.push(Piece::Mark(LAST_CHUNK)),
+                BodyFraming::Empty
+                | BodyFraming::Length(0)
+                | BodyFraming::UntilClose
+                | BodyFraming::Tunnel => {}
+            }
         }
         let supply = self.take_supply();
         // What it came over, if it was a connection, is free again.
@@ -409,16 +423,10 @@ impl Outgoing {
     }
 
     fn take_supply(&mut self) -> Option<Supply> {
-        let aside = self.body.aside();
+        let aside = self.supply_aside();
         self.payload += aside;
         self.aside += aside;
-        match std::mem::replace(&mut self.body, Body::Ended) {
-            Body::Ended => None,
-            Body::Counted(supply, _) | Body::Chunked(supply) | Body::Framed(supply) | Body::Raw(supply) => {
-                Some(supply)
-            }
-            Body::Part(part) => Some(part.supply),
-        }
+        self.body.take().map(|body| body.supply)
     }
 }
 

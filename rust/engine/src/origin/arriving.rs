@@ -23,7 +23,7 @@ use crate::pool::Slice;
 use crate::relay::is_event_stream;
 use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ResponseHead};
-use crate::wire::{Body, Decoder};
+use crate::wire::{BodyFraming, Decoder};
 
 /// Bytes that a body may read before the thread's other streams get their turn: some 0.15 ms of copying out of the
 /// kernel, against the microsecond that a turn costs. The runtime's own budget of 128 operations would be 16 MiB.
@@ -43,7 +43,7 @@ pub(super) struct Arriving {
     turn: usize,
     /// The last read brought less than it was offered, and so all that there was.
     dry: bool,
-    body: Body,
+    body: BodyFraming,
     /// Whether the connection may serve again behind it.
     keep: bool,
     progress: Progress,
@@ -247,7 +247,7 @@ impl Arriving {
     /// As [`Reader::poll_reserve`].
     pub(super) fn poll_reserve(&mut self, context: &mut Context<'_>, feed: &Feed) -> Poll<Result<()>> {
         // Chunks are not read into one piece: their size lines lie between the bytes.
-        if self.body == Body::Chunked || self.has_rest() {
+        if self.body == BodyFraming::Chunked || self.has_rest() {
             return Poll::Ready(Ok(()));
         }
         let remaining = self.decoder.remaining();
@@ -338,7 +338,7 @@ impl Arriving {
     }
 
     fn end(&self, clean: bool) -> Result<()> {
-        if !clean && self.body == Body::UntilClose {
+        if !clean && matches!(self.body, BodyFraming::UntilClose | BodyFraming::Tunnel) {
             return Err(Code::BodyTruncated
                 .error("the TLS connection ended without close_notify, so the body may have been cut off"));
         }

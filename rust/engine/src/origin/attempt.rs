@@ -18,7 +18,7 @@ use crate::error::{Code, Error, Result};
 use crate::pool::{PoolState, Slice};
 use crate::stream::{ResponseHead, Timings};
 use crate::sync::Arc;
-use crate::wire::{Handshake, Upload as Framing, encode_request};
+use crate::wire::{BodyFraming, Handshake, encode_request};
 
 /// The head of a response, what came behind that in the same read, and the body from there on.
 pub(super) type Answer = (ResponseHead, Slice, Arriving);
@@ -69,9 +69,9 @@ async fn ask(
 ) -> std::result::Result<Answer, Failed> {
     let framing = body.framing();
     let Request { method, target, headers, timeouts, .. } = request;
-    let encode = || encode_request(method, target, authority, headers, &framing);
+    let encode = || encode_request(method, target, authority, headers, framing);
     let mut head = encode()?;
-    let handshake = (framing == Framing::Tunnel).then(|| Handshake::of(headers)).transpose()?;
+    let handshake = (framing == BodyFraming::Tunnel).then(|| Handshake::of(headers)).transpose()?;
     admit(origins)?;
     let upload = body.gather(&origins.limits).await?;
     let started = Instant::now();

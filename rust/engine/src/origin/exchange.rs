@@ -13,7 +13,7 @@ use crate::net::{Connection, Peer, Reader};
 use crate::pool::{Pool, Slice};
 use crate::stream::reading::ReadSizes;
 use crate::stream::{ResponseHead, Timings};
-use crate::wire::{Body, Handshake, Head, body_of, keeps_alive};
+use crate::wire::{BodyFraming, Handshake, Head, body_of, keeps_alive};
 
 use head::HeadReader;
 
@@ -42,7 +42,7 @@ pub(super) struct Answered {
     /// What came in the same read as the end of the head.
     pub(super) rest: Slice,
     pub(super) reader: Reader,
-    pub(super) body: Body,
+    pub(super) body: BodyFraming,
     /// Whether the connection may serve again behind it.
     pub(super) keep: bool,
     pub(super) progress: Progress,
@@ -98,12 +98,12 @@ fn midway(error: Error) -> Failure {
 }
 
 /// How the body ends, and whether the connection may serve again behind it.
-fn begin(response: &Head, upload: &mut Upload, terms: &Terms<'_>) -> Result<(Body, bool)> {
+fn begin(response: &Head, upload: &mut Upload, terms: &Terms<'_>) -> Result<(BodyFraming, bool)> {
     let body = match terms.handshake.as_ref().filter(|_| response.status == 101) {
         Some(handshake) => {
             handshake.check(response)?;
             upload.switch();
-            Body::UntilClose
+            BodyFraming::Tunnel
         }
         None => body_of(response, terms.method)?,
     };

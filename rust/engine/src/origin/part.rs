@@ -6,7 +6,7 @@
 
 use crate::error::{Code, Result};
 use crate::wire::ContentRange;
-use crate::wire::{Body, Head};
+use crate::wire::{BodyFraming, Head};
 
 /// Counts the bytes of a single part. A multipart body has no Content-Range in its head, and is not counted.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub(super) struct Part {
 impl Part {
     /// For the body of the response `head`, which is framed as `body`; none if its framing says how long it is, or nothing
     /// does.
-    pub(super) fn of(head: &Head, body: Body) -> Option<Self> {
-        if head.status != 206 || !matches!(body, Body::Chunked | Body::UntilClose) {
+    pub(super) fn of(head: &Head, body: BodyFraming) -> Option<Self> {
+        if head.status != 206 || !matches!(body, BodyFraming::Chunked | BodyFraming::UntilClose) {
             return None;
         }
         let mut values = head.get_all("content-range");

@@ -9,7 +9,7 @@ use super::limits::OriginLimits;
 use super::request::RequestBody;
 use crate::error::{Code, Result};
 use crate::stream::Stream;
-use crate::wire::Upload;
+use crate::wire::BodyFraming;
 
 /// The body of a request, so that it can be sent a second time where that is possible.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ impl From<RequestBody> for Payload {
 
 impl Payload {
     /// How the body is delimited.
-    pub(super) fn framing(&self) -> Upload {
+    pub(super) fn framing(&self) -> BodyFraming {
         match self {
-            Self::None => Upload::None,
-            Self::Bytes(bytes) => Upload::Length(bytes.len() as u64),
-            Self::Stream { length, .. } => length.map_or(Upload::Chunked, Upload::Length),
-            Self::Tunnel(_) => Upload::Tunnel,
+            Self::None => BodyFraming::Empty,
+            Self::Bytes(bytes) => BodyFraming::Length(bytes.len() as u64),
+            Self::Stream { length, .. } => length.map_or(BodyFraming::Chunked, BodyFraming::Length),
+            Self::Tunnel(_) => BodyFraming::Tunnel,
         }
     }
 

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use super::payload::Payload;
 use crate::error::{Code, Result};
-use crate::net::{Body, Connection, Fault, Outgoing, Piece, Stop};
+use crate::net::{Connection, Fault, Outgoing, Piece, Stop};
 use crate::stream::Stream;
+use crate::wire::BodyFraming;
 
 /// What the reading half needs to know of the sending half, and the reverse. Both are polled by one task, so the
 /// order of these flags is the order of the program.
@@ -65,9 +66,9 @@ impl Upload {
             Payload::Tunnel(stream) => tunnel = Some(stream),
             Payload::Bytes(bytes) => message.push(Piece::Shared(bytes)),
             Payload::Stream { stream, length: Some(length) } => {
-                message.attach(Body::Counted(stream.into(), length));
+                message.attach(stream.into(), BodyFraming::Length(length));
             }
-            Payload::Stream { stream, length: None } => message.attach(Body::Chunked(stream.into())),
+            Payload::Stream { stream, length: None } => message.attach(stream.into(), BodyFraming::Chunked),
         }
         Self { state: State::Running(message), limit, tunnel, switched: false }
     }
@@ -90,7 +91,7 @@ impl Upload {
                 State::Running(message) => message,
                 State::Complete | State::Abandoned => Box::new(Outgoing::new(self.limit, Code::UploadFailed)),
             };
-            message.attach(Body::Raw(stream.into()));
+            message.attach(stream.into(), BodyFraming::Tunnel);
             self.state = State::Running(message);
             self.switched = true;
         }

@@ -13,7 +13,7 @@ use crate::net::{Payload, Source};
 use crate::pool::{Pool, Purpose};
 use crate::stream::{Ending, Feed, ResponseHead, Timings};
 use crate::sync::Arc;
-use crate::wire::{Body, ContentRange, Fields, Head, Multipart, Span, has_no_body, is_one_of};
+use crate::wire::{BodyFraming, ContentRange, Fields, Head, Multipart, Span, has_no_body, is_one_of};
 
 /// What a client gets: a head, and a body.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Delivery {
     fields: Option<Fields>,
     /// Of this answer alone.
     added: Fields,
-    pub(crate) body: Body,
+    pub(crate) body: BodyFraming,
     parts: VecDeque<Part>,
     ending: Ending,
 }
@@ -74,23 +74,23 @@ impl Delivery {
                     added.write(b"Content-Length", length);
                 }
                 parts.push_back(read(None));
-                (stored.status, None, sent, length.map_or(Body::UntilClose, Body::Length))
+                (stored.status, None, sent, length.map_or(BodyFraming::UntilClose, BodyFraming::Length))
             }
             Answer::NotModified => {
                 let fields = all.iter().filter(|(name, _)| is_in_not_modified(name)).collect();
-                (304, Some(b"Not Modified".as_slice()), Some(fields), Body::Empty)
+                (304, Some(b"Not Modified".as_slice()), Some(fields), BodyFraming::Empty)
             }
             Answer::Partial(spans) => {
                 let mut fields = without(all, &["content-length", "content-range"]);
                 let total;
                 (parts, total) = ranges(&read, spans, length, &mut fields);
-                (206, Some(b"Partial Content".as_slice()), Some(fields), Body::Length(total))
+                (206, Some(b"Partial Content".as_slice()), Some(fields), BodyFraming::Length(total))
             }
             Answer::Unsatisfiable => {
                 added.push(b"Content-Range", ContentRange { span: None, length }.to_text().as_bytes());
                 added.push(b"Content-Length", b"0");
                 let fields = without(all, &["content-length", "content-range"]);
-                (416, Some(b"Range Not Satisfiable".as_slice()), Some(fields), Body::Length(0))
+                (416, Some(b"Range Not Satisfiable".as_slice()), Some(fields), BodyFraming::Length(0))
             }
         };
         added.write(b"Age", stored.freshness.age(now).as_secs());
@@ -106,7 +106,7 @@ impl Delivery {
         if is_empty {
             parts.clear();
         }
-        let body = if is_empty { Body::Empty } else { body };
+        let body = if is_empty { BodyFraming::Empty } else { body };
         // Of many parts it would hold those that it does not read.
         let object = if object.is_in_parts() { Arc::new(object.without_parts()) } else { object };
         Self { object, status: status_code, reason, fields, added, body, parts, ending: Ending::default() }

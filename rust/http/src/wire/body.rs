@@ -9,17 +9,32 @@ use super::section;
 use super::text::{members, quoted, trim};
 use penstock_error::{Code, Result};
 
-/// How a body ends.
+/// How a body is delimited, of a request or of a response (RFC 9112, section 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// There is none: a request that announces none, the answer to HEAD, or a status that has none.
+pub enum BodyFraming {
+    /// There is no body: a request that announces none, the response to HEAD, or a status that has none.
     Empty,
-    /// After that many bytes.
+    /// It has that many bytes, and the head says so.
     Length(u64),
-    /// With the last chunk and the trailer section.
+    /// It ends with the last chunk and the trailer section.
     Chunked,
-    /// With the connection, which then cannot serve again. Never of a request.
+    /// It ends with the connection, which then cannot serve again. Never of a request.
     UntilClose,
+    /// There is no body, but another protocol, WebSocket, to the end of the connection (RFC 6455, section 4.1).
+    Tunnel,
+}
+
+impl BodyFraming {
+    /// How a body of a response that is delimited like this is sent on to a client of HTTP/1.`minor_version`: HTTP/1.0 has no
+    /// chunks.
+    #[must_use]
+    pub fn sent_to(self, minor_version: u8) -> Self {
+        match self {
+            Self::Chunked | Self::UntilClose if minor_version == 1 => Self::Chunked,
+            Self::Chunked | Self::UntilClose => Self::UntilClose,
+            Self::Empty | Self::Length(_) | Self::Tunnel => self,
+        }
+    }
 }
 
 /// How much may be sent in a chunked body besides its payload.
@@ -64,7 +79,7 @@ pub(super) const REQUEST: &Kind = &Kind {
 /// # Errors
 /// `BAD_LENGTH`, `CONFLICTING_LENGTH`, `LENGTH_AND_CHUNKED`, `BAD_TRANSFER_ENCODING`, and `UNEXPECTED_UPGRADE` for
 /// 101, which is never asked for.
-pub fn body_of(head: &Head, method: &str) -> Result<Body> {
+pub fn body_of(head: &Head, method: &str) -> Result<BodyFraming> {
     let length = content_length(head.get_all("content-length"))?;
     let chunked = transfer_encoding(head)?;
     if chunked && length.is_some() {
@@ -74,12 +89,12 @@ pub fn body_of(head: &Head, method: &str) -> Result<Body> {
         return Err(Code::UnexpectedUpgrade.error("the origin switched protocols without being asked"));
     }
     if method == "HEAD" || has_no_body(head.status) {
-        return Ok(Body::Empty);
+        return Ok(BodyFraming::Empty);
     }
     Ok(match length {
-        _ if chunked => Body::Chunked,
-        Some(length) => Body::Length(length),
-        None => Body::UntilClose,
+        _ if chunked => BodyFraming::Chunked,
+        Some(length) => BodyFraming::Length(length),
+        None => BodyFraming::UntilClose,
     })
 }
 
@@ -142,7 +157,7 @@ fn transfer_encoding(head: &Head) -> Result<bool> {
 }
 
 /// Whether the connection may carry another request once this response has ended where its framing says (RFC 9112,
-/// section 9.3). A body of [`Body::UntilClose`] never leaves one.
+/// section 9.3). A body of [`BodyFraming::UntilClose`] never leaves one.
 pub fn keeps_alive(head: &Head) -> bool {
     !announces_bytes_it_cannot_have(head) && persists(head.minor_version, || head.get_all("connection"))
 }

@@ -1,6 +1,6 @@
 //! Takes payload out of what was read, by arithmetic: every slice handed on is a part of a slice that came in.
 
-use super::body::{self, Body, BodyLimits, Kind};
+use super::body::{self, BodyFraming, BodyLimits, Kind};
 use super::chunked::{Chunked, Trailer};
 use penstock_error::{Error, Result};
 use penstock_memory::pool::Slice;
@@ -21,25 +21,25 @@ enum State {
 }
 
 impl Decoder {
-    /// A decoder for the bytes after a response head whose body ends as `body` says.
-    pub fn new(body: Body, limits: BodyLimits) -> Self {
-        Self::of(body::RESPONSE, body, limits)
+    /// A decoder for the bytes after a response head whose body is delimited as `framing` says.
+    pub fn new(framing: BodyFraming, limits: BodyLimits) -> Self {
+        Self::of(body::RESPONSE, framing, limits)
     }
 
-    /// A decoder for the bytes after a request head whose body ends as `body` says. Whatever is wrong with a chunk, a
+    /// A decoder for the bytes after a request head whose body is delimited as `framing` says. Whatever is wrong with a chunk, a
     /// line end or the trailer section is `BAD_REQUEST_BODY`, and a body cut short is `REQUEST_TRUNCATED`.
-    pub fn of_request(body: Body, limits: BodyLimits) -> Self {
-        Self::of(body::REQUEST, body, limits)
+    pub fn of_request(framing: BodyFraming, limits: BodyLimits) -> Self {
+        Self::of(body::REQUEST, framing, limits)
     }
 
-    fn of(kind: &'static Kind, body: Body, limits: BodyLimits) -> Self {
+    fn of(kind: &'static Kind, framing: BodyFraming, limits: BodyLimits) -> Self {
         Self {
             kind,
-            state: match body {
-                Body::Empty => State::Length { remaining: 0, length: 0 },
-                Body::Length(length) => State::Length { remaining: length, length },
-                Body::Chunked => State::Chunked(Chunked::new(kind, limits)),
-                Body::UntilClose => State::UntilClose,
+            state: match framing {
+                BodyFraming::Empty => State::Length { remaining: 0, length: 0 },
+                BodyFraming::Length(length) => State::Length { remaining: length, length },
+                BodyFraming::Chunked => State::Chunked(Chunked::new(kind, limits)),
+                BodyFraming::UntilClose | BodyFraming::Tunnel => State::UntilClose,
             },
         }
     }
@@ -85,7 +85,7 @@ impl Decoder {
         Ok(behind)
     }
 
-    /// Whether the body has ended where its framing says, and nothing was wrong. Never of [`Body::UntilClose`].
+    /// Whether the body has ended where its framing says, and nothing was wrong. Never of [`BodyFraming::UntilClose`].
     pub fn is_done(&self) -> bool {
         match &self.state {
             State::Length { remaining, .. } => *remaining == 0,
@@ -94,7 +94,7 @@ impl Decoder {
         }
     }
 
-    /// Bytes still to come, where that is known beforehand: of [`Body::Length`] (and [`Body::Empty`]: 0).
+    /// Bytes still to come, where that is known beforehand: of [`BodyFraming::Length`] (and [`BodyFraming::Empty`]: 0).
     pub fn remaining(&self) -> Option<u64> {
         match &self.state {
             State::Length { remaining, .. } => Some(*remaining),
@@ -104,7 +104,7 @@ impl Decoder {
 
     /// Whether a connection that ends here has ended the body too.
     ///
-    /// Over TLS the end of [`Body::UntilClose`] is a clean one only with a `close_notify` (RFC 9112, section 9.8); that
+    /// Over TLS the end of [`BodyFraming::UntilClose`] is a clean one only with a `close_notify` (RFC 9112, section 9.8); that
     /// is for the caller to know.
     ///
     /// # Errors

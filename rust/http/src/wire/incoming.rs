@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-use super::body::{Body, content_length, persists};
+use super::body::{BodyFraming, content_length, persists};
 use super::request::is_host;
 use super::section::{self, Field, Scanner};
 use super::target;
@@ -150,7 +150,7 @@ impl Incoming {
     ///
     /// # Errors
     /// `BAD_REQUEST_FRAMING` and `UNSUPPORTED_CODING`; the connection cannot go on after either.
-    pub fn body(&self) -> Result<Body> {
+    pub fn body(&self) -> Result<BodyFraming> {
         let refused = |detail: String| Err(Code::BadRequestFraming.error(detail));
         let length = match content_length(self.get_all("content-length")) {
             Ok(length) => length,
@@ -158,7 +158,7 @@ impl Incoming {
         };
         let mut codings = self.get_all("transfer-encoding");
         let Some(coding) = codings.next() else {
-            return Ok(length.map_or(Body::Empty, Body::Length));
+            return Ok(length.map_or(BodyFraming::Empty, BodyFraming::Length));
         };
         if codings.next().is_some() {
             return refused("Transfer-Encoding is given more than once".to_owned());
@@ -170,7 +170,7 @@ impl Incoming {
             return refused("Transfer-Encoding in an HTTP/1.0 request".to_owned());
         }
         if trim(coding).eq_ignore_ascii_case(b"chunked") {
-            return Ok(Body::Chunked);
+            return Ok(BodyFraming::Chunked);
         }
         let detail = format!("Transfer-Encoding is {}, not chunked", quoted(coding));
         // A body whose end is known, of a kind that is not, against one whose end is anyone's guess.

@@ -25,7 +25,7 @@ mod text;
 #[cfg(not(loom))]
 mod websocket;
 
-pub use body::{Body, BodyLimits, body_of, has_no_body, keeps_alive};
+pub use body::{BodyFraming, BodyLimits, body_of, has_no_body, keeps_alive};
 pub use chunked::Chunked;
 pub use date::{http_date, parse_date};
 pub use decoder::Decoder;
@@ -36,7 +36,7 @@ pub use incoming::{Incoming, IncomingLimits, IncomingScanner, parse_incoming};
 pub use method::is_safe;
 pub use range::{ContentRange, Multipart, Ranges, Selected, Spec};
 pub use redact::{hide, shown, without_tokens};
-pub use request::{CHUNK_END, ChunkHead, HOP_BY_HOP, LAST_CHUNK, Upload, encode_chunk_head, encode_request};
+pub use request::{CHUNK_END, ChunkHead, HOP_BY_HOP, LAST_CHUNK, encode_chunk_head, encode_request};
 pub use spans::{Span, Spans};
 pub use target::{has_dot_segments, is_target};
 pub use text::{

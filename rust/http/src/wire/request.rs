@@ -7,22 +7,10 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 
+use super::body::BodyFraming;
 use super::fields::Fields;
 use super::text::{Characters, is_one_of, is_text, is_token, quoted, write_field};
 use penstock_error::{Code, Error, Result};
-
-/// How the body of a request is delimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upload {
-    /// There is none.
-    None,
-    /// It has that many bytes.
-    Length(u64),
-    /// In chunks, because its length is not known beforehand.
-    Chunked,
-    /// There is none, but another protocol, WebSocket, once the origin has switched to it (RFC 6455, section 4.1).
-    Tunnel,
-}
 
 /// Fields about the connection or the body's coding (RFC 9110, section 7.6.1, and RFC 9112): never a caller's.
 pub const HOP_BY_HOP: [&str; 8] = [
@@ -39,19 +27,19 @@ pub const HOP_BY_HOP: [&str; 8] = [
 /// The head of a request, ready to be sent.
 ///
 /// `target` is in origin-form (`/path?query`), absolute-form, or `*` for OPTIONS. `authority` becomes the `Host` field
-/// unless `headers` has one. A `Content-Length` in `headers` must agree with `upload`; it is sent once. Except for a
+/// unless `headers` has one. A `Content-Length` in `headers` must agree with `framing`; it is sent once. Except for a
 /// tunnel there is no `Connection` field, which in HTTP/1.1 asks to keep the connection.
 ///
 /// # Errors
 /// `BAD_REQUEST`, naming what is wrong: a method or field name that is no token, CONNECT, a target with whitespace,
 /// controls, non-ASCII bytes or a fragment, a control character in a value, a malformed or repeated `Host`, a length
-/// that contradicts `upload`, or a hop-by-hop field. Values are never quoted in the error, because they may be secret.
+/// that contradicts `framing`, a body that would end with the connection, or a hop-by-hop field. Values are never quoted in the error, because they may be secret.
 pub fn encode_request(
     method: &str,
     target: &str,
     authority: &str,
     headers: &Fields,
-    upload: &Upload,
+    framing: BodyFraming,
 ) -> Result<Vec<u8>> {
     check_method(method)?;
     check_target(method, target)?;
@@ -78,18 +66,19 @@ pub fn encode_request(
             continue;
         }
         if name.eq_ignore_ascii_case(b"content-length") {
-            check_length(value, upload)?;
+            check_length(value, framing)?;
             continue;
         }
         write_field(&mut head, name, value);
     }
-    match upload {
-        Upload::Length(length) => write_length(&mut head, *length),
-        Upload::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        Upload::Tunnel => head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
+    match framing {
+        BodyFraming::Length(length) => write_length(&mut head, length),
+        BodyFraming::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        BodyFraming::Tunnel => head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
         // RFC 9110, section 8.6: methods that expect a body say that there is none.
-        Upload::None if matches!(method, "POST" | "PUT" | "PATCH") => write_length(&mut head, 0),
-        Upload::None => {}
+        BodyFraming::Empty if matches!(method, "POST" | "PUT" | "PATCH") => write_length(&mut head, 0),
+        BodyFraming::Empty => {}
+        BodyFraming::UntilClose => return Err(bad("a request cannot end with its connection".to_owned())),
     }
     head.extend_from_slice(b"\r\n");
     Ok(head)
@@ -185,19 +174,19 @@ fn is_port(digits: &[u8]) -> bool {
     digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) && u16::try_from(number()).is_ok()
 }
 
-fn check_length(value: &[u8], upload: &Upload) -> Result<()> {
-    let agreed = match upload {
-        Upload::None | Upload::Tunnel => value == b"0",
-        Upload::Length(length) => value == length.to_string().as_bytes(),
-        Upload::Chunked => false,
+fn check_length(value: &[u8], framing: BodyFraming) -> Result<()> {
+    let agreed = match framing {
+        BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => value == b"0",
+        BodyFraming::Length(length) => value == length.to_string().as_bytes(),
+        BodyFraming::Chunked => false,
     };
     if agreed {
         return Ok(());
     }
-    let body = match upload {
-        Upload::None | Upload::Tunnel => "there is no body".to_owned(),
-        Upload::Length(length) => format!("the body has {length} bytes"),
-        Upload::Chunked => "the body's length is not known".to_owned(),
+    let body = match framing {
+        BodyFraming::Empty | BodyFraming::UntilClose | BodyFraming::Tunnel => "there is no body".to_owned(),
+        BodyFraming::Length(length) => format!("the body has {length} bytes"),
+        BodyFraming::Chunked => "the body's length is not known".to_owned(),
     };
     Err(bad(format!("the header Content-Length is {}, but {body}", quoted(value))))
 }

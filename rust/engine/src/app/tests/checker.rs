@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::response_reference::{Stand, response};
 use super::written::{assert_judged, assert_passed, write};
-use crate::app::{Checker, Rest, asks_to_switch};
+use crate::app::{Checker, asks_to_switch};
 use crate::error::Code;
+use crate::wire::BodyFraming;
 
 const SHORT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 const CHUNKS: &[u8] =
@@ -134,18 +135,18 @@ fn the_rest_can_be_sent_by_somebody_else() {
     let mut checker = Checker::new("GET", false);
     assert_eq!(checker.rest().unwrap_err().code(), Code::BadResponse, "there is no head");
     checker.feed(&SHORT[..SHORT.len() - 4]).unwrap();
-    assert_eq!(checker.rest().unwrap(), Some(Rest::Length(4)));
+    assert_eq!(checker.rest().unwrap(), BodyFraming::Length(4));
     checker.pass(3).unwrap();
     assert!(checker.finish_rest().unwrap_err().detail().contains("1 bytes of the body are missing"));
     assert!(checker.pass(2).unwrap_err().detail().contains("1 bytes more than Content-Length"));
     checker.pass(1).unwrap();
     checker.finish_rest().unwrap();
-    assert_eq!(checker.rest().unwrap(), None);
+    assert_eq!(checker.rest().unwrap(), BodyFraming::Empty);
     assert!(checker.pass(1).is_err());
 
     let mut checker = Checker::new("GET", false);
     checker.feed(&CHUNKS[..47]).unwrap();
-    assert_eq!(checker.rest().unwrap(), Some(Rest::Chunked));
+    assert_eq!(checker.rest().unwrap(), BodyFraming::Chunked);
     checker.feed(b"5\r\nhe").unwrap();
     assert!(checker.rest().unwrap_err().detail().contains("within a chunk"));
     checker.feed(b"llo\r\n").unwrap();
@@ -269,7 +270,7 @@ fn a_body_that_nobody_may_be_sent_is_dropped() {
         assert_eq!(checker.feed(&[head, b"a body"].concat()).unwrap(), head.len());
         assert_eq!(checker.feed(SHORT).unwrap(), 0);
         assert!(checker.drops_body() && checker.is_complete() && checker.keeps_alive());
-        assert_eq!(checker.rest().unwrap(), None);
+        assert_eq!(checker.rest().unwrap(), BodyFraming::Empty);
         checker.finish().unwrap();
     }
 }

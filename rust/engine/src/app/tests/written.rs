@@ -1,8 +1,9 @@
 //! Writes a response as the connection's task does: what was looked at is sent unless it ends within a head. Tests and
 //! the fuzz target `checker` use it.
 
+use super::Checker;
 use super::response_reference::{Stand, Verdict};
-use super::{Checker, Rest};
+use crate::wire::BodyFraming;
 
 /// What becomes of `pieces`, written one after the other, and the checker that has seen them.
 pub(crate) fn write<'a>(
@@ -40,10 +41,10 @@ fn stand(checker: &Checker) -> Stand {
         _ if checker.is_complete() => Stand::Complete,
         _ if checker.has_switched() => Stand::Switched,
         _ if checker.is_within_head() => Stand::WithinHead,
-        Ok(Some(Rest::Length(missing))) => Stand::Length(missing),
-        Ok(Some(Rest::Chunked)) => Stand::BetweenChunks,
-        Ok(Some(Rest::UntilClose)) => Stand::UntilClose,
-        Ok(None) => Stand::Complete,
+        Ok(BodyFraming::Length(missing)) => Stand::Length(missing),
+        Ok(BodyFraming::Chunked) => Stand::BetweenChunks,
+        Ok(BodyFraming::UntilClose) => Stand::UntilClose,
+        Ok(BodyFraming::Empty | BodyFraming::Tunnel) => Stand::Complete,
         Err(_) if checker.status().is_some() => Stand::WithinChunk,
         Err(_) => Stand::Nothing,
     }
@@ -67,12 +68,12 @@ pub(crate) fn assert_judged(expected: &Verdict, is_head_request: bool, may_switc
 pub(crate) fn assert_passed(stand: Stand, count: u64, mut checker: Checker) {
     let (fits, fills) = match stand {
         Stand::Length(missing) => {
-            assert_eq!(checker.rest().unwrap(), Some(Rest::Length(missing)));
+            assert_eq!(checker.rest().unwrap(), BodyFraming::Length(missing));
             (count <= missing, count == missing)
         }
         Stand::BetweenChunks | Stand::UntilClose => (true, true),
         Stand::Complete | Stand::Bodiless => {
-            assert_eq!(checker.rest().unwrap(), None);
+            assert_eq!(checker.rest().unwrap(), BodyFraming::Empty);
             (count == 0, true)
         }
         _ => return assert!(checker.rest().is_err()),

@@ -1,11 +1,12 @@
 //! Answers a request for a page about the engine itself.
 
 use crate::edge::exchange::Task;
-use crate::edge::head::{Framing, Persistence, encode};
+use crate::edge::head::{Persistence, encode};
 use crate::edge::pages::{Pages, Shown, page_of};
 use crate::error::{Code, Result};
 use crate::net::{Outgoing, Piece};
 use crate::relay::redirected;
+use crate::wire::BodyFraming;
 
 /// Puts a page into `outgoing`.
 ///
@@ -41,7 +42,7 @@ pub(in crate::edge) async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mu
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), incoming.minor_version);
-    let framing = Framing::Length(shown.text.len() as u64);
+    let framing = BodyFraming::Length(shown.text.len() as u64);
     let head = encode(
         (shown.status, reason),
         redirected(None, fields.into_iter()),

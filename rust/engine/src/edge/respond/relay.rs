@@ -15,19 +15,19 @@ use super::amendment::amend;
 use crate::access::Verifier;
 use crate::cache::{Target, is_read, tells_url};
 use crate::edge::exchange::{Left, Task, at_once, fault, gone, send};
-use crate::edge::head::{Framing, Persistence, encode, is_events};
+use crate::edge::head::{Persistence, encode, is_events};
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Field, Policy, begin_inspection};
-use crate::framing::Framing as Cut;
+use crate::framing::Framing;
 use crate::inspect::Inspector;
-use crate::net::{Body, Outgoing, Piece, Supply};
+use crate::net::{Outgoing, Piece, Supply};
 use crate::origin::{self, Request, RequestBody};
 use crate::relay;
 use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
 use crate::stream::ResponseHead;
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::{Fields, Head, body_of};
+use crate::wire::{BodyFraming, Fields, Head, body_of};
 
 /// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
 ///
@@ -155,7 +155,7 @@ async fn begin_body(
         is_events | inspector.as_ref().is_some_and(|inspector| begin_inspection(inspector, &head.head));
     outgoing.feed_on(body.line());
     let supply = Supply::Source(Box::new(body.relay(&task.cut(relay, is_cut), allowance)));
-    outgoing.attach(attached(task.supply(relay, supply, is_events, inspector), framing));
+    outgoing.attach(task.supply(relay, supply, is_events, inspector), framing);
     at_once(|context| task.prime(context, outgoing)).await?;
     Ok(Begun::Body { is_events, left })
 }
@@ -203,7 +203,7 @@ async fn relay_by_cache(
     let (framing, is_events) = task.begin(relay, head, outgoing)?;
     stream.set_framing(&task.cut(relay, is_events))?;
     outgoing.feed_on(stream.line());
-    outgoing.attach(attached(task.supply(relay, stream.into(), is_events, None), framing));
+    outgoing.attach(task.supply(relay, stream.into(), is_events, None), framing);
     at_once(|context| {
         drive(context);
         task.prime(context, outgoing)
@@ -248,8 +248,8 @@ impl Task<'_> {
     }
 
     /// How a body is cut that is to be seen event by event, or not.
-    fn cut(&self, relay: &Relay, is_cut: bool) -> Cut {
-        if is_cut { relay.framing(self.site.config.max_event) } else { Cut::Raw }
+    fn cut(&self, relay: &Relay, is_cut: bool) -> Framing {
+        if is_cut { relay.framing(self.site.config.max_event) } else { Framing::Raw }
     }
 
     /// Puts what is stored, or on its way, into `outgoing`.
@@ -260,7 +260,7 @@ impl Task<'_> {
         delivery: Box<Delivery>,
         outgoing: &mut Outgoing,
     ) -> Result<()> {
-        let framing = Framing::of(delivery.body, self.incoming.minor_version);
+        let framing = delivery.body.sent_to(self.incoming.minor_version);
         let status = (delivery.status, delivery.reason(), 1);
         self.put_head(relay, status, delivery.fields(), framing, &[], outgoing);
         let mut supply = Supply::Source(delivery);
@@ -268,7 +268,7 @@ impl Task<'_> {
         if self.progress.allotment().is_some_and(|allotment| allotment.is_limited()) {
             supply = self.metered(supply);
         }
-        outgoing.attach(attached(supply, framing));
+        outgoing.attach(supply, framing);
         self.prime(context, outgoing)
     }
 
@@ -393,12 +393,12 @@ impl Task<'_> {
         relay: &Relay,
         ResponseHead { head, .. }: &ResponseHead,
         outgoing: &mut Outgoing,
-    ) -> Result<(Framing, bool)> {
+    ) -> Result<(BodyFraming, bool)> {
         let incoming = self.incoming;
         let framing = if head.status == 101 {
-            Framing::Tunnel
+            BodyFraming::Tunnel
         } else {
-            Framing::of(body_of(head, incoming.method())?, incoming.minor_version)
+            body_of(head, incoming.method())?.sent_to(incoming.minor_version)
         };
         let is_events = is_events(head, framing);
         let policy = relay.spec().events.as_deref().filter(|_| is_events);
@@ -422,13 +422,13 @@ impl Task<'_> {
         relay: &Relay,
         (status, reason, minor_version): (u16, &[u8], u8),
         fields: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-        framing: Framing,
+        framing: BodyFraming,
         defaults: &[Field],
         outgoing: &mut Outgoing,
     ) {
         let (spec, incoming) = (relay.spec(), self.incoming);
         // Behind an offer that was not taken up may be bytes that were read as if it had been.
-        if matches!(framing, Framing::UntilClose | Framing::Tunnel) || self.is_tunnel {
+        if matches!(framing, BodyFraming::UntilClose | BodyFraming::Tunnel) || self.is_tunnel {
             self.progress.close(true);
         }
         // What is being stopped says so, however long the origin took to answer.
@@ -443,14 +443,5 @@ impl Task<'_> {
         self.progress.begin(status);
         self.progress.set_head(bytes.len());
         outgoing.push_head(bytes);
-    }
-}
-
-fn attached(supply: Supply, framing: Framing) -> Body {
-    match framing {
-        Framing::Empty => Body::Counted(supply, 0),
-        Framing::Length(length) => Body::Counted(supply, length),
-        Framing::Chunked => Body::Chunked(supply),
-        Framing::UntilClose | Framing::Tunnel => Body::Raw(supply),
     }
 }

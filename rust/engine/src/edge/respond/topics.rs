@@ -5,13 +5,13 @@
 
 use crate::access::Decision;
 use crate::edge::exchange::Task;
-use crate::edge::head::{Framing, Persistence, encode};
+use crate::edge::head::{Persistence, encode};
 use crate::edge::topics::Topics;
 use crate::error::Result;
 use crate::hub::{Admission, Asked, Guest, Resumption, Wire, fields};
-use crate::net::{Body, Outgoing, Supply};
+use crate::net::{Outgoing, Supply};
 use crate::relay::redirected;
-use crate::wire::Body as Announced;
+use crate::wire::BodyFraming;
 
 /// Puts the head of the answer into `outgoing`, and the subscriber behind it.
 ///
@@ -20,7 +20,7 @@ use crate::wire::Body as Announced;
 pub(in crate::edge) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
     let incoming = task.incoming;
     let (topic, after) = topics.asked(incoming, &task.target())?;
-    let framing = Framing::of(Announced::Chunked, incoming.minor_version);
+    let framing = BodyFraming::Chunked.sent_to(incoming.minor_version);
     let decision = task.progress.decision();
     let tenant = decision.as_deref().and_then(Decision::tenant);
     let guest = Guest { tenant, address: task.client.addresses.host.as_deref() };
@@ -30,7 +30,7 @@ pub(in crate::edge) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &
     let admitted = match admission {
         // The way to have an EventSource come back no more (HTML Living Standard 9.2.2).
         Admission::Over => {
-            put_head(topics, task, (204, b"No Content"), Framing::Empty, Resumption::Full, outgoing);
+            put_head(topics, task, (204, b"No Content"), BodyFraming::Empty, Resumption::Full, outgoing);
             return Ok(());
         }
         Admission::Admitted(admitted) => admitted,
@@ -39,13 +39,13 @@ pub(in crate::edge) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &
     if incoming.method() == "HEAD" {
         return Ok(());
     }
-    let chunked = framing == Framing::Chunked;
+    let chunked = framing == BodyFraming::Chunked;
     task.client.keep_backlog(task.site.config.event_backlog);
     // What is held to something has to pass where that is looked at.
     let is_limited = task.progress.allotment().is_some_and(|allotment| allotment.is_limited());
     let wire = if is_limited { Wire::through(chunked) } else { Wire::over(&task.client.connection, chunked) };
     let supply = task.metered(Supply::Source(Box::new(admitted.seat(wire, None))));
-    outgoing.attach(if chunked { Body::Framed(supply) } else { Body::Raw(supply) });
+    outgoing.attach_framed(supply, framing);
     Ok(())
 }
 
@@ -53,16 +53,16 @@ fn put_head(
     topics: &Topics,
     task: &Task<'_>,
     (status, reason): (u16, &[u8]),
-    framing: Framing,
+    framing: BodyFraming,
     resumption: Resumption,
     outgoing: &mut Outgoing,
 ) {
     let progress = task.progress;
-    if framing == Framing::UntilClose || task.site.is_draining() {
+    if framing == BodyFraming::UntilClose || task.site.is_draining() {
         progress.close(true);
     }
     let persistence = Persistence::of(progress.closes(), task.incoming.minor_version);
-    let fields = fields(resumption, framing == Framing::Empty);
+    let fields = fields(resumption, framing == BodyFraming::Empty);
     let bytes = encode(
         (status, reason),
         redirected(None, fields.into_iter()),

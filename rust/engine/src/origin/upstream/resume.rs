@@ -18,7 +18,7 @@ use crate::origin::origins::Origins;
 use crate::origin::payload::Payload;
 use crate::origin::request::{Request, RequestBody};
 use crate::sync::Arc;
-use crate::wire::{Body, Fields, Head, body_of, is_one_of};
+use crate::wire::{BodyFraming, Fields, Head, body_of, is_one_of};
 use crate::wire::{ContentRange, EntityTag};
 
 /// Fields of a request that a resumption has none of, or others.
@@ -69,9 +69,9 @@ impl Resume {
         let (at, end, length) = match head.status {
             200 => {
                 let length = match body_of(head, &request.method).ok()? {
-                    Body::Empty => return None,
-                    Body::Length(length) => Some(length),
-                    Body::Chunked | Body::UntilClose => None,
+                    BodyFraming::Empty => return None,
+                    BodyFraming::Length(length) => Some(length),
+                    BodyFraming::Chunked | BodyFraming::UntilClose | BodyFraming::Tunnel => None,
                 };
                 (0, length, length)
             }

@@ -1,29 +1,29 @@
 use super::*;
 
-fn decide(method: &str, head_text: &str) -> std::result::Result<Body, &'static str> {
+fn decide(method: &str, head_text: &str) -> std::result::Result<BodyFraming, &'static str> {
     let head = head(head_text).unwrap_or_else(|error| panic!("{head_text:?}: {error}"));
     body_of(&head, method).map_err(|error| name(&error))
 }
 
 /// The framing of a 200 to GET with these fields.
-fn framed(fields: &str) -> std::result::Result<Body, &'static str> {
+fn framed(fields: &str) -> std::result::Result<BodyFraming, &'static str> {
     decide("GET", &format!("HTTP/1.1 200 OK\r\n{fields}\r\n"))
 }
 
 #[test]
 fn the_fields_decide_where_a_body_ends() {
     for (fields, body) in [
-        ("", Body::UntilClose),
-        ("Content-Length: 0\r\n", Body::Length(0)),
-        ("content-length:5\r\n", Body::Length(5)),
-        ("Content-Length: \t5\t \r\n", Body::Length(5)),
-        ("Content-Length: 0005\r\n", Body::Length(5)),
-        ("Content-Length: 9223372036854775807\r\n", Body::Length(u64::MAX / 2)),
-        ("Content-Length: 5\r\nContent-Length: 5\r\n", Body::Length(5)),
-        ("Content-Length: 5, 5\r\n", Body::Length(5)),
-        ("Content-Length: 5\t,5 ,5\r\n", Body::Length(5)),
-        ("Transfer-Encoding: chunked\r\n", Body::Chunked),
-        ("transfer-encoding:CHUNKED \r\n", Body::Chunked),
+        ("", BodyFraming::UntilClose),
+        ("Content-Length: 0\r\n", BodyFraming::Length(0)),
+        ("content-length:5\r\n", BodyFraming::Length(5)),
+        ("Content-Length: \t5\t \r\n", BodyFraming::Length(5)),
+        ("Content-Length: 0005\r\n", BodyFraming::Length(5)),
+        ("Content-Length: 9223372036854775807\r\n", BodyFraming::Length(u64::MAX / 2)),
+        ("Content-Length: 5\r\nContent-Length: 5\r\n", BodyFraming::Length(5)),
+        ("Content-Length: 5, 5\r\n", BodyFraming::Length(5)),
+        ("Content-Length: 5\t,5 ,5\r\n", BodyFraming::Length(5)),
+        ("Transfer-Encoding: chunked\r\n", BodyFraming::Chunked),
+        ("transfer-encoding:CHUNKED \r\n", BodyFraming::Chunked),
     ] {
         assert_eq!(framed(fields), Ok(body), "{fields:?}");
     }
@@ -120,10 +120,14 @@ fn some_responses_have_no_body_whatever_their_fields_say() {
             [("HEAD", 200), ("HEAD", 404), ("GET", 204), ("GET", 304), ("GET", 100), ("GET", 103)]
         {
             let text = format!("HTTP/1.1 {status} x\r\n{fields}\r\n");
-            assert_eq!(decide(method, &text), Ok(Body::Empty), "{method} {text:?}");
+            assert_eq!(decide(method, &text), Ok(BodyFraming::Empty), "{method} {text:?}");
         }
     }
-    assert_eq!(decide("head", "HTTP/1.1 200 OK\r\n\r\n"), Ok(Body::UntilClose), "methods are case-sensitive");
+    assert_eq!(
+        decide("head", "HTTP/1.1 200 OK\r\n\r\n"),
+        Ok(BodyFraming::UntilClose),
+        "methods are case-sensitive"
+    );
     assert_eq!(decide("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), Err("BAD_LENGTH"));
     assert_eq!(decide("GET", "HTTP/1.1 101 x\r\nUpgrade: websocket\r\n\r\n"), Err("UNEXPECTED_UPGRADE"));
 }
@@ -151,7 +155,7 @@ fn a_connection_is_kept_by_the_rules_of_its_version() {
     }
 }
 
-fn feed(body: Body, pieces: &[&str]) -> (String, End) {
+fn feed(body: BodyFraming, pieces: &[&str]) -> (String, End) {
     let decoded = decode(body, pieces.iter().map(|piece| piece.as_bytes()));
     (String::from_utf8(decoded.payload).unwrap(), decoded.end)
 }
@@ -169,16 +173,20 @@ fn a_body_ends_where_its_length_says() {
         (5, &["hel", "lo", "!"], "hello", End::Fault("EXCESS_BYTES")),
         (u64::MAX, &["hello"], "hello", End::Open),
     ] {
-        assert_eq!(feed(Body::Length(length), pieces), (payload.to_owned(), end), "{length} {pieces:?}");
+        assert_eq!(
+            feed(BodyFraming::Length(length), pieces),
+            (payload.to_owned(), end),
+            "{length} {pieces:?}"
+        );
     }
-    assert_eq!(feed(Body::Empty, &[]), (String::new(), End::Done));
-    assert_eq!(feed(Body::Empty, &["x"]), (String::new(), End::Fault("EXCESS_BYTES")));
-    assert_eq!(feed(Body::UntilClose, &["hel", "lo"]), ("hello".to_owned(), End::Done));
+    assert_eq!(feed(BodyFraming::Empty, &[]), (String::new(), End::Done));
+    assert_eq!(feed(BodyFraming::Empty, &["x"]), (String::new(), End::Fault("EXCESS_BYTES")));
+    assert_eq!(feed(BodyFraming::UntilClose, &["hel", "lo"]), ("hello".to_owned(), End::Done));
 }
 
 #[test]
 fn a_decoder_knows_what_is_still_to_come_and_whether_it_is_done() {
-    let mut decoder = Decoder::new(Body::Length(5), BODY_LIMITS);
+    let mut decoder = Decoder::new(BodyFraming::Length(5), BODY_LIMITS);
     assert_eq!((decoder.remaining(), decoder.is_done()), (Some(5), false));
     decoder.decode(slice(b"hel"), &mut |_| {}).unwrap();
     assert_eq!((decoder.remaining(), decoder.is_done()), (Some(2), false));
@@ -186,15 +194,15 @@ fn a_decoder_knows_what_is_still_to_come_and_whether_it_is_done() {
     assert_eq!(error.detail(), "the connection ended with 2 of 5 bytes missing");
     decoder.decode(slice(b"lo"), &mut |_| {}).unwrap();
     assert_eq!((decoder.remaining(), decoder.is_done()), (Some(0), true));
-    assert_eq!(Decoder::new(Body::Empty, BODY_LIMITS).remaining(), Some(0));
-    assert_eq!(Decoder::new(Body::Chunked, BODY_LIMITS).remaining(), None);
-    let open = Decoder::new(Body::UntilClose, BODY_LIMITS);
+    assert_eq!(Decoder::new(BodyFraming::Empty, BODY_LIMITS).remaining(), Some(0));
+    assert_eq!(Decoder::new(BodyFraming::Chunked, BODY_LIMITS).remaining(), None);
+    let open = Decoder::new(BodyFraming::UntilClose, BODY_LIMITS);
     assert_eq!((open.remaining(), open.is_done()), (None, false));
 }
 
 #[test]
 fn an_error_is_final() {
-    let mut decoder = Decoder::new(Body::Chunked, BODY_LIMITS);
+    let mut decoder = Decoder::new(BodyFraming::Chunked, BODY_LIMITS);
     let mut payload = Vec::new();
     let mut decode =
         |bytes: &[u8]| decoder.decode(slice(bytes), &mut |part| payload.extend_from_slice(&part));
@@ -203,4 +211,18 @@ fn an_error_is_final() {
     assert_eq!(name(&decode(b"\r\n0\r\n\r\n").unwrap_err()), "BAD_CHUNK");
     assert_eq!(payload, b"a");
     assert!(!decoder.is_done());
+}
+
+#[test]
+fn a_client_of_http_1_0_is_sent_no_chunks() {
+    use BodyFraming::{Chunked, Empty, Length, Tunnel, UntilClose};
+    for (received, to_1_1, to_1_0) in [
+        (Empty, Empty, Empty),
+        (Length(5), Length(5), Length(5)),
+        (Chunked, Chunked, UntilClose),
+        (UntilClose, Chunked, UntilClose),
+        (Tunnel, Tunnel, Tunnel),
+    ] {
+        assert_eq!((received.sent_to(1), received.sent_to(0)), (to_1_1, to_1_0), "{received:?}");
+    }
 }

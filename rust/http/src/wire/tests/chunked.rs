@@ -1,7 +1,7 @@
 use super::*;
 
 fn feed(bytes: impl AsRef<[u8]>) -> (String, End) {
-    let decoded = decode(Body::Chunked, [bytes.as_ref()]);
+    let decoded = decode(BodyFraming::Chunked, [bytes.as_ref()]);
     (String::from_utf8_lossy(&decoded.payload).into_owned(), decoded.end)
 }
 
@@ -118,8 +118,10 @@ fn extensions_are_charged_over_the_whole_body() {
 
 #[test]
 fn trailers_are_kept() {
-    let decoded =
-        decode(Body::Chunked, [b"1\r\nx\r\n0\r\nDigest: \tabc \r\nX: caf\xe9\r\nX:\r\n\r\n".as_slice()]);
+    let decoded = decode(
+        BodyFraming::Chunked,
+        [b"1\r\nx\r\n0\r\nDigest: \tabc \r\nX: caf\xe9\r\nX:\r\n\r\n".as_slice()],
+    );
     assert_eq!((decoded.payload, decoded.end), (b"x".to_vec(), End::Done));
     let pair = |name: &[u8], value: &[u8]| (name.to_vec(), value.to_vec());
     assert_eq!(decoded.trailers, [pair(b"Digest", b"abc"), pair(b"X", b"caf\xe9"), pair(b"X", b"")]);
@@ -158,7 +160,7 @@ fn the_trailer_section_is_bounded() {
     assert_eq!(fault(&format!("0\r\n{}", "a:\r\n".repeat(1000))), "BAD_TRAILER");
     assert_eq!(fault(&format!("0\r\n{}", "x".repeat(1 << 16))), "BAD_TRAILER");
     let nothing = BodyLimits { chunk_extension_bytes: 0, trailer_bytes: 0 };
-    let mut decoder = Decoder::new(Body::Chunked, nothing);
+    let mut decoder = Decoder::new(BodyFraming::Chunked, nothing);
     decoder.decode(slice(b"0\r\n\r\n"), &mut |_| {}).unwrap();
     assert!(decoder.is_done(), "a body without extensions and trailers needs no room for them");
 }
@@ -176,7 +178,7 @@ fn a_body_cut_short_anywhere_is_truncated() {
         ("5\r\nhello\r", "the line end of a chunk is missing"),
         ("0\r\nA: b\r\n", "the end of the trailer section is missing"),
     ] {
-        let mut decoder = Decoder::new(Body::Chunked, BODY_LIMITS);
+        let mut decoder = Decoder::new(BodyFraming::Chunked, BODY_LIMITS);
         decoder.decode(slice(bytes.as_bytes()), &mut |_| {}).unwrap();
         assert_eq!(decoder.at_eof().unwrap_err().detail(), format!("the connection ended: {missing}"));
     }
@@ -189,13 +191,13 @@ fn bytes_after_the_end_are_told_from_the_payload() {
         ("hello".to_owned(), End::Fault("EXCESS_BYTES"))
     );
     assert_eq!(feed("0\r\n\r\n\r\n"), (String::new(), End::Fault("EXCESS_BYTES")));
-    let decoded = decode(Body::Chunked, [b"0\r\n\r\n".as_slice(), b"", b"x"]);
+    let decoded = decode(BodyFraming::Chunked, [b"0\r\n\r\n".as_slice(), b"", b"x"]);
     assert_eq!(decoded.end, End::Fault("EXCESS_BYTES"));
 }
 
 #[test]
 fn a_chunk_over_several_reads_is_several_pieces_of_their_memory() {
-    let mut decoder = Decoder::new(Body::Chunked, BODY_LIMITS);
+    let mut decoder = Decoder::new(BodyFraming::Chunked, BODY_LIMITS);
     let reads = [slice(b"b\r\nhello"), slice(b" "), slice(b"world\r\n1\r\n!\r\n0\r\n\r\n")];
     let mut pieces = Vec::new();
     for read in &reads {

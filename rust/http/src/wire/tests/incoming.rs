@@ -187,11 +187,11 @@ fn what_is_too_long_says_what() {
 fn how_a_body_ends() {
     let body = |fields: &str| parse(with(fields)).unwrap().body();
     for (fields, expected) in [
-        ("", Body::Empty),
-        ("Content-Length: 0\r\n", Body::Length(0)),
-        ("Content-Length: 5\r\nContent-Length: 5\r\n", Body::Length(5)),
-        ("content-length: 5, 5\r\n", Body::Length(5)),
-        ("Transfer-Encoding: Chunked\r\n", Body::Chunked),
+        ("", BodyFraming::Empty),
+        ("Content-Length: 0\r\n", BodyFraming::Length(0)),
+        ("Content-Length: 5\r\nContent-Length: 5\r\n", BodyFraming::Length(5)),
+        ("content-length: 5, 5\r\n", BodyFraming::Length(5)),
+        ("Transfer-Encoding: Chunked\r\n", BodyFraming::Chunked),
     ] {
         assert_eq!(body(fields).unwrap(), expected, "{fields}");
     }

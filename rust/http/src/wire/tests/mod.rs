@@ -59,7 +59,7 @@ fn head(bytes: impl AsRef<[u8]>) -> Result<Head> {
 }
 
 /// Decodes `pieces` one after another, and returns how the body ends if nothing follows them.
-fn decode(body: Body, pieces: impl IntoIterator<Item: AsRef<[u8]>>) -> Decoded {
+fn decode(body: BodyFraming, pieces: impl IntoIterator<Item: AsRef<[u8]>>) -> Decoded {
     let mut decoder = Decoder::new(body, BODY_LIMITS);
     let mut payload = Vec::new();
     let mut result = Ok(());

@@ -6,14 +6,14 @@ fn encode(
     method: &str,
     target: &str,
     headers: &[Header<'_>],
-    upload: Upload,
+    upload: BodyFraming,
 ) -> std::result::Result<String, Error> {
     let headers = headers.iter().copied().collect();
-    let head = encode_request(method, target, "origin.example:8080", &headers, &upload)?;
+    let head = encode_request(method, target, "origin.example:8080", &headers, upload)?;
     Ok(String::from_utf8_lossy(&head).into_owned())
 }
 
-fn refused(method: &str, target: &str, headers: &[Header<'_>], upload: Upload) -> Error {
+fn refused(method: &str, target: &str, headers: &[Header<'_>], upload: BodyFraming) -> Error {
     match encode(method, target, headers, upload) {
         Ok(head) => panic!("encoded {head:?}"),
         Err(error) => {
@@ -25,7 +25,7 @@ fn refused(method: &str, target: &str, headers: &[Header<'_>], upload: Upload) -
 
 #[test]
 fn a_request_is_written() {
-    let head = encode("GET", "/a/b?c=d", &[(b"Accept", b"*/*"), (b"x-a", b"")], Upload::None).unwrap();
+    let head = encode("GET", "/a/b?c=d", &[(b"Accept", b"*/*"), (b"x-a", b"")], BodyFraming::Empty).unwrap();
     assert_eq!(head, "GET /a/b?c=d HTTP/1.1\r\nHost: origin.example:8080\r\nAccept: */*\r\nx-a: \r\n\r\n");
 }
 
@@ -37,30 +37,33 @@ fn the_body_decides_the_framing() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(framing("GET", Upload::None), "\r\n");
-    assert_eq!(framing("DELETE", Upload::None), "\r\n");
-    assert_eq!(framing("POST", Upload::None), "Content-Length: 0\r\n\r\n");
-    assert_eq!(framing("PUT", Upload::None), "Content-Length: 0\r\n\r\n");
-    assert_eq!(framing("POST", Upload::Length(u64::MAX)), format!("Content-Length: {}\r\n\r\n", u64::MAX));
-    assert_eq!(framing("GET", Upload::Length(0)), "Content-Length: 0\r\n\r\n");
-    assert_eq!(framing("POST", Upload::Chunked), "Transfer-Encoding: chunked\r\n\r\n");
+    assert_eq!(framing("GET", BodyFraming::Empty), "\r\n");
+    assert_eq!(framing("DELETE", BodyFraming::Empty), "\r\n");
+    assert_eq!(framing("POST", BodyFraming::Empty), "Content-Length: 0\r\n\r\n");
+    assert_eq!(framing("PUT", BodyFraming::Empty), "Content-Length: 0\r\n\r\n");
+    assert_eq!(
+        framing("POST", BodyFraming::Length(u64::MAX)),
+        format!("Content-Length: {}\r\n\r\n", u64::MAX)
+    );
+    assert_eq!(framing("GET", BodyFraming::Length(0)), "Content-Length: 0\r\n\r\n");
+    assert_eq!(framing("POST", BodyFraming::Chunked), "Transfer-Encoding: chunked\r\n\r\n");
 }
 
 #[test]
 fn a_length_of_the_caller_must_agree_and_is_sent_once() {
     let head =
-        encode("POST", "/", &[(b"content-length", b"5"), (b"Content-Length", b"5")], Upload::Length(5));
+        encode("POST", "/", &[(b"content-length", b"5"), (b"Content-Length", b"5")], BodyFraming::Length(5));
     assert_eq!(head.unwrap().to_ascii_lowercase().matches("content-length").count(), 1);
-    encode("GET", "/", &[(b"Content-Length", b"0")], Upload::None).unwrap();
+    encode("GET", "/", &[(b"Content-Length", b"0")], BodyFraming::Empty).unwrap();
     for (value, upload) in [
-        (b"6".as_slice(), Upload::Length(5)),
-        (b"05", Upload::Length(5)),
-        (b"5, 5", Upload::Length(5)),
-        (b" 5", Upload::Length(5)),
-        (b"+5", Upload::Length(5)),
-        (b"", Upload::Length(0)),
-        (b"5", Upload::None),
-        (b"5", Upload::Chunked),
+        (b"6".as_slice(), BodyFraming::Length(5)),
+        (b"05", BodyFraming::Length(5)),
+        (b"5, 5", BodyFraming::Length(5)),
+        (b" 5", BodyFraming::Length(5)),
+        (b"+5", BodyFraming::Length(5)),
+        (b"", BodyFraming::Length(0)),
+        (b"5", BodyFraming::Empty),
+        (b"5", BodyFraming::Chunked),
     ] {
         refused("POST", "/", &[(b"Content-Length", value)], upload);
     }
@@ -68,9 +71,9 @@ fn a_length_of_the_caller_must_agree_and_is_sent_once() {
 
 #[test]
 fn a_host_of_the_caller_wins() {
-    let head = encode("GET", "/", &[(b"A", b"b"), (b"hOsT", b"other.example")], Upload::None).unwrap();
+    let head = encode("GET", "/", &[(b"A", b"b"), (b"hOsT", b"other.example")], BodyFraming::Empty).unwrap();
     assert_eq!(head, "GET / HTTP/1.1\r\nHost: other.example\r\nA: b\r\n\r\n");
-    refused("GET", "/", &[(b"Host", b"a"), (b"host", b"a")], Upload::None);
+    refused("GET", "/", &[(b"Host", b"a"), (b"host", b"a")], BodyFraming::Empty);
 }
 
 #[test]
@@ -78,7 +81,7 @@ fn hosts_are_names_or_addresses_with_an_optional_port() {
     for host in
         ["a", "a.b-c_d", "127.0.0.1:80", "[::1]", "[::ffff:1.2.3.4]:8080", "xn--caf-dma.example:", "a%20b"]
     {
-        encode_request("GET", "/", host, &Fields::default(), &Upload::None).unwrap();
+        encode_request("GET", "/", host, &Fields::default(), BodyFraming::Empty).unwrap();
     }
     for host in [
         "",
@@ -105,19 +108,19 @@ fn hosts_are_names_or_addresses_with_an_optional_port() {
         "a, b",
         "a\\b",
     ] {
-        let error = encode_request("GET", "/", host, &Fields::default(), &Upload::None).unwrap_err();
+        let error = encode_request("GET", "/", host, &Fields::default(), BodyFraming::Empty).unwrap_err();
         assert_eq!(name(&error), "BAD_REQUEST", "{host:?}");
-        refused("GET", "/", &[(b"Host", host.as_bytes())], Upload::None);
+        refused("GET", "/", &[(b"Host", host.as_bytes())], BodyFraming::Empty);
     }
 }
 
 #[test]
 fn methods_are_tokens() {
     for method in ["GET", "PROPFIND", "M-SEARCH", "get", "x!#$%&'*+-.^_`|~1"] {
-        encode(method, "/", &[], Upload::None).unwrap();
+        encode(method, "/", &[], BodyFraming::Empty).unwrap();
     }
     for method in ["", "GE T", "GET\r\n", "GET\t", "GÉT", "G:T", "G/T", "GET\0", "CONNECT"] {
-        refused(method, "/", &[], Upload::None);
+        refused(method, "/", &[], BodyFraming::Empty);
     }
 }
 
@@ -131,7 +134,7 @@ fn targets_have_no_byte_that_could_end_them() {
         ("GET", "custom+scheme.1://x"),
         ("OPTIONS", "*"),
     ] {
-        encode(method, target, &[], Upload::None).unwrap();
+        encode(method, target, &[], BodyFraming::Empty).unwrap();
     }
     for target in [
         "",
@@ -153,20 +156,20 @@ fn targets_have_no_byte_that_could_end_them() {
         "/a#b",
         " /",
     ] {
-        refused("GET", target, &[], Upload::None);
+        refused("GET", target, &[], BodyFraming::Empty);
     }
 }
 
 #[test]
 fn no_header_can_start_a_line_of_its_own() {
     for value in [b"a\r\nX: y".as_slice(), b"a\n", b"a\r", b"a\0b", b"\x0b", b"\x7f", b"\x1b[0m"] {
-        refused("GET", "/", &[(b"A", value)], Upload::None);
+        refused("GET", "/", &[(b"A", value)], BodyFraming::Empty);
     }
     for header in [b"".as_slice(), b"A ", b" A", b"A:", b"A\r\nB", b"\xc3\xa9", b"A B", b"A\0", b"A(b)"] {
-        refused("GET", "/", &[(header, b"x")], Upload::None);
+        refused("GET", "/", &[(header, b"x")], BodyFraming::Empty);
     }
     let headers = [(b"A", b"caf\xe9\tx")].into_iter().collect();
-    let head = encode_request("GET", "/", "a", &headers, &Upload::None).unwrap();
+    let head = encode_request("GET", "/", "a", &headers, BodyFraming::Empty).unwrap();
     assert!(head.ends_with(b"\r\nA: caf\xe9\tx\r\n\r\n"));
 }
 
@@ -182,14 +185,14 @@ fn fields_of_the_connection_are_not_the_callers() {
         "Upgrade",
         "HTTP2-Settings",
     ] {
-        let error = refused("POST", "/", &[(header.as_bytes(), b"chunked")], Upload::Chunked);
+        let error = refused("POST", "/", &[(header.as_bytes(), b"chunked")], BodyFraming::Chunked);
         assert!(error.detail().contains(header), "{error}");
     }
 }
 
 #[test]
 fn errors_do_not_quote_values() {
-    let error = refused("GET", "/", &[(b"Authorization", b"Bearer secret\n")], Upload::None);
+    let error = refused("GET", "/", &[(b"Authorization", b"Bearer secret\n")], BodyFraming::Empty);
     assert_eq!(error.detail(), r#"the header "Authorization" has a "\n" in its value"#);
 }
 
@@ -205,7 +208,13 @@ fn chunks_that_are_written_can_be_read() {
         expected.extend_from_slice(&payload);
     }
     bytes.extend_from_slice(LAST_CHUNK);
-    let decoded = decode(Body::Chunked, [bytes.as_slice()]);
+    let decoded = decode(BodyFraming::Chunked, [bytes.as_slice()]);
     assert_eq!((decoded.payload, decoded.end), (expected, End::Done));
     assert_eq!(&*encode_chunk_head(usize::MAX.try_into().unwrap()), b"ffffffffffffffff\r\n");
+}
+
+#[test]
+fn a_request_cannot_end_with_its_connection() {
+    let error = refused("POST", "/", &[], BodyFraming::UntilClose);
+    assert!(error.detail().contains("end with its connection"), "{}", error.detail());
 }

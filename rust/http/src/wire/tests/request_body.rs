@@ -12,7 +12,7 @@ struct Taken {
     end: End,
 }
 
-fn take<'a>(body: Body, pieces: impl IntoIterator<Item = &'a [u8]>) -> Taken {
+fn take<'a>(body: BodyFraming, pieces: impl IntoIterator<Item = &'a [u8]>) -> Taken {
     let mut decoder = Decoder::of_request(body, BODY_LIMITS);
     let mut taken = Taken { payload: Vec::new(), behind: Vec::new(), end: End::Open };
     for piece in pieces {
@@ -47,11 +47,11 @@ fn take<'a>(body: Body, pieces: impl IntoIterator<Item = &'a [u8]>) -> Taken {
 fn what_follows_a_body_is_the_next_request() {
     let next = "GET /next HTTP/1.1\r\n";
     for (body, bytes, payload) in [
-        (Body::Empty, "", ""),
-        (Body::Length(0), "", ""),
-        (Body::Length(5), "hello", "hello"),
-        (Body::Chunked, "0\r\n\r\n", ""),
-        (Body::Chunked, "5;a\r\nhello\r\n0\r\nA: b\r\n\r\n", "hello"),
+        (BodyFraming::Empty, "", ""),
+        (BodyFraming::Length(0), "", ""),
+        (BodyFraming::Length(5), "hello", "hello"),
+        (BodyFraming::Chunked, "0\r\n\r\n", ""),
+        (BodyFraming::Chunked, "5;a\r\nhello\r\n0\r\nA: b\r\n\r\n", "hello"),
     ] {
         for behind in ["", next] {
             let expected = Taken { payload: payload.into(), behind: behind.into(), end: End::Done };
@@ -81,16 +81,18 @@ fn every_fault_of_a_body_is_the_clients() {
         &format!("0\r\nA: {}\r\n\r\n", "t".repeat(BODY_LIMITS.trailer_bytes)),
     ] {
         let end = End::Fault("BAD_REQUEST_BODY");
-        assert_eq!(take(Body::Chunked, [bytes.as_bytes()]).end, end, "{bytes:?}");
-        assert_eq!(take(Body::Chunked, bytes.as_bytes().chunks(1)).end, end, "{bytes:?} byte by byte");
+        assert_eq!(take(BodyFraming::Chunked, [bytes.as_bytes()]).end, end, "{bytes:?}");
+        assert_eq!(take(BodyFraming::Chunked, bytes.as_bytes().chunks(1)).end, end, "{bytes:?} byte by byte");
     }
 }
 
 #[test]
 fn a_body_that_the_client_leaves_is_truncated() {
-    for (body, bytes) in
-        [(Body::Length(5), "hell"), (Body::Chunked, "5\r\nhello\r\n0\r\n"), (Body::Chunked, "")]
-    {
+    for (body, bytes) in [
+        (BodyFraming::Length(5), "hell"),
+        (BodyFraming::Chunked, "5\r\nhello\r\n0\r\n"),
+        (BodyFraming::Chunked, ""),
+    ] {
         assert_eq!(take(body, [bytes.as_bytes()]).end, End::Open, "{bytes:?}");
     }
 }

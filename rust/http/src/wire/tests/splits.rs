@@ -126,9 +126,9 @@ proptest! {
     #[test]
     fn a_chunked_body_is_the_same_in_any_pieces(bytes in chunked_body(), cuts in vec(any::<usize>(), 0..12)) {
         let expected = reference::chunked(&bytes, BODY_LIMITS.chunk_extension_bytes, BODY_LIMITS.trailer_bytes);
-        prop_assert_eq!(&decode(Body::Chunked, [bytes.as_slice()]), &expected);
-        prop_assert_eq!(&decode(Body::Chunked, pieces(&bytes, &cuts)), &expected);
-        prop_assert_eq!(&decode(Body::Chunked, bytes.chunks(1)), &expected);
+        prop_assert_eq!(&decode(BodyFraming::Chunked, [bytes.as_slice()]), &expected);
+        prop_assert_eq!(&decode(BodyFraming::Chunked, pieces(&bytes, &cuts)), &expected);
+        prop_assert_eq!(&decode(BodyFraming::Chunked, bytes.chunks(1)), &expected);
     }
 
     #[test]
@@ -141,7 +141,7 @@ proptest! {
         }
         bytes.extend_from_slice(LAST_CHUNK);
         let expected = Decoded { payload: chunks.concat(), trailers: Vec::new(), end: End::Done };
-        prop_assert_eq!(decode(Body::Chunked, pieces(&bytes, &cuts)), expected);
+        prop_assert_eq!(decode(BodyFraming::Chunked, pieces(&bytes, &cuts)), expected);
     }
 
     #[test]
@@ -161,7 +161,7 @@ proptest! {
     #[test]
     fn a_length_is_the_same_in_any_pieces(bytes in vec(any::<u8>(), 0..200), length in 0..200_u64, cuts in vec(any::<usize>(), 0..12)) {
         let size = usize::try_from(length).unwrap();
-        let decoded = decode(Body::Length(length), pieces(&bytes, &cuts));
+        let decoded = decode(BodyFraming::Length(length), pieces(&bytes, &cuts));
         let end = match bytes.len().cmp(&size) {
             std::cmp::Ordering::Less => End::Open,
             std::cmp::Ordering::Equal => End::Done,
@@ -181,7 +181,7 @@ proptest! {
         let (Ok(method), Ok(target)) = (String::from_utf8(method), String::from_utf8(target)) else { return Ok(()) };
         let ours = ["host", "content-length"].iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()));
         let headers = [(name, value)].into_iter().collect();
-        if let Ok(head) = encode_request(&method, &target, "origin.example", &headers, &Upload::Length(5)) {
+        if let Ok(head) = encode_request(&method, &target, "origin.example", &headers, BodyFraming::Length(5)) {
             let lines: Vec<_> = head.split(|byte| *byte == b'\n').collect();
             prop_assert_eq!(lines.len(), if ours { 5 } else { 6 }, "request line, fields, the empty line, nothing");
             prop_assert_eq!(head.split(|byte| *byte == b'\r').count(), lines.len());
