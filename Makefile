@@ -127,7 +127,7 @@ events-churn: build ## Two thousand subscribers that come and go for two minutes
 	PENSTOCK_CHURN_SECONDS=120 PENSTOCK_CHURN_FOLLOWERS=2000 $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/hub/test_churn.py
 
 .PHONY: adversary
-adversary: build ## Attack `penstock serve` with 32 MiB for two minutes, beside an honest client
+adversary: build ## Attack `penstock serve` with 32 MiB for three minutes, beside an honest client
 	cd benchmarks && $(abspath $(BIN))/python -m adversary
 
 .PHONY: loom

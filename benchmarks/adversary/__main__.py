@@ -1,10 +1,17 @@
 """Attack `penstock serve` with 32 MiB, one attack after the other and all together, beside an honest client.
 
-Prints what the client noticed, and what the process took. The exit status is 1 where a bound is broken: the client was
-without a 200 for more than 3 s, or the process took more memory than the pool and what its connections cost. How long an
-answer takes is printed beside a run without an attack, and decides nothing: the attackers share the machine.
+Prints what the client noticed, and what the process took. The exit status is 1 where a bound is broken: the client
+was without a 200 for more than 3 s; the 99th percentile of its requests is more than 50 ms above that of requests to a
+server that is not attacked; or the process took more memory than the pool and what its connections cost.
 
-    python -m adversary [--seconds 8] [--scale 1.0] [--only "slow heads"] [--workers]
+The attackers share the cores with all others, at the same priority. What that alone costs is measured in the same run:
+a second client asks a server that does nothing else ("bare"). The second line of a row says how many cores each had,
+and in parentheses how many more its threads were ready to use.
+
+    python -m adversary [--seconds 8] [--scale 1.0] [--only "slow heads"] [--served native|application|workers]
+        [--reconnects 1500]
+
+By default the attacks of readers are repeated where handlers relay, in the server's process and in worker processes.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +33,19 @@ from typing import TextIO
 from .attacks import ATTACKS, scaled
 from .honest import Honest
 from .swarm import Attack, spell
+from .usage import Usage, usage
 
 _HERE = Path(__file__).resolve().parents[1]
 _MEMORY = 32 << 20
+_CACHE = _MEMORY // 4
 _LONGEST = 3.0
 """Seconds without a 200 at most."""
+_SLOWER = 50.0
+"""Milliseconds at most that the 99th percentile of its requests is above that of requests to the bare server."""
+_SERVED = ("native", "application", "workers")
+"""Who answers: `penstock serve --origin`, handlers that relay, or the same in two worker processes."""
+_ALL = "all together"
+_READERS = ("stalled readers", "more readers than connections", "readers of many addresses")
 _PER_CONNECTION = 48 << 10
 """Bytes of the process that one open connection may take besides the pool: its task, its head, its origin's."""
 _SLACK = 96 << 20
@@ -48,6 +63,10 @@ class Result:
     """The most that the process took, less what it took before."""
     allowed: int
     swarm: dict[str, int]
+    bare: dict[str, float]
+    """Milliseconds of requests to a server that is not attacked."""
+    cores: dict[str, Usage]
+    """What each process had, and wanted besides, a second."""
 
     @property
     def failures(self) -> list[str]:
@@ -55,6 +74,9 @@ class Result:
         found = []
         if self.honest.longest > _LONGEST:
             found.append(f"{self.name}: {self.honest.longest:.1f} s without a 200")
+        slower = self.honest.percentile(0.99) - self.bare["p99"]
+        if slower > _SLOWER:
+            found.append(f"{self.name}: the 99th percentile is {slower:.0f} ms above that of a bare server")
         if self.grown > self.allowed:
             found.append(f"{self.name}: grew by {self.grown >> 20} MiB, and {self.allowed >> 20} are allowed")
         return found
@@ -65,19 +87,29 @@ class Result:
         refused = " ".join(f"{name}×{count}" for name, count in sorted(honest.refusals.items())) or "-"
         return (
             f"{self.name:<30} {honest.total:>6} {honest.percentile(0.5):>8.1f} {honest.percentile(0.99):>8.1f} "
-            f"{honest.longest:>9.2f} {self.grown >> 20:>8} {self.allowed >> 20:>8}  {refused}"
+            f"{self.bare['p99']:>8.1f} {honest.longest:>9.2f} {self.grown >> 20:>8} {self.allowed >> 20:>8}  {refused}"
         )
+
+    def details(self) -> str:
+        """What it took of the machine, and what became of the attackers."""
+        cores = [f"{name} {used.ran:.2f} (+{used.waited:.2f})" for name, used in self.cores.items()]
+        swarm = [f"{key} {value}" for key, value in sorted(self.swarm.items())]
+        return "\n".join(f"    {line}" for line in ("cores: " + ", ".join(cores), ", ".join(swarm)) if line)
 
 
 @contextmanager
 def _child(
-    command: Sequence[str], *, piped: bool = False, stderr: TextIO | None = None, origin: str = ""
+    command: Sequence[str],
+    *,
+    piped: bool = False,
+    stderr: TextIO | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE if piped else None
     child = subprocess.Popen(
         command,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(_HERE), "ADVERSARY_ORIGIN": origin},
+        env={**os.environ, "PYTHONPATH": str(_HERE), **(settings or {})},
         cwd=_HERE,
         start_new_session=True,
         stdin=pipe,
@@ -96,22 +128,28 @@ def _child(
 
 
 @contextmanager
-def _origin() -> Iterator[int]:
+def _origin() -> Iterator[tuple[int, int]]:
+    """The port and the process of an origin."""
     with _child([sys.executable, "-m", "adversary.origin"], piped=True) as child:
         assert child.stdout is not None
-        yield int(child.stdout.readline())
+        yield int(child.stdout.readline()), child.pid
 
 
 @contextmanager
-def _served(origin: int, log: Path, workers: bool) -> Iterator[tuple[int, int]]:
+def _gateway(origin: int, log: Path, served: str) -> Iterator[tuple[int, int]]:
     """The port and the process of `penstock serve`."""
     url = f"http://127.0.0.1:{origin}"
     command = [sys.executable, "-m", "penstock", "serve", "--listen", "127.0.0.1:0", "--no-access-log"]
-    command += ["--memory", f"{_MEMORY}", "--cache", f"{_MEMORY // 4}"]
-    command += ["adversary.app:make", "--workers", "2"] if workers else ["--origin", url]
+    settings = {"ADVERSARY_ORIGIN": url}
+    if served == "application":
+        settings |= {"ADVERSARY_MEMORY": f"{_MEMORY}", "ADVERSARY_CACHE": f"{_CACHE}"}
+    else:
+        command += ["--memory", f"{_MEMORY}", "--cache", f"{_CACHE}"]
+    command += ["--origin", url] if served == "native" else ["adversary.app:make"]
+    command += ["--workers", "2"] if served == "workers" else []
     with (
         log.open("w+", encoding="utf-8") as lines,
-        _child(command, stderr=lines, origin=url) as child,
+        _child(command, stderr=lines, settings=settings) as child,
     ):
         end = time.monotonic() + 60
         while (found := _LISTENING.search(log.read_text(encoding="utf-8"))) is None:
@@ -127,33 +165,61 @@ def _resident(pid: int) -> int:
     return 0 if found is None else int(found[1]) << 10
 
 
-def _measure(name: str, attacks: list[Attack], port: int, pid: int, seconds: float) -> Result:
-    honest, before = Honest(port), _resident(pid)
-    sizes = [before]
-    connections = sum(attack.connections for attack in attacks)
-    counts: dict[str, int] = {}
-    with ExitStack() as stack:
-        swarm = None
-        if attacks:
-            command = [sys.executable, "-m", "adversary.swarm", str(port), spell(attacks)]
-            swarm = stack.enter_context(_child(command, piped=True))
-        honest.run(seconds, lambda: sizes.append(_resident(pid)))
-        if swarm is not None:
-            counts = json.loads(swarm.communicate()[0])
-    allowed = _MEMORY + _SLACK + _PER_CONNECTION * connections
-    return Result(name, honest, max(sizes) - before, allowed, counts)
+@dataclass(frozen=True)
+class Bench:
+    """What there is besides the gateway: its origin, and a server that is not attacked."""
+
+    origin: int
+    origin_pid: int
+    bare: int
+
+    def measure(self, name: str, attacks: list[Attack], port: int, pid: int, seconds: float) -> Result:
+        """Attack the gateway at `port` for so long."""
+        honest, before = Honest(port), _resident(pid)
+        sizes = [before]
+        connections = sum(attack.connections for attack in attacks)
+        swarm: dict[str, int] = {}
+        processes = {"gateway": pid, "origin": self.origin_pid, "client": os.getpid()}
+        with ExitStack() as stack:
+            attackers = None
+            if attacks:
+                command = [sys.executable, "-m", "adversary.swarm", str(port), spell(attacks)]
+                attackers = stack.enter_context(_child(command, piped=True))
+                processes["attackers"] = attackers.pid
+            command = [sys.executable, "-m", "adversary.honest", str(self.bare)]
+            beside = stack.enter_context(_child(command, piped=True))
+            # Its children are counted by themselves.
+            own = processes.pop("client")
+            earlier = {name: usage(process) for name, process in processes.items()}
+            mine = usage(own, children=False)
+            honest.run(seconds, lambda: sizes.append(_resident(pid)))
+            cores = {name: (usage(process) - earlier[name]) / seconds for name, process in processes.items()}
+            cores["client"] = (usage(own, children=False) - mine) / seconds
+            if attackers is not None:
+                swarm = json.loads(attackers.communicate()[0])
+            bare = json.loads(beside.communicate()[0])
+        allowed = _MEMORY + _SLACK + _PER_CONNECTION * connections
+        return Result(name, honest, max(sizes) - before, allowed, swarm, bare, cores)
 
 
-def _chosen(arguments: argparse.Namespace) -> dict[str, list[Attack]]:
-    chosen: dict[str, list[Attack]] = {"(no attack)": []}
-    for name, attacks in ATTACKS.items():
-        if arguments.only in (None, name):
-            chosen[name] = [scaled(attack, arguments.scale) for attack in attacks]
-    if arguments.only is None:
-        # Each with a third of its connections: there are no more descriptors, and the machine has the same two cores.
-        every = {attack.name: attack for attacks in ATTACKS.values() for attack in attacks}
-        chosen["all together"] = [scaled(attack, arguments.scale / 3) for attack in every.values()]
-    return chosen
+def _chosen(arguments: argparse.Namespace) -> Iterator[tuple[str, str, list[Attack]]]:
+    """Each attack with its name, and who is attacked."""
+    served = [arguments.served] if arguments.served else _SERVED
+    for who in served:
+        yield who, "(no attack)", []
+        for name, attacks in ATTACKS.items():
+            is_due = arguments.served or who == "native" or name in _READERS
+            if is_due if arguments.only is None else arguments.only == name:
+                yield who, name, [scaled(attack, arguments.scale, arguments.reconnects) for attack in attacks]
+        is_due = arguments.served or who == "native"
+        if is_due if arguments.only is None else arguments.only == _ALL:
+            # Each with a third of its connections: there are no more descriptors, and the machine has the same cores.
+            every = {attack.name: attack for attacks in ATTACKS.values() for attack in attacks}
+            yield (
+                who,
+                _ALL,
+                [scaled(attack, arguments.scale / 3, arguments.reconnects) for attack in every.values()],
+            )
 
 
 def main() -> int:
@@ -161,27 +227,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="adversary", description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=8.0, help="for each attack")
     parser.add_argument("--scale", type=float, default=1.0, help="of the numbers of connections")
-    parser.add_argument("--only", choices=list(ATTACKS))
-    parser.add_argument("--workers", action="store_true", help="with worker processes behind the same edge")
+    parser.add_argument(
+        "--reconnects", type=int, default=1500, help="connections that attackers make, a second, over all"
+    )
+    parser.add_argument("--only", choices=[*ATTACKS, _ALL])
+    parser.add_argument(
+        "--served", choices=_SERVED, help="who answers; by default all, the last two readers alone"
+    )
     parser.add_argument("--log", type=Path, default=Path("/tmp/penstock-adversary.log"))
     arguments = parser.parse_args()
     print(
-        f"{'attack':<30} {'asked':>6} {'p50 ms':>8} {'p99 ms':>8} {'no 200 s':>9} {'grew MiB':>8} {'of':>8}  refused"
+        f"{'attack':<30} {'asked':>6} {'p50 ms':>8} {'p99 ms':>8} {'bare p99':>8} "
+        f"{'no 200 s':>9} {'grew MiB':>8} {'of':>8}  refused"
     )
     failures = []
-    with _origin() as origin:
-        for name, attacks in _chosen(arguments).items():
-            with _served(origin, arguments.log, arguments.workers) as (port, pid):
+    served = ""
+    with _origin() as (origin, origin_pid), _origin() as (bare, _):
+        bench = Bench(origin, origin_pid, bare)
+        for who, name, attacks in _chosen(arguments):
+            if who != served:
+                print(f"-- {who}", flush=True)
+                served = who
+            with _gateway(origin, arguments.log, who) as (port, pid):
                 # Once before it counts: the first request loads code and opens connections.
                 Honest(port).run(0.5)
-                result = _measure(name, attacks, port, pid, arguments.seconds)
-            print(result.row(), flush=True)
-            if result.swarm:
-                print(
-                    "    " + ", ".join(f"{key} {value}" for key, value in sorted(result.swarm.items())),
-                    flush=True,
-                )
-            failures += result.failures
+                result = bench.measure(name, attacks, port, pid, arguments.seconds)
+            print(result.row())
+            print(result.details(), flush=True)
+            failures += [f"{who}: {failure}" for failure in result.failures]
     for failure in failures:
         print(f"BROKEN: {failure}")
     return 1 if failures else 0

@@ -1,6 +1,7 @@
-"""A gateway that asks a hook about requests for /guarded/, and relays the rest.
+"""A gateway whose application relays: it asks a hook about requests for /guarded/, and a handler relays the rest.
 
-For `penstock serve adversary.app:make`.
+For `penstock serve adversary.app:make`. `ADVERSARY_ORIGIN` is where its origin is. `ADVERSARY_MEMORY` and
+`ADVERSARY_CACHE` are bytes for an engine of its own, which it has unless the command has one for its workers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import os
 
 from aiohttp import web
 
-from penstock.config import Access, Caching
+from penstock import Engine
+from penstock.config import Access, Cache, Caching
 from penstock.web import Gateway, NativeRequest
 
 
@@ -18,9 +20,12 @@ async def _decide(request: NativeRequest) -> bool:
 
 
 def make() -> web.Application:
-    """The application; `ADVERSARY_ORIGIN` is where its origin is."""
+    """The application."""
     app = web.Application()
-    gateway = Gateway(os.environ["ADVERSARY_ORIGIN"])
+    engine = None
+    if memory := os.environ.get("ADVERSARY_MEMORY"):
+        engine = Engine(memory=memory, cache=Cache(memory=os.environ["ADVERSARY_CACHE"]))
+    gateway = Gateway(os.environ["ADVERSARY_ORIGIN"], engine=engine, caching=Caching())
     app.add_routes(
         [
             gateway.native(
@@ -30,7 +35,7 @@ def make() -> web.Application:
                 access=Access(),
                 name="guarded",
             ),
-            gateway.native("/", name="open", caching=Caching()),
+            web.route("*", "/{path:.*}", gateway.relay),
         ]
     )
     return app

@@ -13,9 +13,9 @@ MANY = 60_000
 """Addresses, of which hardly two are the same."""
 
 
-def scaled(attack: Attack, by: float) -> Attack:
-    """The same with fewer connections."""
-    return replace(attack, connections=max(1, round(attack.connections * by)))
+def scaled(attack: Attack, by: float, reconnects: int) -> Attack:
+    """The same with fewer connections, and so many new ones a second."""
+    return replace(attack, connections=max(1, round(attack.connections * by)), reconnects=reconnects)
 
 
 ATTACKS: dict[str, list[Attack]] = {

@@ -1,8 +1,14 @@
-"""An honest client: asks for small things, one after the other, on new connections and on kept ones, and keeps count."""
+"""An honest client: asks for small things, one after the other, on new connections and on kept ones, and keeps count.
+
+`python -m adversary.honest PORT` asks until its standard input ends, and then prints what it noticed as JSON.
+"""
 
 from __future__ import annotations
 
 import http.client
+import json
+import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -82,3 +88,23 @@ class Honest:
         if not ordered:
             return float("inf")
         return 1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def main() -> None:
+    """Ask until standard input ends."""
+    os.set_blocking(0, False)
+    honest = Honest(int(sys.argv[1]))
+    while True:
+        honest.run(0.1)
+        try:
+            if not os.read(0, 1):
+                break
+        except BlockingIOError:
+            continue
+    print(
+        json.dumps({"p50": honest.percentile(0.5), "p99": honest.percentile(0.99), "longest": honest.longest})
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -41,7 +41,8 @@ class Attack:
     again: bool = False
     """Whether it sends `first` anew when something has come: a flood of whole requests, `interval` seconds apart."""
     reconnects: int = 1500
-    """Connections a second, over all, once all are there."""
+    """Connections a second, over all attacks that run together. Without a bound it is the cores that decide how long
+    others wait: the attackers' process and the thread of the engine then take one each."""
     addresses: int = 4
     """How many addresses of this machine it comes from; never the honest client's."""
 
@@ -67,6 +68,9 @@ class Swarm:
     _open: dict[int, _Connection] = field(default_factory=dict)
     _missing: deque[Attack] = field(default_factory=deque)
     _number: int = 0
+    _allowed: float = 0.0
+    """Seconds whose connections may be made."""
+    _turned: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         for attack in self.attacks:
@@ -75,9 +79,13 @@ class Swarm:
     def turn(self) -> None:
         """Do what is due, and wait a moment for what comes."""
         now = time.monotonic()
+        # Of time that has passed without use no more than a tick is kept: there is no burst.
+        self._allowed = min(self._allowed + (now - self._turned), _TICK)
+        self._turned = now
         fastest = max(attack.reconnects for attack in self.attacks)
-        for _ in range(min(len(self._missing), max(1, round(fastest * _TICK)))):
+        for _ in range(min(len(self._missing), int(self._allowed * fastest))):
             self._connect(self._missing.popleft(), now)
+            self._allowed -= 1 / fastest
         for number, events in self._poll.poll(_TICK, 256):
             self._happened(number, events)
         now = time.monotonic()
