@@ -5,7 +5,6 @@
 
 use std::ops::AddAssign;
 
-use super::table::Key;
 use crate::sync::{Mutex, lock};
 
 /// Names of routes that are told apart; what is beyond is counted together. Arbitrary, as for all requests.
@@ -83,12 +82,7 @@ impl<T> Default for ByRoute<T> {
 }
 
 impl<T: Copy + Default> ByRoute<T> {
-    /// That of the route of `key`.
-    pub(super) fn of(&mut self, key: &Key) -> &mut T {
-        self.at(key.route())
-    }
-
-    /// That of the route of this number.
+    /// The value of the route of this number.
     pub(super) fn at(&mut self, route: usize) -> &mut T {
         if self.0.len() <= route {
             self.0.resize(route + 1, T::default());

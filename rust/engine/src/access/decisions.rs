@@ -304,14 +304,14 @@ impl Decisions {
         let number = shard.next;
         shard.next += 1;
         shard.running.insert(number, Arc::clone(&holder));
-        shard.by_route.of(&key).running += 1;
+        shard.by_route.at(key.route()).running += 1;
         drop(shard);
         Some(Permit { decisions: Arc::clone(this), holder, number })
     }
 
     pub(super) fn let_go(&self, key: &Key, number: u64) {
         let mut shard = lock(self.shard(key));
-        shard.by_route.of(key).running -= 1;
+        shard.by_route.at(key.route()).running -= 1;
         let holder = shard.running.remove(&number);
         drop(shard);
         drop(holder);
@@ -357,7 +357,7 @@ impl Decisions {
 impl Shard {
     /// What is counted of the route of `key`.
     fn counted(&mut self, key: &Key) -> &mut Counted {
-        &mut self.by_route.of(key).counted
+        &mut self.by_route.at(key.route()).counted
     }
 
     /// How it is with each route, in the order of their numbers.
@@ -373,14 +373,14 @@ impl Shard {
             rows.at(route).denied = denied;
         }
         for key in self.open.keys() {
-            rows.of(key).open += 1;
+            rows.at(key.route()).open += 1;
         }
         rows
     }
 
     fn look(&mut self, key: &Key, now: Instant) -> Option<(Arc<Decision>, u64)> {
         if let Some(decision) = self.allowed.get(key, now) {
-            self.by_route.of(key).counted.allowed += 1;
+            self.by_route.at(key.route()).counted.allowed += 1;
             return Some((Arc::clone(decision), self.revocations));
         }
         let decision = Arc::clone(self.denied.get(key, now)?);
@@ -413,7 +413,7 @@ impl Shard {
     fn revoke(&mut self, whose: Whose<'_>, cut: bool) -> (usize, Vec<Arc<Question>>, Vec<Arc<Holder>>) {
         self.revocations += 1;
         let Self { allowed, denied, by_route, .. } = self;
-        let mut note = |key: &Key| by_route.of(key).counted.revoked += 1;
+        let mut note = |key: &Key| by_route.at(key.route()).counted.revoked += 1;
         let mut forgotten = 0;
         for table in [allowed, denied] {
             forgotten += match &whose {

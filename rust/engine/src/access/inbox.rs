@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::task::Waker;
 
-use super::question::Question;
+use super::question::{Network, Question};
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Fields;
@@ -39,9 +39,6 @@ pub(super) struct Inbox {
     state: Mutex<State>,
 }
 
-/// Whose questions wait together: those of an address, of a network of IPv6 that one site has, or of all Unix sockets.
-pub(super) type Whose = Option<IpAddr>;
-
 /// Questions by the numbers in the order in which they came; never none.
 #[derive(Debug, Default)]
 struct Line {
@@ -51,11 +48,11 @@ struct Line {
 
 #[derive(Debug, Default)]
 struct State {
-    lines: HashMap<Whose, Line>,
+    lines: HashMap<Network, Line>,
     /// Whose turn is next: each line is there once.
-    turns: BTreeMap<u64, Whose>,
+    turns: BTreeMap<u64, Network>,
     /// The lines by their lengths, to find the longest of them at once.
-    lengths: BTreeSet<(usize, Whose)>,
+    lengths: BTreeSet<(usize, Network)>,
     /// In all lines.
     waiting: usize,
     /// The number of the next question, or turn.
@@ -76,56 +73,56 @@ impl State {
     }
 
     /// Puts a question at the end of its line.
-    fn push(&mut self, whose: Whose, question: (Arc<Question>, Request)) {
+    fn push(&mut self, network: Network, question: (Arc<Question>, Request)) {
         let number = self.number();
-        question.0.wait_at(whose, number);
-        let line = self.lines.entry(whose).or_default();
+        question.0.wait_at(network, number);
+        let line = self.lines.entry(network).or_default();
         line.questions.insert(number, question);
         let length = line.questions.len();
         if length == 1 {
             // A turn that is later than all others.
             line.turn = number;
-            self.turns.insert(number, whose);
+            self.turns.insert(number, network);
         }
-        self.note_length(whose, length - 1, length);
+        self.note_length(network, length - 1, length);
         self.waiting += 1;
     }
 
     /// The question whose turn it is.
     fn pop(&mut self) -> Option<(Arc<Question>, Request)> {
-        let (_, whose) = self.turns.pop_first()?;
+        let (_, network) = self.turns.pop_first()?;
         let turn = self.number();
-        let line = self.lines.get_mut(&whose)?;
+        let line = self.lines.get_mut(&network)?;
         line.turn = turn;
-        self.turns.insert(turn, whose);
+        self.turns.insert(turn, network);
         let number = *line.questions.first_key_value()?.0;
-        self.remove(whose, number)
+        self.remove(network, number)
     }
 
     /// Takes a question out of its line, if it is there.
-    fn remove(&mut self, whose: Whose, number: u64) -> Option<(Arc<Question>, Request)> {
-        let line = self.lines.get_mut(&whose)?;
+    fn remove(&mut self, network: Network, number: u64) -> Option<(Arc<Question>, Request)> {
+        let line = self.lines.get_mut(&network)?;
         let question = line.questions.remove(&number)?;
         let (length, turn) = (line.questions.len(), line.turn);
         if length == 0 {
-            self.lines.remove(&whose);
+            self.lines.remove(&network);
             self.turns.remove(&turn);
         }
-        self.note_length(whose, length + 1, length);
+        self.note_length(network, length + 1, length);
         self.waiting -= 1;
         Some(question)
     }
 
-    fn note_length(&mut self, whose: Whose, before: usize, now: usize) {
-        self.lengths.remove(&(before, whose));
+    fn note_length(&mut self, network: Network, before: usize, now: usize) {
+        self.lengths.remove(&(before, network));
         if now > 0 {
-            self.lengths.insert((now, whose));
+            self.lengths.insert((now, network));
         }
     }
 
-    /// Takes the newest question out of the longest line, if that is longer than `whose` would be.
-    fn give_way(&mut self, whose: Whose) -> Option<Arc<Question>> {
-        let own = self.lines.get(&whose).map_or(0, |line| line.questions.len());
+    /// Takes the newest question out of the longest line, if that is longer than `network` would be.
+    fn give_way(&mut self, network: Network) -> Option<Arc<Question>> {
+        let own = self.lines.get(&network).map_or(0, |line| line.questions.len());
         let (_, longest) = *self.lengths.last().filter(|(length, _)| *length > own + 1)?;
         let number = *self.lines.get(&longest)?.questions.last_key_value()?.0;
         self.remove(longest, number).map(|(question, _)| question)
@@ -158,18 +155,18 @@ impl Inbox {
     /// # Errors
     /// `ACCESS_UNAVAILABLE`: nobody does. `ACCESS_BUSY`: there are too many, and none of an address that has more.
     pub(super) fn put(&self, question: &Arc<Question>, request: Request) -> Result<Option<Arc<Question>>> {
-        let whose = request.remote.as_deref().and_then(neighbourhood);
+        let network = request.remote.as_deref().and_then(neighbourhood);
         let mut state = lock(&self.state);
         let Some(taker) = state.taker.clone() else {
             return Err(Code::AccessUnavailable.error("nobody is there to be asked"));
         };
         let mut gone = None;
         if state.open() >= 2 * self.most {
-            gone = Some(state.give_way(whose).ok_or_else(|| self.busy())?);
+            gone = Some(state.give_way(network).ok_or_else(|| self.busy())?);
         }
         // Whoever takes them takes all that may be asked: it has been told of the first, or is told when one is over.
         let wakes = state.waiting == 0 && state.taken < self.most;
-        state.push(whose, (Arc::clone(question), request));
+        state.push(network, (Arc::clone(question), request));
         drop(state);
         if wakes {
             taker.wake();
@@ -184,8 +181,8 @@ impl Inbox {
 
     /// Nobody waits for the answer any more: if the question was not taken its room is free.
     pub(super) fn forget(&self, question: &Question) {
-        let Some((whose, number)) = question.place() else { return };
-        let question = lock(&self.state).remove(whose, number);
+        let Some((network, number)) = question.place() else { return };
+        let question = lock(&self.state).remove(network, number);
         drop(question);
     }
 

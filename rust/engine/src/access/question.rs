@@ -1,12 +1,12 @@
 //! A question that one asks and many wait for. It is settled once.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use super::decision::Decision;
-use super::inbox::Whose;
 use super::table::Key;
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
@@ -23,14 +23,17 @@ pub enum Outcome {
     Void,
 }
 
+/// The clients whose questions wait in one line: an IPv4 address, an IPv6 network of one site, or all Unix sockets (`None`).
+pub(super) type Network = Option<IpAddr>;
+
 /// A question about requests of one key.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) key: Key,
     /// Who has no answer by then gets none.
     pub(super) until: Instant,
-    /// Where it waits to be asked: in whose line, under which number there.
-    place: OnceLock<(Whose, u64)>,
+    /// Where it waits to be asked: the line, and its number there.
+    place: OnceLock<(Network, u64)>,
     state: Mutex<State>,
 }
 
@@ -46,11 +49,11 @@ impl Question {
     }
 
     /// It waits to be asked in that line, under that number; once.
-    pub(super) fn wait_at(&self, whose: Whose, number: u64) {
-        let _ = self.place.set((whose, number));
+    pub(super) fn wait_at(&self, network: Network, number: u64) {
+        let _ = self.place.set((network, number));
     }
 
-    pub(super) fn place(&self) -> Option<(Whose, u64)> {
+    pub(super) fn place(&self) -> Option<(Network, u64)> {
         self.place.get().copied()
     }
 

@@ -154,7 +154,7 @@ impl<T> Table<T> {
         }
         self.newest = place;
         self.places.insert(key, place);
-        *self.by_route.of(&key) += 1;
+        *self.by_route.at(key.route()) += 1;
         evicted
     }
 
@@ -196,7 +196,7 @@ impl<T> Table<T> {
     fn take(&mut self, place: usize) -> Option<T> {
         let Entry { key, value, newer, older, .. } = self.entries[place].take()?;
         self.places.remove(&key);
-        *self.by_route.of(&key) -= 1;
+        *self.by_route.at(key.route()) -= 1;
         self.free.push(place);
         match newer {
             NONE => self.newest = older,
