@@ -6,10 +6,8 @@
 use super::Terms;
 use super::encode::{gap, retry};
 use super::guests::Counted;
-use super::lease::Lease;
 use super::log::Name;
 use super::resume::Resumption;
-use super::subscriber::Subscriber;
 use super::topic::{Entered, Topic};
 use crate::net::Connection;
 use crate::sync::Arc;
@@ -89,10 +87,5 @@ impl Admitted {
     /// Whether it gets all that it lacks.
     pub fn resumption(&self) -> Resumption {
         self.resumption
-    }
-
-    /// Has the calling engine thread serve it, until `lease` has run out if there is one.
-    pub(crate) fn seat(self, wire: Wire, lease: Option<Lease>) -> Subscriber {
-        Subscriber::new(self, wire, lease)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An event is encoded once, into slabs of the pool that events share (`log`); what a subscriber is sent is slices of
 //! these, and several events that lie side by side are one. Whoever publishes, on whatever thread, appends under the topic's
-//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`row`), which writes it to all of them that
+//! lock (`topic`) and wakes one task on each engine thread that has subscribers (`topic/row`), which writes it to all of them that
 //! have had all before; who has not goes by its connection's own task. A subscriber is the body of a
 //! response (`subscriber`). What it had before it came says where it begins (`resume`).
 //!
@@ -25,7 +25,6 @@ mod topic;
 #[cfg(not(loom))]
 mod admitted;
 #[cfg(not(loom))]
-#[cfg(not(loom))]
 mod feeding;
 #[cfg(not(loom))]
 mod guests;
@@ -33,10 +32,6 @@ mod guests;
 mod lease;
 #[cfg(not(loom))]
 mod reading;
-#[cfg(not(loom))]
-mod row;
-#[cfg(not(loom))]
-mod seats;
 #[cfg(not(loom))]
 mod subscriber;
 #[cfg(not(loom))]

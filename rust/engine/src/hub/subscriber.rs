@@ -12,9 +12,7 @@ use super::counts::add;
 use super::encode::{end, framed, gap, place};
 use super::lease::{Lease, Watched};
 use super::log::{Found, Name, Run};
-use super::row::{Row, Seat, Taken};
-use super::seats::{Rest, Times};
-use super::topic::{Phase, Topic};
+use super::topic::{Phase, Rest, Row, Seat, Times, Topic, Turn};
 use crate::error::{Code, Result};
 use crate::events::HEARTBEAT;
 use crate::net::{Payload, Source};
@@ -47,14 +45,14 @@ pub(crate) struct Subscriber {
     held: Vec<Arc<Charge>>,
 }
 
-impl Subscriber {
-    /// On the calling engine thread.
-    pub(super) fn new(admitted: Admitted, wire: Wire, lease: Option<Lease>) -> Self {
-        let Admitted { member, place, terms, opening, last, .. } = admitted;
+impl Admitted {
+    /// Has the calling engine thread serve it, until `lease` has run out if there is one.
+    pub(crate) fn seat(self, wire: Wire, lease: Option<Lease>) -> Subscriber {
+        let Self { member, place, terms, opening, last, .. } = self;
         let Wire { chunked, express } = wire;
         let times = Times { heartbeat: terms.heartbeat, most: terms.age };
         let seat = Row::seat(&member.topic, express, times);
-        Self {
+        Subscriber {
             member,
             seat,
             place,
@@ -69,14 +67,16 @@ impl Subscriber {
             held: Vec::new(),
         }
     }
+}
 
+impl Subscriber {
     fn topic(&self) -> &Topic {
         &self.member.topic
     }
 
     /// Goes on where the row has left off; what that has begun to write, and not written.
     fn take_over(&mut self) -> Option<Payload> {
-        let Taken { place, last, rest, beats, ends } = self.seat.take_over();
+        let Turn { place, last, rest, beats, ends } = self.seat.take_over();
         self.place = place.unwrap_or(self.place);
         if last.is_some() {
             self.last = last;

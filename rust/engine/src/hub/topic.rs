@@ -6,6 +6,10 @@
 
 #[cfg(not(loom))]
 mod external;
+#[cfg(not(loom))]
+mod row;
+#[cfg(not(loom))]
+mod seats;
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -21,6 +25,10 @@ use crate::sync::{Mutex, MutexGuard, lock};
 
 #[cfg(not(loom))]
 pub use external::{Published, Taken};
+#[cfg(not(loom))]
+pub(super) use row::{Row, Seat};
+#[cfg(not(loom))]
+pub(super) use seats::{Rest, Times, Turn};
 
 /// How far a topic has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +53,7 @@ pub(super) struct Topic {
     state: Mutex<State>,
     pub(super) counts: Counts,
     #[cfg(not(loom))]
-    pub(super) rows: super::row::Rows,
+    rows: row::Rows,
 }
 
 #[derive(Debug)]
@@ -103,7 +111,7 @@ impl Topic {
             }),
             counts: Counts::default(),
             #[cfg(not(loom))]
-            rows: super::row::Rows::default(),
+            rows: row::Rows::default(),
         }
     }
 

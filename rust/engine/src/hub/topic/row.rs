@@ -14,10 +14,10 @@ use std::thread::ThreadId;
 
 use tokio::time::Instant;
 
-use super::counts::add;
-use super::log::{Found, Name, Run};
-use super::seats::{Rest, Seats, Times};
-use super::topic::{Mark, Topic};
+use super::super::counts::add;
+use super::super::log::{Found, Run};
+use super::seats::{Seats, Times, Turn};
+use super::{Mark, Topic};
 use crate::net::{Connection, Watch};
 use crate::runtime::from_afar;
 use crate::sync::{Arc, Mutex, lock};
@@ -30,7 +30,7 @@ pub(super) type Rows = Mutex<Vec<(ThreadId, Weak<Row>)>>;
 
 /// The subscribers of a topic on one thread.
 #[derive(Debug)]
-pub(super) struct Row {
+pub(in crate::hub) struct Row {
     topic: Arc<Topic>,
     follower: u64,
     seats: Mutex<Seats>,
@@ -38,24 +38,9 @@ pub(super) struct Row {
 
 /// A subscriber's place in a row. Dropping it gives it back.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(in crate::hub) struct Seat {
     row: Arc<Row>,
     number: usize,
-}
-
-/// What a row has for a subscriber whose task goes on itself.
-#[derive(Debug)]
-pub(super) struct Taken {
-    /// The number of its next event, if the row may have written meanwhile.
-    pub(super) place: Option<u64>,
-    /// What the last event is called that the row has written, if it has written any.
-    pub(super) last: Option<Name>,
-    /// What is left of that.
-    pub(super) rest: Option<Box<Rest>>,
-    /// A heartbeat is due.
-    pub(super) beats: bool,
-    /// Its time is over.
-    pub(super) ends: bool,
 }
 
 /// What there is to be done.
@@ -68,7 +53,11 @@ enum Task {
 
 impl Row {
     /// A seat in the row of `topic` on the calling engine thread, which may write to `connection`.
-    pub(super) fn seat(topic: &Arc<Topic>, connection: Option<Arc<Connection>>, times: Times) -> Seat {
+    pub(in crate::hub) fn seat(
+        topic: &Arc<Topic>,
+        connection: Option<Arc<Connection>>,
+        times: Times,
+    ) -> Seat {
         let row = Self::here(topic);
         let number = lock(&row.seats).take(connection, times);
         Seat { row, number }
@@ -115,22 +104,22 @@ impl Drop for Row {
 
 impl Seat {
     /// Has the task woken when there is more than what had been read by now.
-    pub(super) fn wait(&self, context: &Context<'_>) {
+    pub(in crate::hub) fn wait(&self, context: &Context<'_>) {
         lock(&self.row.seats).place(self.number).wait(context.waker());
     }
 
     /// All up to the event `next` is with the kernel, and there is no more: the row may write what comes.
-    pub(super) fn rest(&self, next: u64) {
+    pub(in crate::hub) fn rest(&self, next: u64) {
         lock(&self.row.seats).rest(self.number, next);
     }
 
     /// The task goes on itself.
-    pub(super) fn take_over(&self) -> Taken {
+    pub(in crate::hub) fn take_over(&self) -> Turn {
         lock(&self.row.seats).place(self.number).take_over()
     }
 
     /// Bytes that the row has written so far.
-    pub(super) fn written(&self) -> u64 {
+    pub(in crate::hub) fn written(&self) -> u64 {
         lock(&self.row.seats).place(self.number).written()
     }
 }

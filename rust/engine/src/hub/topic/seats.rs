@@ -7,20 +7,34 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::budget::Charge;
-use super::encode::HEARTBEAT_CHUNK;
-use super::log::{Name, Run};
-use super::row::Taken;
+use super::super::budget::Charge;
+use super::super::encode::HEARTBEAT_CHUNK;
+use super::super::log::{Name, Run};
 use crate::net::{Connection, Payload, shortened};
 use crate::sync::Arc;
 
 /// When something is due for a subscriber.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Times {
+pub(in crate::hub) struct Times {
     /// How long nothing may be sent.
-    pub(super) heartbeat: Option<Duration>,
+    pub(in crate::hub) heartbeat: Option<Duration>,
     /// How long the response may go on.
-    pub(super) most: Option<Duration>,
+    pub(in crate::hub) most: Option<Duration>,
+}
+
+/// What a row has for a subscriber whose task goes on itself.
+#[derive(Debug)]
+pub(in crate::hub) struct Turn {
+    /// The number of its next event, if the row may have written meanwhile.
+    pub(in crate::hub) place: Option<u64>,
+    /// What the last event is called that the row has written, if it has written any.
+    pub(in crate::hub) last: Option<Name>,
+    /// What is left of that.
+    pub(in crate::hub) rest: Option<Box<Rest>>,
+    /// A heartbeat is due.
+    pub(in crate::hub) beats: bool,
+    /// Its time is over.
+    pub(in crate::hub) ends: bool,
 }
 
 /// The seats of a row.
@@ -67,10 +81,10 @@ struct Clock {
 
 /// What the socket did not take.
 #[derive(Debug)]
-pub(super) struct Rest {
-    pub(super) bytes: Payload,
+pub(in crate::hub) struct Rest {
+    pub(in crate::hub) bytes: Payload,
     /// Of the hub's memory.
-    pub(super) charge: Option<Arc<Charge>>,
+    pub(in crate::hub) charge: Option<Arc<Charge>>,
 }
 
 impl Seats {
@@ -184,12 +198,12 @@ impl Place {
         }
     }
 
-    pub(super) fn take_over(&mut self) -> Taken {
+    pub(super) fn take_over(&mut self) -> Turn {
         let rest = self.rest.take();
         // Unless it waits again, its connection tells it when to go on.
         self.waker = None;
         let was_idle = std::mem::replace(&mut self.is_idle, false);
-        Taken {
+        Turn {
             place: Some(self.next).filter(|_| was_idle || rest.is_some()),
             last: self.last.take(),
             rest,
