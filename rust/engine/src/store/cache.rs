@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::budget::Budget;
-use super::disk::{Disk, DiskConfig};
+use super::disk::{Disk, DiskConfig, DiskStats};
 use super::eviction::{Eviction, Item};
 use super::index::{Added, Index};
 use super::object::Object;
+use super::purge::Purge;
 use super::requests::{RequestStats, Routes};
 use super::voids::Since;
 use crate::cache::{Key, Query, State, Stored, Time};
 use crate::clock::since_1970;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::framing::Framing;
 use crate::pool::Pool;
 use crate::stream::{Feed, FlowConfig, Meter, Stream, channel};
@@ -116,6 +117,26 @@ impl Cache {
         }
     }
 
+    /// Whether there is a disk that hangs.
+    pub(super) fn is_disk_hanging(&self) -> bool {
+        self.disk.as_ref().is_some_and(Disk::is_hanging)
+    }
+
+    /// Whether what is on disk may be read now, and what is there is not to be passed over as if it were not.
+    pub(super) fn may_read(&self) -> bool {
+        self.disk.as_ref().is_some_and(Disk::may_read)
+    }
+
+    /// How full the disk is, if there is one.
+    pub fn disk_stats(&self) -> Option<DiskStats> {
+        self.disk.as_ref().map(Disk::stats)
+    }
+
+    /// How the disk has failed, for the operator: not more often than is worth a line in a log.
+    pub(crate) fn disk_trouble(&self) -> Option<Error> {
+        self.disk.as_ref()?.trouble()
+    }
+
     /// How requests went, by the name of the route.
     pub fn requests(&self) -> Vec<(Box<str>, RequestStats)> {
         self.requests.stats()
@@ -187,6 +208,29 @@ impl Cache {
         for object in expired {
             self.change_files(object);
         }
+    }
+
+    /// Purges what is meant, and gives the number of stored responses: hard ones are gone, soft ones are stale from now on
+    /// and stand in for what the origin's directives let them. What was asked of an origin before and comes after is
+    /// not stored. Who reads what is purged goes on reading.
+    ///
+    /// Once this has returned no request on any thread is answered with what was asked for before, but for what may be
+    /// served stale.
+    ///
+    /// # Errors
+    /// `BAD_REQUEST`: it is no absolute http or https URL, or an empty tag.
+    pub fn purge(&self, what: Purge<'_>, soft: bool) -> Result<usize> {
+        let meant = what.meant(&self.queries())?;
+        if soft {
+            let expired = self.index.expire(&meant, Self::now());
+            let count = expired.len();
+            self.renew_until(&expired);
+            return Ok(count);
+        }
+        let gone = self.index.purge(&meant);
+        let count = gone.len();
+        self.let_go(gone, None);
+        Ok(count)
     }
 
     /// Forgets what is meant of a key.

@@ -2,18 +2,34 @@
 
 use std::cell::OnceCell;
 
+use super::body::Follower;
 use super::disk::Filed;
 use super::eviction::Item;
 use super::fill::{Fill, Joiner, Leader};
-use super::index::Settled;
 use super::object::{Bytes, Object, Part};
 use crate::cache::{Candidates, Key, Stored, Time, Variants};
+use crate::error::Error;
 use crate::sync::Arc;
 use crate::wire::Span;
 
 /// The most fills of one key that others may join. What is fetched beyond them is for the one request that wants it: else a
 /// client that asks for ever new ranges would make each request of the key walk all of them. Arbitrary.
 const FILLS: usize = 64;
+
+/// What all who waited for a fill are told.
+#[derive(Debug, Clone)]
+pub(super) enum Settled {
+    /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
+    Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
+    Over(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
+    /// The origin has refused who asked, which may be due to that request: look again, and ask.
+    Refused,
+    /// The origin fails, and this may stand in for it.
+    Stale(Arc<Object>),
+    /// The origin has failed.
+    Failed(Error),
+}
 
 /// What is known under one key.
 #[derive(Debug, Default)]

@@ -1,54 +1,34 @@
 //! A fetch by way of a cache: as [`origin::fetch`], and the origin is asked only where it must be.
 
 use std::future::poll_fn;
-use std::sync::Arc as Plain;
 
-use tokio::sync::mpsc;
-
+use super::access::Access;
 use super::asking::Asking;
 use super::cache::Cache;
+use super::collapse::{Wait, closed};
 use super::delivery::Delivery;
 use super::disk::Brought;
-use super::entry::Entry;
-use super::eviction::Item;
-use super::fill::Joiner;
-use super::filling::{Duty, Fetched, Filling, Own};
+use super::entry::{Entry, Settled};
+use super::filling::{Fetched, Filling, Own};
 use super::hit::Serving;
-use super::index::{Memory, Note, Settled};
+use super::index::{Memory, Note};
 use super::object::Object;
 use super::order::Order;
-use super::policy::{CachePolicy, Overrides};
 use super::posted::Posted;
 use super::purge::Meant;
-use super::requests::{Requests, Went};
+use super::requests::Went;
 use super::slices::Slices;
 use super::voids::Since;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Cut, Decision, Fill as Wanted, Key, Request, Slicing, Stored, Time, Why,
-    answer, as_asked, decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
+    Answer, Asked, CacheStatus, Cut, Decision, Fill as Wanted, Request, Slicing, Time, Why, answer, as_asked,
+    decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
 };
-use crate::error::{Code, Error, Result};
-use crate::origin::{self, Origins, RequestBody};
+use crate::error::{Code, Result};
+use crate::origin::{self, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head, Span};
-
-/// A cache, how a route and one request use it, and the connections to origins of the thread that all of it runs on. Made
-/// by [`Caching::access`](super::Caching::access).
-#[derive(Debug, Clone)]
-pub struct Access {
-    /// What is stored.
-    pub(super) cache: Arc<Cache>,
-    /// Where it is counted how the request went.
-    pub(super) requests: Arc<Requests>,
-    /// How it is used.
-    pub(super) policy: Plain<CachePolicy>,
-    /// What is decided about this request.
-    pub(super) overrides: Overrides,
-    /// Whom to ask. The thread that they belong to is the one that runs this.
-    pub(super) origins: Arc<Origins>,
-}
+use crate::wire::{Fields, Head};
 
 /// Answers `request` from the cache, or has the origin asked, and puts the response into `feed`.
 ///
@@ -117,11 +97,10 @@ enum Served {
 }
 
 /// What to do next, found out under the lock of the entry.
-pub(super) enum Step {
+enum Step {
     Serve(Serving, Option<Box<Filling>>),
     Pass(CacheStatus),
-    Ask(Box<Filling>, mpsc::UnboundedReceiver<Own>),
-    Join(Joiner<Settled>),
+    Wait(Wait),
     Refuse,
 }
 
@@ -173,7 +152,7 @@ impl Access {
                 Step::Pass(status) => {
                     return self.pass(&asking, asking.as_it_came(), status, feed).await;
                 }
-                Step::Ask(filling, mut own) => {
+                Step::Wait(Wait::Lead(filling, mut own)) => {
                     tokio::spawn(filling.run());
                     let own = loop {
                         match own.recv().await {
@@ -194,7 +173,7 @@ impl Access {
                         Some(Own::Interim(_)) | None => return Err(closed()),
                     }
                 }
-                Step::Join(joiner) => {
+                Step::Wait(Wait::Join(joiner)) => {
                     let joiner = waited.insert(joiner);
                     match poll_fn(|context| joiner.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
@@ -245,7 +224,7 @@ impl Access {
                 let status = CacheStatus { forwarded: Some(Why::Partial), ..CacheStatus::default() };
                 let mut order = Order::new(Why::Partial, status);
                 order.fill(as_asked(request), request);
-                self.ask(entry, asking, order, is_apart)
+                Step::Wait(self.ask(entry, asking, order, is_apart))
             }
             Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => Step::Serve(
                 Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
@@ -283,7 +262,7 @@ impl Access {
                 } else {
                     Order { stored: Some(object), ..Order::new(Why::Partial, status) }
                 };
-                self.ask(entry, asking, order, is_apart)
+                Step::Wait(self.ask(entry, asking, order, is_apart))
             }
             Decision::Revalidate { stored, conditions, why } => {
                 let (object, status) = (object(*stored), status(None));
@@ -293,7 +272,7 @@ impl Access {
                 let asked = Asked::Validity;
                 let mut order = Order { stored: Some(object), conditions, asked, ..Order::new(*why, status) };
                 order.fill(wanted, request);
-                self.ask(entry, asking, order, is_apart)
+                Step::Wait(self.ask(entry, asking, order, is_apart))
             }
             Decision::Select { among, conditions, fill } => {
                 let (variants, conditions) =
@@ -302,13 +281,13 @@ impl Access {
                 let order = Order::new(Why::VaryMiss, status(None));
                 let mut order = Order { variants, conditions, asked, ..order };
                 order.fill(self.fill(*fill, request, memory, now), request);
-                self.ask(entry, asking, order, is_apart)
+                Step::Wait(self.ask(entry, asking, order, is_apart))
             }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
                 let mut order = Order { stored: object, ..Order::new(*why, status) };
                 order.fill(self.fill(*fill, request, memory, now), request);
-                self.ask(entry, asking, order, is_apart)
+                Step::Wait(self.ask(entry, asking, order, is_apart))
             }
         }
     }
@@ -325,31 +304,6 @@ impl Access {
         }
     }
 
-    /// What has turned out is believed for a while.
-    pub(super) fn note(&self, key: &Key, note: Note) {
-        let now = Cache::now();
-        self.cache.index.note(key, note, now.plus(self.policy.apart), now);
-    }
-
-    /// Has the origin asked, or waits for what another has had it asked.
-    pub(super) fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, is_apart: bool) -> Step {
-        // Who wants the origin asked is not served with what another had it asked before.
-        let alone = is_apart || order.why == Why::Request || asking.method == "HEAD";
-        let duty = match order.awaited().filter(|_| !alone) {
-            None => None,
-            Some(span) => match entry.join(span) {
-                Some(joiner) => return Step::Join(joiner),
-                None => self.lead(entry, asking, span),
-            },
-        };
-        let (sender, receiver) = mpsc::unbounded_channel();
-        Step::Ask(Box::new(self.filling(asking, duty, Some(sender), order)), receiver)
-    }
-
-    fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>, span: Span) -> Option<Duty> {
-        entry.lead(span).map(|leader| Duty::new(&self.cache, asking, leader))
-    }
-
     /// What reads `object` piece by piece, if that is how `answer` is read: where it is in slices, or on a disk that may fail
     /// on the way.
     fn slices(&self, object: &Object, answer: &Answer, asking: &Arc<Asking>) -> Option<Arc<Slices>> {
@@ -358,42 +312,6 @@ impl Access {
         let is_in_pieces = (slicing.is_some() && !object.is_in_one(answer))
             || (may_be_added_to && !object.is_at_hand(answer, &asking.method));
         is_in_pieces.then(|| Slices::new(self, asking, object, slicing))
-    }
-
-    fn filling(
-        &self,
-        asking: &Arc<Asking>,
-        duty: Option<Duty>,
-        own: Option<mpsc::UnboundedSender<Own>>,
-        order: Order,
-    ) -> Filling {
-        Filling {
-            access: self.clone(),
-            asking: Arc::clone(asking),
-            duty,
-            own,
-            order,
-            since: self.cache.since(),
-            is_again: false,
-        }
-    }
-
-    /// Whether a body of that length may be kept.
-    pub(super) fn has_room(&self, stored: &Stored) -> bool {
-        // Of a length that is not known, a first slab must fit.
-        let wanted = stored.length().unwrap_or_default();
-        wanted <= self.policy.max_object
-            && self.cache.make_room(usize::try_from(wanted).unwrap_or(usize::MAX))
-    }
-
-    /// That of the bytes from `start` on: each part has a past of its own.
-    pub(super) fn item(&self, key: &Key, start: u64) -> Arc<Item<Key>> {
-        Item::new(self.cache.index.hash(key).wrapping_add(start), key.clone())
-    }
-
-    /// What is stored can be purged by these, besides what the origin says.
-    pub(super) fn tags(&self) -> impl Iterator<Item = &Box<str>> {
-        self.policy.tags.iter().chain(&self.overrides.tags)
     }
 
     fn may_stand_in(&self, object: &Object, request: &Request<'_>) -> bool {
@@ -553,8 +471,4 @@ async fn hand_on(
 
 fn forwarded(why: Why) -> CacheStatus {
     CacheStatus { forwarded: Some(why), ..CacheStatus::default() }
-}
-
-pub(super) fn closed() -> Error {
-    Code::EngineClosed.error("whoever fetched this for all who asked was torn down")
 }

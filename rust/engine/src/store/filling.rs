@@ -7,13 +7,14 @@ use std::task::Poll;
 
 use tokio::sync::mpsc;
 
+use super::access::Access;
 use super::asking::Asking;
 use super::body::{Body, Filler, Follower, THIN};
 use super::cache::Cache;
+use super::entry::Settled;
 use super::eviction::Item;
-use super::fetch::Access;
 use super::fill::Leader;
-use super::index::{Note, Settled};
+use super::index::Note;
 use super::object::Object;
 use super::order::Order;
 use super::policy::Unread;

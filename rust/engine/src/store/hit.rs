@@ -1,12 +1,12 @@
 //! A hit: what is stored is found and handed over at once. Nobody is asked or waited for, and of what the origin would be
 //! sent nothing is made that does not matter to the answer.
 
+use super::access::Caching;
 use super::asking::socket;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
 use super::entry::Entry;
 use super::object::Object;
-use super::policy::Caching;
 use super::requests::{Requests, Went};
 use super::slices::Slices;
 use crate::cache::{

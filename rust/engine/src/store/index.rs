@@ -4,13 +4,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::body::Follower;
 use super::entry::Entry;
 use super::object::{Object, Part};
 use super::purge::Meant;
 use super::voids::{Began, Since, Voids};
 use crate::cache::{Key, Stored, Time};
-use crate::error::Error;
 use crate::sync::{Arc, Mutex, lock};
 
 /// So many that with 100,000 responses a purge that looks at all of them keeps no thread waiting for more than a hundred.
@@ -18,21 +16,6 @@ const SHARDS: usize = 1024;
 /// Keys of a shard that are remembered for what is not stored there. Whoever asks for ever new ones makes the cache
 /// forget, and nothing worse. Arbitrary.
 const REMEMBERED: usize = 64;
-
-/// What all who waited for a fill are told.
-#[derive(Debug, Clone)]
-pub(super) enum Settled {
-    /// The index knows: look again. What comes is held by the follower until those who were told follow it themselves.
-    Look(#[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
-    /// The same; and whoever is in the middle of this finds no more of it: the origin has another by now.
-    Over(Arc<Object>, #[expect(dead_code, reason = "held, and not read")] Option<Arc<Follower>>),
-    /// The origin has refused who asked, which may be due to that request: look again, and ask.
-    Refused,
-    /// The origin fails, and this may stand in for it.
-    Stale(Arc<Object>),
-    /// The origin has failed.
-    Failed(Error),
-}
 
 /// All entries.
 #[derive(Debug)]

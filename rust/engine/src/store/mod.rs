@@ -7,9 +7,13 @@ mod eviction;
 mod fill;
 
 #[cfg(not(loom))]
+mod access;
+#[cfg(not(loom))]
 mod asking;
 #[cfg(not(loom))]
 mod cache;
+#[cfg(not(loom))]
+mod collapse;
 #[cfg(not(loom))]
 mod delivery;
 #[cfg(not(loom))]
@@ -49,21 +53,23 @@ pub use eviction::{Eviction, Item, Rules};
 pub use fill::{Fill, Joiner, Leader};
 
 #[cfg(not(loom))]
+pub use access::{Access, Caching};
+#[cfg(not(loom))]
 pub use cache::{Cache, CacheStats};
 #[cfg(not(loom))]
 pub(crate) use delivery::Delivery;
 #[cfg(not(loom))]
 pub use disk::{DiskConfig, DiskStats, format};
 #[cfg(not(loom))]
-pub(crate) use fetch::serve;
+pub use fetch::fetch;
 #[cfg(not(loom))]
-pub use fetch::{Access, fetch};
+pub(crate) use fetch::serve;
 #[cfg(not(loom))]
 pub(crate) use hit::Asked;
 #[cfg(not(loom))]
 pub use listing::Listed;
 #[cfg(not(loom))]
-pub use policy::{CachePolicy, Caching, Overrides, Unread};
+pub use policy::{CachePolicy, Overrides, Unread};
 #[cfg(not(loom))]
 pub use purge::Purge;
 #[cfg(not(loom))]

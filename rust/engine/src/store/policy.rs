@@ -1,17 +1,10 @@
 //! What the operator decides about one route's part of a cache, and about one request. The values come from Python's
 //! config.
 
-use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::cache::Cache;
-use super::fetch::Access;
-use super::requests::Requests;
 use crate::cache::{Policy, Query};
-use crate::error::Error;
-use crate::origin::Origins;
 use crate::relay::FillFields;
-use crate::sync::Arc;
 
 /// How a route uses the cache.
 #[derive(Debug, Clone)]
@@ -43,48 +36,6 @@ pub struct Overrides {
     pub tags: Vec<Box<str>>,
     /// The origin is asked as if there were no cache.
     pub bypass: bool,
-}
-
-/// A route's part of a cache.
-#[derive(Debug, Clone)]
-pub struct Caching {
-    pub(super) cache: Arc<Cache>,
-    pub(super) policy: Plain<CachePolicy>,
-    pub(super) requests: Arc<Requests>,
-}
-
-impl Caching {
-    /// The part of `cache` that `policy` is for; requests are counted under `name`. From now on a purge by URL finds what
-    /// is stored there.
-    pub fn new(cache: Arc<Cache>, policy: CachePolicy, name: &str) -> Self {
-        cache.learn(&policy.query);
-        let requests = cache.requests.of(name);
-        Self { cache, policy: Plain::new(policy), requests }
-    }
-
-    /// What of a client's request the origin is sent for what may be stored.
-    pub(crate) fn fill_fields(&self) -> &FillFields {
-        &self.policy.fields
-    }
-
-    /// How the cache's disk has failed, for the operator: not more often than is worth a line in a log.
-    pub(crate) fn disk_trouble(&self) -> Option<Error> {
-        self.cache.disk_trouble()
-    }
-
-    /// What one request gets by, on the thread that `origins` belong to.
-    pub fn access(&self, origins: Arc<Origins>, overrides: Overrides) -> Access {
-        let policy = match overrides.lifetime {
-            None => Plain::clone(&self.policy),
-            lifetime => {
-                let mut policy = CachePolicy::clone(&self.policy);
-                policy.rules.lifetime = lifetime;
-                Plain::new(policy)
-            }
-        };
-        let (cache, requests) = (Arc::clone(&self.cache), Arc::clone(&self.requests));
-        Access { cache, requests, policy, overrides, origins }
-    }
 }
 
 /// What becomes of a fetch when its last reader has left.

@@ -1,10 +1,10 @@
 //! A POST's response that later GETs are answered with (RFC 9110, section 9.3.3): kept on its way to the client, which has
 //! it as it comes. Nobody reads it here before it is whole, because the fetch ends with the client.
 
+use super::access::Access;
 use super::asking::Asking;
 use super::body::{Body, Filler};
 use super::cache::Cache;
-use super::fetch::Access;
 use super::object::Object;
 use super::voids::{Began, Since};
 use crate::cache::{Content, Stored, Timing};

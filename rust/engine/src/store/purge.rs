@@ -1,6 +1,5 @@
 //! What a purge means: which stored responses, and which of those that are still being fetched.
 
-use super::cache::Cache;
 use super::object::Object;
 use crate::cache::{Key, Query, Target};
 use crate::error::{Code, Result};
@@ -96,31 +95,6 @@ fn parse(url: &str) -> Result<Target<'_>> {
         return Err(refused());
     }
     Ok(Target { scheme, authority, path })
-}
-
-impl Cache {
-    /// Purges what is meant, and gives the number of stored responses: hard ones are gone, soft ones are stale from now on
-    /// and stand in for what the origin's directives let them. What was asked of an origin before and comes after is
-    /// not stored. Who reads what is purged goes on reading.
-    ///
-    /// Once this has returned no request on any thread is answered with what was asked for before, but for what may be
-    /// served stale.
-    ///
-    /// # Errors
-    /// `BAD_REQUEST`: it is no absolute http or https URL, or an empty tag.
-    pub fn purge(&self, what: Purge<'_>, soft: bool) -> Result<usize> {
-        let meant = what.meant(&self.queries())?;
-        if soft {
-            let expired = self.index.expire(&meant, Self::now());
-            let count = expired.len();
-            self.renew_until(&expired);
-            return Ok(count);
-        }
-        let gone = self.index.purge(&meant);
-        let count = gone.len();
-        self.let_go(gone, None);
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use super::access::Access;
 use super::asking::Asking;
 use super::cache::{Cache, seconds};
+use super::collapse::{Wait, closed};
 use super::disk::{Filed, Unread};
-use super::fetch::{Access, Step, closed};
+use super::entry::Settled;
 use super::filling::Own;
-use super::index::Settled;
 use super::object::{Object, Reader};
 use super::order::Order;
 use crate::cache::{CacheStatus, Slicing, Why};
@@ -67,7 +68,7 @@ enum Way {
     There(Found),
     /// They are in this file, from this place in it on, and up to there in the response.
     OnDisk(Arc<Filed>, u64, u64),
-    Step(Step),
+    Wait(Wait),
     /// There are none.
     End,
 }
@@ -153,7 +154,7 @@ impl Slices {
                     return Way::End;
                 };
                 // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
-                Way::Step(self.access.ask(entry, &self.asking, self.order(missing), false))
+                Way::Wait(self.access.ask(entry, &self.asking, self.order(missing), false))
             });
             match way {
                 Way::There(found) => return Ok(found),
@@ -166,7 +167,7 @@ impl Slices {
                     // As if it were not there: it is not any more, or the disk is not asked again.
                     Err(Unread::Damaged | Unread::Late) => {}
                 },
-                Way::Step(Step::Ask(filling, mut own)) => {
+                Way::Wait(Wait::Lead(filling, mut own)) => {
                     tokio::spawn(filling.run());
                     return loop {
                         match own.recv().await {
@@ -184,7 +185,7 @@ impl Slices {
                         }
                     };
                 }
-                Way::Step(Step::Join(joiner)) => {
+                Way::Wait(Wait::Join(joiner)) => {
                     let joiner = waited.insert(joiner);
                     match poll_fn(|context| joiner.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
@@ -194,9 +195,6 @@ impl Slices {
                         // The index knows, or nobody does: look again.
                         _ => {}
                     }
-                }
-                Way::Step(_) => {
-                    return Err(Code::Internal.error("a slice was neither asked for nor waited for"));
                 }
                 Way::End => {
                     return Err(Code::Internal.error("a byte behind the end of a response was to be read"));

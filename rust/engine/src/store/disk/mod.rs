@@ -16,33 +16,25 @@ mod reading;
 mod scan;
 #[cfg(test)]
 pub(super) mod tests;
+mod threads;
 
 use std::convert::Infallible;
 use std::path::PathBuf;
-use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::Receiver;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::cache::Cache;
 use super::eviction::Eviction;
 use crate::cache::Key;
 use crate::error::{Code, Error, Result};
 use crate::sync::{Arc, Mutex, lock};
 use directory::Directory;
-use queue::{Leaving, Queue};
+use queue::Queue;
 
 pub(super) use bringing::Brought;
 pub(super) use filed::Filed;
 pub(super) use reading::{FileReader, Opened, Unread};
-
-/// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
-const READERS: usize = 4;
-
-/// For how long the threads are waited for at the end without a sign of life: a disk that is busy takes tenths of a second.
-/// Arbitrary.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// The part of the memory tier in which what leaves it waits to be written: an eighth. Whatever finds no room there is
 /// not written. More would be missed by what stays.
@@ -167,7 +159,7 @@ impl Disk {
         lock(&self.eviction).len()
     }
 
-    fn stats(&self) -> DiskStats {
+    pub(super) fn stats(&self) -> DiskStats {
         let (objects, used) = {
             let eviction = lock(&self.eviction);
             (eviction.len(), eviction.bytes())
@@ -189,68 +181,24 @@ impl Disk {
             hanging: self.queue.deadline.is_hanging(),
         }
     }
-}
 
-impl Disk {
-    /// Whether the thread that writes ends, which has until then to do so: a disk that gets nothing done for as long as anybody
-    /// waits for a reading hangs.
-    fn has_written(&self, thread: &Receiver<Infallible>, end: Instant) -> bool {
-        let limit = self.queue.deadline.limit().max(SIGN_OF_LIFE);
-        loop {
-            let done = self.queue.done();
-            if has_ended(thread, Instant::now() + limit) {
-                return true;
-            }
-            if self.queue.done() == done || Instant::now() >= end + limit {
-                return false;
-            }
-        }
-    }
-}
-
-/// Whether all threads have ended, by then.
-fn has_ended(threads: &Receiver<Infallible>, until: Instant) -> bool {
-    let left = until.saturating_duration_since(Instant::now());
-    matches!(threads.recv_timeout(left), Err(RecvTimeoutError::Disconnected))
-}
-
-fn join(threads: Vec<JoinHandle<()>>) {
-    for thread in threads {
-        // A panic of the thread has been printed by it; there is nothing to add when it is over.
-        let _ = thread.join();
-    }
-}
-
-/// One more.
-fn count(count: &AtomicU64) {
-    // Relaxed: it orders nothing.
-    count.fetch_add(1, Ordering::Relaxed);
-}
-
-impl Cache {
-    /// Whether there is a disk that hangs.
-    pub(super) fn is_disk_hanging(&self) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.queue.deadline.is_hanging())
+    /// Whether it gives nothing back.
+    pub(super) fn is_hanging(&self) -> bool {
+        self.queue.deadline.is_hanging()
     }
 
-    /// Whether what is on disk may be read now, and what is there is not to be passed over as if it were not.
+    /// Whether it may be asked to read now.
     pub(super) fn may_read(&self) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.queue.deadline.may_ask())
+        self.queue.deadline.may_ask()
     }
 
-    /// How full the disk is, where there is one.
-    pub fn disk_stats(&self) -> Option<DiskStats> {
-        self.disk.as_ref().map(Disk::stats)
-    }
-
-    /// How the disk has failed, for the operator: not more often than is worth a line in a log.
-    pub(crate) fn disk_trouble(&self) -> Option<Error> {
-        let disk = self.disk.as_ref()?;
-        let mut trouble = lock(&disk.trouble);
+    /// How it has failed, for the operator: at most once in [`TELL_AGAIN`].
+    pub(super) fn trouble(&self) -> Option<Error> {
+        let mut trouble = lock(&self.trouble);
         if trouble.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
             return None;
         }
-        let deadline = &disk.queue.deadline;
+        let deadline = &self.queue.deadline;
         let hangs =
             || deadline.is_hanging().then(|| format!("it gave nothing back for {:?}", deadline.limit()));
         let said = trouble.said.take().or_else(hangs)?;
@@ -260,78 +208,10 @@ impl Cache {
                 .error(format!("the cache's disk fails, and what leaves memory is not kept for now: {said}")),
         )
     }
-
-    /// Starts the threads, and with them the look at what is there.
-    pub(super) fn start_disk(cache: &Plain<Self>) -> Result<()> {
-        let Some(disk) = &cache.disk else { return Ok(()) };
-        let failed =
-            |error| Code::Internal.error(format!("cannot start a thread for the cache's disk: {error}"));
-        let mut readers = Vec::new();
-        let (read, reading) = channel::<Infallible>();
-        for number in 0..READERS {
-            let (queue, read) = (Arc::clone(&disk.queue), read.clone());
-            let reader = thread::Builder::new().name(format!("penstock-read-{number}")).spawn(move || {
-                let _reads = read;
-                while queue.read_next() {}
-            });
-            readers.push(reader.map_err(failed)?);
-        }
-        // It does not keep the cache alive: one that is dropped ends its threads.
-        let (weak, queue) = (Plain::downgrade(cache), Arc::clone(&disk.queue));
-        let (written, writing) = channel::<Infallible>();
-        let writer = thread::Builder::new().name("penstock-write".to_owned()).spawn(move || {
-            let _writes = written;
-            if let Some(cache) = weak.upgrade() {
-                cache.scan();
-            }
-            while let Some(chore) = queue.next_chore() {
-                let Some(cache) = weak.upgrade() else { return };
-                cache.do_chore(chore);
-                queue.finish_chore();
-            }
-        });
-        *lock(&disk.threads) = Some(Crew { readers, writer: writer.map_err(failed)?, reading, writing });
-        Ok(())
-    }
-
-    /// Writes what is in memory alone and still of use, for as long as `within`, and lets go of the directory's threads.
-    /// For an orderly end, when nothing is fetched any more: what is not written by then is lost with the memory.
-    ///
-    /// A disk that hangs is waited for no longer than for a reading, from its last sign of life on. False if it still keeps what is written: the directory
-    /// is taken then until it answers, or the process ends.
-    pub fn close(&self, within: Duration) -> bool {
-        let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) else { return true };
-        let Some(crew) = lock(&disk.threads).take() else { return true };
-        let now = Self::now();
-        let mut last = Vec::new();
-        // A directory that was not looked through may be fuller than it seems.
-        if disk.is_ready.load(Ordering::Relaxed) {
-            self.index.each(|_, objects| {
-                for object in objects.iter().filter(|object| keeping::is_of_use(object, now)) {
-                    last.extend(object.in_memory_alone().map(|(item, body)| Leaving::new(item, body)));
-                }
-            });
-        }
-        let end = Instant::now() + within;
-        disk.queue.close(last, end);
-        let has_written = disk.has_written(&crew.writing, end);
-        // One that a file keeps has nothing to say to anybody.
-        if has_ended(&crew.reading, Instant::now() + SIGN_OF_LIFE) {
-            join(crew.readers);
-        }
-        if has_written {
-            join(vec![crew.writer]);
-            disk.directory.release();
-        }
-        has_written
-    }
 }
 
-impl Drop for Cache {
-    fn drop(&mut self) {
-        // The threads are not there in a forked child, and one of them may have held the lock.
-        if let Some(disk) = self.disk.as_ref().filter(|_| !self.pool.dead()) {
-            disk.queue.close(Vec::new(), Instant::now());
-        }
-    }
+/// One more.
+fn count(count: &AtomicU64) {
+    // Relaxed: it orders nothing.
+    count.fetch_add(1, Ordering::Relaxed);
 }

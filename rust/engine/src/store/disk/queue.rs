@@ -77,8 +77,11 @@ struct Waiting {
     reading: Box<dyn Reading>,
 }
 
+/// Threads that read, so that as many reads of pages that are not in memory are before the disk at once. Arbitrary.
+pub(super) const READERS: usize = 4;
+
 /// The most threads that read one file at once: half of them, so that one that hangs leaves others to read the rest.
-const OF_ONE_FILE: usize = super::READERS / 2;
+const OF_ONE_FILE: usize = READERS / 2;
 
 #[derive(Default)]
 struct State {

@@ -8,7 +8,8 @@ use crate::cache::{
     as_asked, fill, too_large,
 };
 use crate::store::body::Body;
-use crate::store::index::{Note, Settled};
+use crate::store::entry::Settled;
+use crate::store::index::Note;
 use crate::store::object::Object;
 use crate::store::order::Extent;
 use crate::store::slices::changed;

@@ -1,0 +1,67 @@
+//! Request collapsing: a request that wants what another one is fetching waits for that; else the origin is asked, for this
+//! request and for those that come meanwhile.
+
+use tokio::sync::mpsc;
+
+use super::access::Access;
+use super::asking::Asking;
+use super::entry::{Entry, Settled};
+use super::fill::Joiner;
+use super::filling::{Duty, Filling, Own};
+use super::order::Order;
+use crate::cache::Why;
+use crate::error::{Code, Error};
+use crate::sync::Arc;
+use crate::wire::Span;
+
+/// How a request gets what is not stored, found out under the lock of the entry.
+pub(super) enum Wait {
+    /// It has the origin asked, and is told what comes.
+    Lead(Box<Filling>, mpsc::UnboundedReceiver<Own>),
+    /// Another request has had the origin asked.
+    Join(Joiner<Settled>),
+}
+
+impl Access {
+    /// Has the origin asked, or waits for what another has had it asked.
+    pub(super) fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, is_apart: bool) -> Wait {
+        // Who wants the origin asked is not served with what another had it asked before.
+        let alone = is_apart || order.why == Why::Request || asking.method == "HEAD";
+        let duty = match order.awaited().filter(|_| !alone) {
+            None => None,
+            Some(span) => match entry.join(span) {
+                Some(joiner) => return Wait::Join(joiner),
+                None => self.lead(entry, asking, span),
+            },
+        };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Wait::Lead(Box::new(self.filling(asking, duty, Some(sender), order)), receiver)
+    }
+
+    pub(super) fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>, span: Span) -> Option<Duty> {
+        entry.lead(span).map(|leader| Duty::new(&self.cache, asking, leader))
+    }
+
+    pub(super) fn filling(
+        &self,
+        asking: &Arc<Asking>,
+        duty: Option<Duty>,
+        own: Option<mpsc::UnboundedSender<Own>>,
+        order: Order,
+    ) -> Filling {
+        Filling {
+            access: self.clone(),
+            asking: Arc::clone(asking),
+            duty,
+            own,
+            order,
+            since: self.cache.since(),
+            is_again: false,
+        }
+    }
+}
+
+/// The error of a fetch whose task ended without an answer.
+pub(super) fn closed() -> Error {
+    Code::EngineClosed.error("whoever fetched this for all who asked was torn down")
+}
