@@ -1,7 +1,7 @@
-//! The body of a response on its way in: the one reader of it, whoever takes what it reads.
+//! The body of a response on its way in from one connection.
 //!
-//! Owns the connection, and sends what is left of the request. [`Feeding`](super::feeding::Feeding) puts the body into a
-//! stream, [`Relayed`](super::Relayed) has it polled by whoever sends it on.
+//! Owns the connection, and sends what is left of the request. [`Body`](super::body::Body) goes on from another origin if the
+//! connection breaks off.
 //! Polled by hand, where all else of an exchange is async: this is the path of each event, and of each read.
 
 use std::pin::pin;
@@ -15,8 +15,6 @@ use super::exchange::{Answered, Terms};
 use super::part::Part;
 use super::place::Lease;
 use super::upload::{Progress, Upload};
-use super::upstream::Turn;
-use super::upstream::resume::{Resume, Resumed};
 use crate::error::{Code, Error, Result};
 use crate::net::{Read, Reader, Unrest};
 use crate::pool::Slice;
@@ -52,17 +50,6 @@ pub(super) struct Arriving {
     begun: Instant,
     /// Where Content-Range alone says how long it is.
     part: Option<Part>,
-    /// Where it is of one of several origins. On the heap, because most bodies are of a single one.
-    followed: Option<Box<Followed>>,
-}
-
-/// A body that its upstream is told the end of, and that may go on from another origin.
-#[derive(Debug)]
-struct Followed {
-    turn: Turn,
-    resume: Option<Box<Resume>>,
-    /// What came with the head of a resumption, and has not been decoded.
-    rest: Option<Slice>,
 }
 
 /// What a read brought.
@@ -108,7 +95,6 @@ impl Arriving {
             upload,
             begun,
             part,
-            followed: None,
         };
         (head, rest, arriving)
     }
@@ -118,9 +104,10 @@ impl Arriving {
         self.lease.place().line()
     }
 
-    /// Its origin is one of several. Before anything of it is decoded.
-    pub(super) fn follow(&mut self, turn: Turn, resume: Option<Box<Resume>>) {
-        self.followed = Some(Box::new(Followed { turn, resume, rest: None }));
+    /// Takes the place of `broken`, whose connection is closed.
+    pub(super) fn go_on_after(mut self, broken: &Self) -> Self {
+        self.begun = broken.begun;
+        self
     }
 
     /// Decodes what came behind the head.
@@ -137,8 +124,8 @@ impl Arriving {
         let mut counted = Ok(());
         let mut part = self.part.take();
         let stray = match &mut part {
-            None => self.unframe(bytes, emit)?,
-            Some(part) => self.unframe(bytes, &mut |piece| {
+            None => self.decoder.decode(bytes, emit)?,
+            Some(part) => self.decoder.decode(bytes, &mut |piece| {
                 if counted.is_ok() {
                     counted = part.advance(piece.len());
                 }
@@ -166,14 +153,6 @@ impl Arriving {
         Ok(())
     }
 
-    /// Takes the payload out of `bytes`, and says what follows the end of the body.
-    fn unframe(&mut self, bytes: Slice, emit: &mut dyn FnMut(Slice)) -> Result<Option<Slice>> {
-        match &mut self.followed {
-            None => self.decoder.decode(bytes, emit),
-            Some(followed) => followed.decode(&mut self.decoder, bytes, emit),
-        }
-    }
-
     /// It has failed with `error`, whose origin is named.
     pub(super) fn fail(&self, error: Error) -> Error {
         let place = self.lease.place();
@@ -198,11 +177,9 @@ impl Arriving {
         Ok(())
     }
 
-    /// Whether nothing is to be read any more.
+    /// Whether all of it has been decoded.
     pub(super) fn is_done(&self) -> bool {
-        let is_asking =
-            |followed: &Followed| followed.resume.as_ref().is_some_and(|resume| resume.is_asking());
-        self.decoder.is_done() && !self.followed.as_deref().is_some_and(is_asking)
+        self.decoder.is_done()
     }
 
     /// Whether the last read has brought all that there was.
@@ -212,21 +189,6 @@ impl Arriving {
 
     /// Ready when a read is worth memory, and it is this body's turn.
     pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        loop {
-            if self.followed.is_some() {
-                ready!(self.poll_resumed(context))?;
-            }
-            match ready!(self.poll_arrived(context)) {
-                Err(error) => self.recover(error)?,
-                Ok(()) => return Poll::Ready(Ok(())),
-            }
-        }
-    }
-
-    fn poll_arrived(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        if self.has_rest() {
-            return Poll::Ready(Ok(()));
-        }
         if self.turn >= TURN {
             self.turn = 0;
             // It leaves the task's waker with the runtime, which wakes it behind all that is ready.
@@ -247,7 +209,7 @@ impl Arriving {
     /// As [`Reader::poll_reserve`].
     pub(super) fn poll_reserve(&mut self, context: &mut Context<'_>, feed: &Feed) -> Poll<Result<()>> {
         // Chunks are not read into one piece: their size lines lie between the bytes.
-        if self.body == BodyFraming::Chunked || self.has_rest() {
+        if self.body == BodyFraming::Chunked {
             return Poll::Ready(Ok(()));
         }
         let remaining = self.decoder.remaining();
@@ -258,41 +220,13 @@ impl Arriving {
     /// Reads once, at most `most` bytes unless memory was reserved, and emits what of it is payload.
     ///
     /// # Errors
-    /// What is wrong behind the pieces that were emitted.
+    /// What is wrong after the pieces that were emitted.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
         most: usize,
         emit: &mut dyn FnMut(Slice),
     ) -> Poll<Result<Came>> {
-        if self.followed.is_none() {
-            return self.poll_read_once(context, most, emit);
-        }
-        let mut came = Came::Nothing;
-        let read = ready!(self.poll_read_once(context, most, &mut |piece| {
-            came = Came::Bytes;
-            emit(piece);
-        }));
-        let read = match (read, self.followed.as_ref().and_then(|followed| followed.resume.as_ref())) {
-            // The end of a connection is that of a part only where the part has been told to end.
-            (Ok(Came::End), Some(resume)) => resume.end().map(|()| Came::End),
-            (read, _) => read,
-        };
-        Poll::Ready(match read {
-            Err(error) => self.recover(error).map(|()| came),
-            read => read,
-        })
-    }
-
-    fn poll_read_once(
-        &mut self,
-        context: &mut Context<'_>,
-        most: usize,
-        emit: &mut dyn FnMut(Slice),
-    ) -> Poll<Result<Came>> {
-        if let Some(rest) = self.followed.as_mut().and_then(|followed| followed.rest.take()) {
-            return Poll::Ready(self.decode(rest, emit).map(|()| Came::Bytes));
-        }
         let size = self.size.next(self.decoder.remaining());
         let read = ready!(self.reader.poll_body(context, self.lease.connection(), size, most))?;
         Poll::Ready(match read {
@@ -305,36 +239,6 @@ impl Arriving {
             Read::End { clean } => self.end(clean).map(|()| Came::End),
             Read::Nothing => Ok(Came::Nothing),
         })
-    }
-
-    fn has_rest(&self) -> bool {
-        self.followed.as_ref().is_some_and(|followed| followed.rest.is_some())
-    }
-
-    /// Ready when the body is not being asked for elsewhere.
-    fn poll_resumed(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(resume) = self.followed.as_mut().and_then(|followed| followed.resume.as_mut()) else {
-            return Poll::Ready(Ok(()));
-        };
-        if !resume.is_asking() {
-            return Poll::Ready(Ok(()));
-        }
-        let Resumed { turn, answer: (_, rest, arriving), .. } = ready!(resume.poll(context))?;
-        let begun = self.begun;
-        let resume = self.followed.take().and_then(|followed| followed.resume);
-        // The connection that broke off is closed with what is replaced.
-        *self =
-            Self { begun, followed: Some(Box::new(Followed { turn, resume, rest: Some(rest) })), ..arriving };
-        Poll::Ready(Ok(()))
-    }
-
-    /// What is to be done about `error`: the rest is asked for elsewhere, or it stands.
-    fn recover(&mut self, error: Error) -> Result<()> {
-        let Some(followed) = &mut self.followed else { return Err(error) };
-        followed.turn.end_in(error.code());
-        let Followed { turn, resume, .. } = &mut **followed;
-        let is_resumed = resume.as_mut().is_some_and(|resume| resume.begin(turn, &error));
-        if is_resumed { Ok(()) } else { Err(error) }
     }
 
     fn end(&self, clean: bool) -> Result<()> {
@@ -352,36 +256,6 @@ impl Arriving {
         if self.keep && self.decoder.is_done() && self.upload.is_none() {
             self.lease.give_back();
         }
-        if let Some(followed) = &mut self.followed {
-            followed.turn.succeed();
-        }
         Ending { body: self.begun.elapsed(), trailers: self.decoder.trailers().to_vec() }
-    }
-}
-
-impl Followed {
-    /// As [`Decoder::decode`].
-    fn decode(
-        &mut self,
-        decoder: &mut Decoder,
-        bytes: Slice,
-        emit: &mut dyn FnMut(Slice),
-    ) -> Result<Option<Slice>> {
-        let Some(resume) = &mut self.resume else { return decoder.decode(bytes, emit) };
-        let mut counted = Ok(());
-        let result = decoder.decode(bytes, &mut |piece| {
-            if counted.is_ok() {
-                counted = resume.advance(piece.len());
-            }
-            if counted.is_ok() {
-                emit(piece);
-            }
-        });
-        counted?;
-        let stray = result?;
-        if decoder.is_done() {
-            resume.end()?;
-        }
-        Ok(stray)
     }
 }

@@ -2,8 +2,9 @@
 //! first was dead before it began.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::arriving::Arriving;
 use super::connect;
@@ -20,7 +21,7 @@ use crate::stream::{ResponseHead, Timings};
 use crate::sync::Arc;
 use crate::wire::{BodyFraming, Handshake, encode_request};
 
-/// The head of a response, what came behind that in the same read, and the body from there on.
+/// The head of a response, what came after that in the same read, and the body from there on.
 pub(super) type Answer = (ResponseHead, Slice, Arriving);
 
 /// Why there is no answer.
@@ -126,6 +127,22 @@ async fn ask(
         body = same;
         head = encode()?;
     }
+}
+
+/// `asked` within the limit of one try.
+pub(super) async fn limited(
+    limit: Option<Duration>,
+    place: &Place,
+    reports: bool,
+    asked: impl Future<Output = std::result::Result<Answer, Failed>>,
+) -> std::result::Result<Answer, Failed> {
+    let Some(limit) = limit else { return asked.await };
+    timeout(limit, asked).await.unwrap_or_else(|_| {
+        let detail = format!("the origin did not answer within {limit:?}, the limit of one try");
+        let error = Code::FirstByteTimeout.error(detail);
+        place.failed(&error, None, reports);
+        Err(error.into())
+    })
 }
 
 /// Established streams may use the last of the pool; new work is told at once.

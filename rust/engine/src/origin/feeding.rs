@@ -2,7 +2,8 @@
 
 use std::task::{Context, Poll, ready};
 
-use super::arriving::{Arriving, Came};
+use super::arriving::Came;
+use super::body::Body;
 use crate::error::{Error, Result};
 use crate::pool::Slice;
 use crate::stream::{Ending, Feed};
@@ -10,7 +11,7 @@ use crate::stream::{Ending, Feed};
 /// A body and the feed that it goes into.
 #[derive(Debug)]
 pub(super) struct Feeding<'a> {
-    arriving: Arriving,
+    body: Body,
     feed: &'a Feed,
     /// What is decoded, and not yet fed.
     pieces: Vec<Slice>,
@@ -30,15 +31,15 @@ enum Step {
 
 impl<'a> Feeding<'a> {
     /// `rest` came with the head.
-    pub(super) fn new(mut arriving: Arriving, rest: Slice, feed: &'a Feed) -> Self {
+    pub(super) fn new(mut body: Body, rest: Slice, feed: &'a Feed) -> Self {
         let mut pieces = Vec::with_capacity(1);
-        let step = Step::Feed(arriving.decode(rest, &mut |piece| pieces.push(piece)));
-        Self { arriving, feed, pieces, step }
+        let step = Step::Feed(body.decode(rest, &mut |piece| pieces.push(piece)));
+        Self { body, feed, pieces, step }
     }
 
     /// Ready at the end of the body.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        self.arriving.drive(context)?;
+        self.body.drive(context)?;
         loop {
             match self.step {
                 Step::Feed(_) => {
@@ -47,17 +48,16 @@ impl<'a> Feeding<'a> {
                         read?;
                     }
                 }
-                Step::Room if self.arriving.is_done() => return Poll::Ready(Ok(())),
+                Step::Room if self.body.is_done() => return Poll::Ready(Ok(())),
                 Step::Room => {
                     ready!(self.feed.poll_room(context))?;
                     self.step = Step::Read;
                 }
                 Step::Read => {
-                    ready!(self.arriving.poll_readable(context))?;
-                    ready!(self.arriving.poll_reserve(context, self.feed))?;
+                    ready!(self.body.poll_readable(context))?;
+                    ready!(self.body.poll_reserve(context, self.feed))?;
                     let (pieces, most) = (&mut self.pieces, self.feed.credit());
-                    let read =
-                        ready!(self.arriving.poll_read(context, most, &mut |piece| pieces.push(piece)));
+                    let read = ready!(self.body.poll_read(context, most, &mut |piece| pieces.push(piece)));
                     self.step = match read {
                         Ok(Came::Bytes) => Step::Feed(Ok(())),
                         Ok(Came::Nothing) => Step::Room,
@@ -72,11 +72,11 @@ impl<'a> Feeding<'a> {
 
     /// It has failed with `error`, whose origin is named.
     pub(super) fn fail(&self, error: Error) -> Error {
-        self.arriving.fail(error)
+        self.body.fail(error)
     }
 
     /// Behind the end of the body.
     pub(super) fn finish(self) -> Ending {
-        self.arriving.finish()
+        self.body.finish()
     }
 }

@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use super::attempt::{Answer, attempt};
+use super::attempt::attempt;
+use super::body::Body;
 use super::exchange::Interim;
 use super::feeding::Feeding;
 use super::limits::Deadline;
@@ -17,6 +18,7 @@ use super::request::{Request, RequestBody};
 use super::upstream::{Upstream, failover};
 use crate::error::{Error, Result};
 use crate::net::Called;
+use crate::pool::Slice;
 use crate::stream::{Feed, ResponseHead};
 use crate::sync::Arc as Shared;
 
@@ -36,11 +38,11 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let result = {
         let mut run = pin!(async {
             // On the heap: a body may come for hours when its head has come.
-            let (head, rest, arriving) =
+            let (head, rest, body) =
                 Box::pin(ask(&origins, whom, request, &|head| feed.push_interim(head))).await?;
-            feed.feed_on(arriving.line());
+            feed.feed_on(body.line());
             feed.set_head(head);
-            let mut feeding = Feeding::new(arriving, rest, &feed);
+            let mut feeding = Feeding::new(body, rest, &feed);
             poll_fn(|context| feeding.poll(context)).await.map_err(|error| feeding.fail(error))?;
             Ok(feeding.finish())
         });
@@ -93,8 +95,8 @@ pub(crate) async fn begin(
         }),
         ready @ Poll::Ready(_) => ready,
     });
-    let (head, rest, arriving) = asked.await.map_err(|error| error.at(&origin))?;
-    Ok((head, Begun { arriving, rest, deadline }))
+    let (head, rest, body) = asked.await.map_err(|error| error.at(&origin))?;
+    Ok((head, Begun { body, rest, deadline }))
 }
 
 /// Who is asked.
@@ -146,12 +148,14 @@ async fn ask(
     whom: Whom,
     mut request: Box<Request>,
     interim: &Interim<'_>,
-) -> Result<Answer> {
+) -> Result<(ResponseHead, Slice, Body)> {
     let body = Payload::from(std::mem::replace(&mut request.body, RequestBody::None));
     match whom {
         Whom::One(place) => {
             let target = (&request.endpoint, request.authority.as_str());
-            attempt(origins, place, target, &request, body, interim).await.map_err(|failed| failed.error)
+            let answer = attempt(origins, place, target, &request, body, interim).await;
+            let (head, rest, arriving) = answer.map_err(|failed| failed.error)?;
+            Ok((head, rest, arriving.into()))
         }
         // On the heap: a single origin does not pay for it.
         Whom::Several(upstream) => Box::pin(failover::ask(origins, upstream, request, body, interim)).await,

@@ -9,15 +9,16 @@
 //! ```text
 //!   fetch ─ upstream (which of several origins; failover, resumption) ─┐
 //!     ├─ attempt (one origin) ←──────────────────────────────────────────┘
-//!     │    ├─ origins ─ place (leases, idle connections), line (who waits) ─ sweep
+//!     │    ├─ origins ─ place (leases, idle connections; sweep), line (who waits)
 //!     │    │             └─ tally (what is counted), notices (what is told)
 //!     │    ├─ connect ─ names, resolve, tls
 //!     │    └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
-//!     └─ feeding, relayed ─ arriving (the body) ─ upload, net
+//!     └─ feeding, relayed ─ body (of whichever origin) ─ arriving (of one connection) ─ upload, net
 //! ```
 
 mod arriving;
 mod attempt;
+mod body;
 mod connect;
 mod endpoint;
 mod exchange;
@@ -35,7 +36,6 @@ mod relayed;
 mod request;
 mod resolve;
 mod stats;
-mod sweep;
 mod tally;
 mod tls;
 mod upload;

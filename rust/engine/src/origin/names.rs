@@ -8,9 +8,7 @@ use std::net::SocketAddr;
 
 use tokio::time::Instant;
 
-use super::place::Place;
-use super::resolve::{interleave, resolve};
-use crate::sync::Arc;
+use super::resolve::interleave;
 
 /// The addresses of one name.
 #[derive(Debug, Default)]
@@ -68,12 +66,6 @@ impl Names {
     pub(super) fn has(&self, address: Option<SocketAddr>) -> bool {
         self.known.is_empty() || address.is_none_or(|address| self.known.contains(&address))
     }
-}
-
-/// Resolves the name of `place` again.
-pub(super) async fn refresh(place: Arc<Place>) {
-    let found = resolve(&place.endpoint).await;
-    place.learn(found.ok());
 }
 
 #[cfg(test)]

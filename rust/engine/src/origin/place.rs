@@ -2,10 +2,12 @@
 //!
 //! A [`Lease`] is the right to one connection; dropping it passes that right on. Invariants: leased and idle
 //! connections together never exceed the cap; requests wait only while all are leased, or their share of them is; an idle
-//! connection is always watched (see [`super::sweep`]).
+//! connection is always watched (see [`sweep`]).
 //!
 //! Requests of proven clients and all others wait in two [`Line`]s, which take turns; the last connections are kept for the
 //! former.
+
+mod sweep;
 
 use std::net::SocketAddr;
 use std::sync::Arc as Plain;
@@ -19,9 +21,9 @@ use tokio::time::Instant;
 use super::endpoint::Endpoint;
 use super::limits::{OriginLimits, within};
 use super::line::{Line, STANDING, Seat};
-use super::names::{self, Names};
+use super::names::Names;
+use super::resolve::resolve;
 use super::stats::{Counts, EndpointStats};
-use super::sweep;
 use super::tally::Tally;
 use crate::error::{Code, Error, Result, Source};
 use crate::net::{Connection, Unrest};
@@ -47,14 +49,14 @@ pub(super) struct Place {
     /// Of all places of its name.
     pub(super) tally: Arc<Tally>,
     limits: OriginLimits,
-    pub(super) state: Mutex<State>,
+    state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+struct State {
     /// The last to be given back is the first to be taken: its congestion window is the widest, and the surplus at
     /// the other end gets old and goes.
-    pub(super) idle: Vec<Idle>,
+    idle: Vec<Idle>,
     leased: usize,
     /// Of those, how many are not for proven clients.
     unproven: usize,
@@ -70,27 +72,27 @@ pub(super) struct State {
     crowded_since: Option<Instant>,
     /// When a proven client last asked.
     proven_at: Option<Instant>,
-    pub(super) counts: Counts,
-    pub(super) sweeper: Sweeper,
+    counts: Counts,
+    sweeper: Sweeper,
     names: Names,
-    pub(super) closed: bool,
+    closed: bool,
     /// No longer in the map of places: whoever still holds it looks there again.
     retired: bool,
 }
 
 #[derive(Debug)]
-pub(super) struct Idle {
-    pub(super) connection: Connection,
-    pub(super) deadline: Instant,
+struct Idle {
+    connection: Connection,
+    deadline: Instant,
 }
 
 /// The task that watches the idle connections.
 #[derive(Debug, Default)]
-pub(super) struct Sweeper {
+struct Sweeper {
     /// When it wakes by itself; `None` if it is not running.
-    pub(super) armed: Option<Instant>,
+    armed: Option<Instant>,
     /// Known once it was polled.
-    pub(super) waker: Option<Waker>,
+    waker: Option<Waker>,
 }
 
 /// The right to use one connection, with an idle one where there was one.
@@ -159,7 +161,7 @@ impl Place {
         if state.names.begin(now) {
             // Whoever asks is on an engine thread; the place is of one that runs.
             if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(names::refresh(Arc::clone(self)));
+                runtime.spawn(refresh(Arc::clone(self)));
             }
         }
         if is_proven {
@@ -458,6 +460,12 @@ impl State {
             self.crowded_since = None;
         }
     }
+}
+
+/// Resolves the name of `place` again.
+async fn refresh(place: Arc<Place>) {
+    let found = resolve(&place.endpoint).await;
+    place.learn(found.ok());
 }
 
 /// Waits in line.

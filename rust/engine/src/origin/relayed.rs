@@ -6,7 +6,8 @@
 
 use std::task::{Context, Poll, ready};
 
-use super::arriving::{Arriving, Came};
+use super::arriving::Came;
+use super::body::Body;
 use super::limits::Deadline;
 use crate::error::{Code, Error, Result};
 use crate::framing::{Cutter, Framing};
@@ -17,7 +18,7 @@ use crate::stream::Allowance;
 /// A body of which nothing has been looked at.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    pub(super) arriving: Arriving,
+    pub(super) body: Body,
     pub(super) rest: Slice,
     pub(super) deadline: Option<Deadline>,
 }
@@ -25,17 +26,17 @@ pub(crate) struct Begun {
 impl Begun {
     /// The line in which others wait for the connection that it comes over.
     pub(crate) fn line(&self) -> usize {
-        self.arriving.line()
+        self.body.line()
     }
 
     /// Cuts it by `framing`. What is read ahead of what has been sent is within `allowance`.
     pub(crate) fn relay(self, framing: &Framing, allowance: Allowance) -> Relayed {
-        let Self { mut arriving, rest, deadline } = self;
+        let Self { mut body, rest, deadline } = self;
         let mut cutter = Cutter::new(framing);
-        let decoded = arriving.decode(rest, &mut |piece| push(&mut cutter, &allowance, piece));
+        let decoded = body.decode(rest, &mut |piece| push(&mut cutter, &allowance, piece));
         let state = match decoded {
-            Ok(()) => State::Arriving(arriving),
-            Err(error) => State::Failed(arriving.fail(error)),
+            Ok(()) => State::Coming(body),
+            Err(error) => State::Failed(body.fail(error)),
         };
         Relayed { state, cutter, allowance, deadline }
     }
@@ -54,7 +55,7 @@ pub(crate) struct Relayed {
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is the usual one, and is on the heap as a whole")]
 enum State {
-    Arriving(Arriving),
+    Coming(Body),
     /// All of it has been read.
     Ended,
     /// What is wrong behind what was read before.
@@ -68,28 +69,28 @@ impl Source for Relayed {
             if let Some(frame) = ready!(self.poll_cut(context)) {
                 return Poll::Ready(Some(frame.map(Payload::Kept)));
             }
-            let State::Arriving(arriving) = &mut self.state else {
+            let State::Coming(body) = &mut self.state else {
                 self.allowance.end();
                 return Poll::Ready(match &self.state {
                     State::Failed(error) => Some(Err(error.clone())),
-                    State::Arriving(_) | State::Ended => None,
+                    State::Coming(_) | State::Ended => None,
                 });
             };
-            if arriving.is_done() {
+            if body.is_done() {
                 self.finish();
                 continue;
             }
             // What was all that there was is sent before more is awaited: its slab is free by then, and given back, so
             // that the next event of any stream finds it in the processor's caches.
-            let most = if held > 0 && arriving.is_dry() { None } else { self.allowance.credit(held) };
+            let most = if held > 0 && body.is_dry() { None } else { self.allowance.credit(held) };
             let Some(most) = most else {
                 let detail = "what was read before has to be sent first";
                 return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
             };
             let (cutter, allowance) = (&mut self.cutter, &self.allowance);
-            let read = match ready!(arriving.poll_readable(context)) {
+            let read = match ready!(body.poll_readable(context)) {
                 Ok(()) => {
-                    ready!(arriving.poll_read(context, most, &mut |piece| push(cutter, allowance, piece)))
+                    ready!(body.poll_read(context, most, &mut |piece| push(cutter, allowance, piece)))
                 }
                 Err(error) => Err(error),
             };
@@ -102,11 +103,11 @@ impl Source for Relayed {
     }
 
     fn attend(&mut self, context: &mut Context<'_>) {
-        let State::Arriving(arriving) = &mut self.state else { return };
+        let State::Coming(body) = &mut self.state else { return };
         let expired = self.deadline.as_mut().map_or(Poll::Pending, |deadline| deadline.poll(context));
         let result = match expired {
             Poll::Ready(error) => Err(error),
-            Poll::Pending => arriving.drive(context),
+            Poll::Pending => body.drive(context),
         };
         if let Err(error) = result {
             self.fail(error);
@@ -121,7 +122,7 @@ impl Relayed {
         loop {
             let frame = match state {
                 State::Ended => cutter.finish(allowance.pool()),
-                State::Arriving(_) | State::Failed(_) => cutter.next(allowance.pool()),
+                State::Coming(_) | State::Failed(_) => cutter.next(allowance.pool()),
             };
             match frame {
                 Err(error) if error.code() == Code::PoolFull => {
@@ -139,14 +140,14 @@ impl Relayed {
     }
 
     fn finish(&mut self) {
-        if let State::Arriving(arriving) = std::mem::replace(&mut self.state, State::Ended) {
-            arriving.finish();
+        if let State::Coming(body) = std::mem::replace(&mut self.state, State::Ended) {
+            body.finish();
         }
     }
 
     fn fail(&mut self, error: Error) {
-        if let State::Arriving(arriving) = &self.state {
-            self.state = State::Failed(arriving.fail(error));
+        if let State::Coming(body) = &self.state {
+            self.state = State::Failed(body.fail(error));
         }
     }
 }

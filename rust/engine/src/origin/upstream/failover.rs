@@ -8,20 +8,21 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc as Plain;
 use std::task::Poll;
-use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::resume::Resume;
 use super::turn::is_of_origin;
 use super::{Reason, Turn, Upstream, checks};
 use crate::error::{Code, Result};
-use crate::origin::attempt::{Answer, Failed, attempt};
+use crate::origin::attempt::{Answer, Failed, attempt, limited};
+use crate::origin::body::Body;
 use crate::origin::exchange::Interim;
 use crate::origin::origins::Origins;
 use crate::origin::payload::Payload;
-use crate::origin::place::Place;
 use crate::origin::request::Request;
+use crate::pool::Slice;
+use crate::stream::ResponseHead;
 use crate::sync::Arc;
 use crate::wire::is_safe;
 
@@ -57,9 +58,9 @@ pub(in crate::origin) async fn ask(
     request: Box<Request>,
     body: Payload,
     interim: &Interim<'_>,
-) -> Result<Answer> {
+) -> Result<(ResponseHead, Slice, Body)> {
     checks::ensure(&upstream, origins);
-    let key = upstream.key(&request);
+    let key = upstream.key(&request.target, &request.headers);
     let (turn, answer) = {
         let mut asking = Asking {
             origins,
@@ -75,11 +76,10 @@ pub(in crate::origin) async fn ask(
         };
         asking.run().await?
     };
-    let (head, rest, mut arriving) = answer;
+    let (head, rest, arriving) = answer;
     let may_resume = upstream.policy.retries.resume;
     let resume = if may_resume { Resume::of(origins, request, &head.head, key) } else { None };
-    arriving.follow(turn, resume);
-    Ok((head, rest, arriving))
+    Ok((head, rest, Body::followed(arriving, turn, resume)))
 }
 
 impl Asking<'_> {
@@ -180,22 +180,6 @@ impl Asking<'_> {
         }));
         true
     }
-}
-
-/// `asked` within the limit of one try.
-pub(super) async fn limited(
-    limit: Option<Duration>,
-    place: &Place,
-    reports: bool,
-    asked: impl Future<Output = std::result::Result<Answer, Failed>>,
-) -> std::result::Result<Answer, Failed> {
-    let Some(limit) = limit else { return asked.await };
-    timeout(limit, asked).await.unwrap_or_else(|_| {
-        let detail = format!("the origin did not answer within {limit:?}, the limit of one try");
-        let error = Code::FirstByteTimeout.error(detail);
-        place.failed(&error, None, reports);
-        Err(error.into())
-    })
 }
 
 /// Whether another origin may do what this one has not.

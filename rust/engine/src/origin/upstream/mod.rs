@@ -32,8 +32,8 @@ pub use seat::MemberStats;
 pub(super) use turn::Turn;
 
 use super::endpoint::Endpoint;
-use super::request::Request;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
+use crate::wire::Fields;
 use budget::Budget;
 use latency::Latencies;
 use seat::Seat;
@@ -176,16 +176,16 @@ impl Upstream {
         }
     }
 
-    /// What decides where `request` goes.
-    pub(super) fn key(&self, request: &Request) -> u64 {
+    /// What decides where a request for `target` with `headers` goes.
+    pub(super) fn key(&self, target: &str, headers: &Fields) -> u64 {
         let Balance::Hash(key) = &self.policy.balance else { return 0 };
-        let path = request.target.split('?').next().unwrap_or_default();
+        let path = target.split('?').next().unwrap_or_default();
         match key {
             HashKey::Path => balance::hash(path.as_bytes()),
-            HashKey::Target => balance::hash(request.target.as_bytes()),
+            HashKey::Target => balance::hash(target.as_bytes()),
             HashKey::Field(name) => {
                 let named = |(field, _): &(&[u8], &[u8])| field.eq_ignore_ascii_case(name.as_bytes());
-                let value = request.headers.iter().find(named).map(|(_, value)| value);
+                let value = headers.iter().find(named).map(|(_, value)| value);
                 balance::hash(value.unwrap_or(path.as_bytes()))
             }
         }

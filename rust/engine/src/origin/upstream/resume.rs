@@ -10,10 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, ready};
 
-use super::failover::limited;
 use super::{Reason, Turn, Upstream};
 use crate::error::{Code, Error, Result};
-use crate::origin::attempt::{Answer, attempt};
+use crate::origin::attempt::{Answer, attempt, limited};
 use crate::origin::origins::Origins;
 use crate::origin::payload::Payload;
 use crate::origin::request::{Request, RequestBody};

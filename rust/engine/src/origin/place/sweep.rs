@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::time::{Instant, sleep_until};
 
-use super::place::{Place, State, Sweeper};
+use super::{Place, State, Sweeper};
 use crate::sync::{Arc, lock};
 
 pub(super) async fn run(place: Arc<Place>) {

@@ -1,0 +1,212 @@
+//! The body of a response, from whichever origin it comes.
+//!
+//! Of a single origin it is what arrives on its connection. Of several, the upstream is told how it ended, and a body that
+//! breaks off goes on from another origin where that is safe (see [`Resume`]).
+//! [`Feeding`](super::feeding::Feeding) puts it into a stream, [`Relayed`](super::Relayed) has it polled by the client's
+//! connection.
+
+use std::task::{Context, Poll, ready};
+
+use super::arriving::{Arriving, Came};
+use super::upstream::Turn;
+use super::upstream::resume::{Resume, Resumed};
+use crate::error::{Error, Result};
+use crate::pool::Slice;
+use crate::stream::{Ending, Feed};
+
+/// The body of a response. Dropping it before its end closes the connection.
+#[derive(Debug)]
+pub(super) struct Body {
+    arriving: Arriving,
+    /// For a body of one of several origins. On the heap, because most bodies are of a single one.
+    followed: Option<Box<Followed>>,
+}
+
+/// A body whose upstream is told its end, and that may go on from another origin.
+#[derive(Debug)]
+struct Followed {
+    turn: Turn,
+    resume: Option<Box<Resume>>,
+    /// What came with the head of a resumption, and has not been decoded.
+    rest: Option<Slice>,
+}
+
+impl From<Arriving> for Body {
+    /// The body of a single origin.
+    fn from(arriving: Arriving) -> Self {
+        Self { arriving, followed: None }
+    }
+}
+
+impl Body {
+    /// The body of one of several origins, of which nothing has been decoded.
+    pub(super) fn followed(arriving: Arriving, turn: Turn, resume: Option<Box<Resume>>) -> Self {
+        Self { arriving, followed: Some(Box::new(Followed { turn, resume, rest: None })) }
+    }
+
+    /// The line in which others wait for its connection.
+    pub(super) fn line(&self) -> usize {
+        self.arriving.line()
+    }
+
+    /// As [`Arriving::decode`].
+    pub(super) fn decode(&mut self, rest: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
+        let Self { arriving, followed } = self;
+        match followed.as_mut().and_then(|followed| followed.resume.as_mut()) {
+            None => arriving.decode(rest, emit),
+            Some(resume) => {
+                let mut counted = Counted { resume, result: Ok(()) };
+                let decoded = arriving.decode(rest, &mut |piece| counted.take(piece, emit));
+                counted.end(decoded, arriving.is_done())
+            }
+        }
+    }
+
+    /// As [`Arriving::fail`].
+    pub(super) fn fail(&self, error: Error) -> Error {
+        self.arriving.fail(error)
+    }
+
+    /// As [`Arriving::drive`].
+    pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Result<()> {
+        self.arriving.drive(context)
+    }
+
+    /// Whether nothing is to be read any more.
+    pub(super) fn is_done(&self) -> bool {
+        let is_asking =
+            |followed: &Followed| followed.resume.as_ref().is_some_and(|resume| resume.is_asking());
+        self.arriving.is_done() && !self.followed.as_deref().is_some_and(is_asking)
+    }
+
+    /// As [`Arriving::is_dry`].
+    pub(super) fn is_dry(&self) -> bool {
+        self.arriving.is_dry()
+    }
+
+    /// As [`Arriving::poll_readable`]; of several origins, ready when the body is not being asked for elsewhere either.
+    pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        loop {
+            if self.followed.is_some() {
+                ready!(self.poll_resumed(context))?;
+                if self.has_rest() {
+                    return Poll::Ready(Ok(()));
+                }
+            }
+            match ready!(self.arriving.poll_readable(context)) {
+                Err(error) => self.recover(error)?,
+                Ok(()) => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+
+    /// As [`Arriving::poll_reserve`].
+    pub(super) fn poll_reserve(&mut self, context: &mut Context<'_>, feed: &Feed) -> Poll<Result<()>> {
+        if self.has_rest() { Poll::Ready(Ok(())) } else { self.arriving.poll_reserve(context, feed) }
+    }
+
+    /// As [`Arriving::poll_read`].
+    ///
+    /// # Errors
+    /// What is wrong after the pieces that were emitted, unless the rest is asked for elsewhere.
+    pub(super) fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        most: usize,
+        emit: &mut dyn FnMut(Slice),
+    ) -> Poll<Result<Came>> {
+        if self.followed.is_none() {
+            return self.arriving.poll_read(context, most, emit);
+        }
+        let mut came = Came::Nothing;
+        let read = ready!(self.poll_read_followed(context, most, &mut |piece| {
+            came = Came::Bytes;
+            emit(piece);
+        }));
+        Poll::Ready(match read {
+            Err(error) => self.recover(error).map(|()| came),
+            read => read,
+        })
+    }
+
+    fn poll_read_followed(
+        &mut self,
+        context: &mut Context<'_>,
+        most: usize,
+        emit: &mut dyn FnMut(Slice),
+    ) -> Poll<Result<Came>> {
+        if let Some(rest) = self.followed.as_mut().and_then(|followed| followed.rest.take()) {
+            return Poll::Ready(self.decode(rest, emit).map(|()| Came::Bytes));
+        }
+        let Self { arriving, followed } = self;
+        let Some(resume) = followed.as_mut().and_then(|followed| followed.resume.as_mut()) else {
+            return arriving.poll_read(context, most, emit);
+        };
+        let mut counted = Counted { resume, result: Ok(()) };
+        let read = ready!(arriving.poll_read(context, most, &mut |piece| counted.take(piece, emit)));
+        // The end of a connection is that of a part only where the part has been told to end.
+        let is_end = arriving.is_done() || matches!(read, Ok(Came::End));
+        Poll::Ready(counted.end(read, is_end))
+    }
+
+    fn has_rest(&self) -> bool {
+        self.followed.as_ref().is_some_and(|followed| followed.rest.is_some())
+    }
+
+    /// Ready when the body is not being asked for elsewhere.
+    fn poll_resumed(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(followed) = &mut self.followed else { return Poll::Ready(Ok(())) };
+        let Some(resume) = followed.resume.as_mut().filter(|resume| resume.is_asking()) else {
+            return Poll::Ready(Ok(()));
+        };
+        let Resumed { turn, answer: (_, rest, arriving), .. } = ready!(resume.poll(context))?;
+        (followed.turn, followed.rest) = (turn, Some(rest));
+        // The connection that broke off is closed with what is replaced.
+        self.arriving = arriving.go_on_after(&self.arriving);
+        Poll::Ready(Ok(()))
+    }
+
+    /// What is to be done about `error`: the rest is asked for elsewhere, or it stands.
+    fn recover(&mut self, error: Error) -> Result<()> {
+        let Some(followed) = &mut self.followed else { return Err(error) };
+        followed.turn.end_in(error.code());
+        let Followed { turn, resume, .. } = &mut **followed;
+        let is_resumed = resume.as_mut().is_some_and(|resume| resume.begin(turn, &error));
+        if is_resumed { Ok(()) } else { Err(error) }
+    }
+
+    /// As [`Arriving::finish`]; an upstream is told of it.
+    pub(super) fn finish(self) -> Ending {
+        let ending = self.arriving.finish();
+        if let Some(mut followed) = self.followed {
+            followed.turn.succeed();
+        }
+        ending
+    }
+}
+
+/// Counts the bytes that a read brings of a body that can be resumed.
+struct Counted<'a> {
+    resume: &'a mut Resume,
+    result: Result<()>,
+}
+
+impl Counted<'_> {
+    fn take(&mut self, piece: Slice, emit: &mut dyn FnMut(Slice)) {
+        if self.result.is_ok() {
+            self.result = self.resume.advance(piece.len());
+        }
+        if self.result.is_ok() {
+            emit(piece);
+        }
+    }
+
+    /// What a read that brought `read` comes to; `is_end`: the body says that it has ended.
+    fn end<T>(self, read: Result<T>, is_end: bool) -> Result<T> {
+        self.result?;
+        if read.is_ok() && is_end {
+            self.resume.end()?;
+        }
+        read
+    }
+}
