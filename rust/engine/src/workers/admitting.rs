@@ -7,25 +7,18 @@
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::fetching::{Fetched, Fetching};
+use super::fetching::{Fetched, Fetching, Guest};
 use super::flow::{Credit, give_out};
+use super::member::Member;
 use super::message::{Message, Subscribe};
 use super::plan::Topics;
+use super::shared::Shared;
 use super::wire::Wire;
-use super::workers::{Leased, Member, Shared};
 use crate::error::Result;
-use crate::hub::{Admission, Admitted, Reading, admit, pass_on};
+use crate::hub::{Admission, Reading, admit, pass_on};
 use crate::stream::{ResponseHead, Timings};
 use crate::sync::{Arc, lock};
 use crate::wire::Fields;
-
-/// One who has been let in.
-#[derive(Debug)]
-pub(super) struct Guest {
-    pub(super) admitted: Box<Admitted>,
-    topics: Arc<Topics>,
-    pub(super) leased: Option<Leased>,
-}
 
 /// Asks whether the one that `order` says is let in, tells the head, and sends its events as far as `credit` goes, unless
 /// somebody takes it out of `fetched` first.
@@ -69,7 +62,7 @@ pub(super) async fn subscribe(
 
 async fn ask(shared: &Shared, order: Subscribe) -> Result<(Arc<Topics>, Admission)> {
     let Subscribe { plan, topic, after, tenant, address, .. } = order;
-    let topics = shared.plans.get(plan, &shared.notices).await?.topics()?;
+    let topics = shared.plan(plan).await?.topics()?;
     let reading = Reading { topic, after, terms: topics.terms, tenant, address };
     let admission = admit(Arc::clone(&topics.hub), reading).await?;
     Ok((topics, admission))

@@ -14,17 +14,18 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::admitting::{Guest, subscribe};
+use super::admitting::subscribe;
 use super::codec::malformed;
-use super::fetching::{Asked, Fetched, Fetching, Response, Watch, events_of, fetch};
+use super::fetching::{Asked, Fetched, Fetching, Guest, Response, Watch, events_of, fetch};
 use super::flow::{give_out, join};
 use super::flows::Flows;
+use super::member::Member;
 use super::message::{
     Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Rest, Subscribe, TUNNEL, UNSENT,
 };
 use super::notice::{Feeding, Notice};
+use super::shared::Shared;
 use super::wire::Wire;
-use super::workers::{Member, Shared};
 use crate::app::{Attachment, Completion, Content, Far, Loss, News, Request, Subscription};
 use crate::edge::refused;
 use crate::error::{Code, Error, Result};

@@ -6,14 +6,16 @@ use std::sync::Arc as Plain;
 use std::task::Poll;
 use std::time::Instant;
 
-use super::admitting::Guest;
 use super::flow::{Credit, give_out};
+use super::member::{Leased, Member};
 use super::message::{Fetch, Message};
+use super::plan::Topics;
+use super::shared::Shared;
 use super::wire::Wire;
-use super::workers::{Member, Shared};
 use crate::error::Result;
 use crate::events::{Leave, begin_inspection, read_on};
 use crate::framing::Framing;
+use crate::hub::Admitted;
 use crate::inspect::{Inspector, Report};
 use crate::origin::{self, Request, RequestBody};
 use crate::pool::Pool;
@@ -30,6 +32,14 @@ pub(super) enum Fetched {
     Response(Response),
     /// One who has been let in to a topic.
     Guest(Guest),
+}
+
+/// A subscriber that has been admitted to a topic.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub(super) admitted: Box<Admitted>,
+    pub(super) topics: Arc<Topics>,
+    pub(super) leased: Option<Leased>,
 }
 
 /// A response that is being fetched.
@@ -189,7 +199,7 @@ async fn begin(
 ) -> Result<(Plain<Stream>, Option<(Inspector, Framing)>)> {
     let Asked { order, body, is_proven, mut watch } = asked;
     let Fetch { flow, plan, method, target, fields, timeouts, overrides, .. } = order;
-    let relay = shared.plans.get(plan, &shared.notices).await?.relay()?;
+    let relay = shared.plan(plan).await?.relay()?;
     let supplies = &shared.supplies;
     let (feed, stream) = supplies.stream();
     let stream = Plain::new(stream);

@@ -14,6 +14,7 @@
 //!                fetching, admitting (plan)     edge (what relays and subscriptions order)
 //! ```
 
+mod acceptor;
 mod admitting;
 mod answering;
 mod codec;
@@ -24,9 +25,11 @@ mod fetching;
 mod flow;
 mod flows;
 mod lines;
+mod member;
 mod message;
 mod notice;
 mod plan;
+mod shared;
 mod wire;
 mod worker;
 #[expect(clippy::module_inception, reason = "the list of them")]

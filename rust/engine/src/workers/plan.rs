@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use tokio::sync::oneshot;
 
-use super::notice::{Notice, Notices};
 use crate::error::{Code, Error, Result};
 use crate::hub::{Hub, Terms};
 use crate::relay_spec::Relay;
@@ -63,16 +62,20 @@ pub type Planned = oneshot::Sender<Result<Plan>>;
 pub(super) struct Plans(Mutex<HashMap<Vec<u8>, Plan>>);
 
 impl Plans {
-    /// What `description` says. One that is new is asked for.
+    /// The plan of `description`. `order` has a new one made.
     ///
     /// # Errors
     /// What is wrong with it. `ENGINE_CLOSED`: nobody answers any more.
-    pub(super) async fn get(&self, description: Vec<u8>, notices: &Notices) -> Result<Plan> {
+    pub(super) async fn get(
+        &self,
+        description: Vec<u8>,
+        order: impl FnOnce(Vec<u8>, Planned),
+    ) -> Result<Plan> {
         if let Some(plan) = lock(&self.0).get(&description) {
             return Ok(plan.clone());
         }
         let (planned, plan) = oneshot::channel();
-        notices.put(Notice::Plan(description.clone(), planned));
+        order(description.clone(), planned);
         let nobody = |_| Code::EngineClosed.error("the edge is being closed");
         let plan = plan.await.map_err(nobody)??;
         let mut known = lock(&self.0);

@@ -1,0 +1,79 @@
+//! The door of a worker process: accepts the edge's connections, and has each served.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener as Raw, UnixStream as RawStream};
+use std::sync::Arc as Plain;
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+
+use super::answering;
+use super::wire::Wire;
+use super::worker::{Phase, Worker};
+use crate::error::{Code, Result};
+use crate::runtime::Threads;
+use crate::sync::Arc;
+
+/// As for clients: long enough for a descriptor to become free. Arbitrary.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Worker {
+    /// Accepts the edge's connections on `listener`, a Unix socket that listens, and serves each on one of `threads`.
+    ///
+    /// # Errors
+    /// `LISTEN_FAILED`: it is no such socket.
+    pub fn serve(self: &Arc<Self>, listener: OwnedFd, threads: &Arc<Threads>) -> Result<()> {
+        let listener = Raw::from(listener);
+        listener.set_nonblocking(true).map_err(|error| {
+            Code::ListenFailed.error(format!("cannot listen to the socket of a worker: {error}"))
+        })?;
+        let (worker, all) = (Arc::clone(self), Arc::clone(threads));
+        threads.spawn(0, move || accept(listener, worker, all));
+        Ok(())
+    }
+}
+
+/// Takes connections until there are to be no more, and then those that wait: what is in one was sent to this worker.
+async fn accept(listener: Raw, worker: Arc<Worker>, threads: Arc<Threads>) {
+    let Ok(listener) = UnixListener::from_std(listener) else { return };
+    let going_on = async {
+        loop {
+            match listener.accept().await {
+                Ok((socket, _)) => socket.into_std().map_or((), |socket| take(socket, &worker, &threads)),
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    };
+    let mut phase = worker.phase.subscribe();
+    tokio::select! {
+        biased;
+        // An error means that the worker is gone.
+        _ = phase.wait_for(|phase| *phase != Phase::Open) => {}
+        never = going_on => never,
+    }
+    // Asked for itself: the reactor may not have heard of the last ones.
+    let Ok(listener) = listener.into_std() else { return };
+    while let Ok((socket, _)) = listener.accept() {
+        if socket.set_nonblocking(true).is_ok() {
+            take(socket, &worker, &threads);
+        }
+    }
+}
+
+fn take(socket: RawStream, worker: &Arc<Worker>, threads: &Threads) {
+    let worker = Arc::clone(worker);
+    let thread = threads.pick();
+    threads.spawn(thread, move || async move {
+        let Ok(socket) = UnixStream::from_std(socket) else { return };
+        // Whoever else may come as far as the socket says nothing here.
+        if !socket.peer_cred().is_ok_and(|peer| peer.pid() == Some(worker.parent)) {
+            return;
+        }
+        let wire = Plain::new(Wire::new(socket));
+        tokio::select! {
+            biased;
+            () = worker.closed() => {}
+            () = answering::serve(&worker, wire, thread) => {}
+        }
+    });
+}

@@ -1,0 +1,194 @@
+//! One worker process, as the edge knows it: whether it is there, what it has, and what it is told.
+
+use std::collections::HashMap;
+use std::io::ErrorKind::{ConnectionRefused, NotFound};
+use std::path::PathBuf;
+use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::net::UnixStream;
+use tokio::time::sleep;
+
+use super::message::Message;
+use super::notice::{Notice, Notices, Orphan};
+use super::wire::Wire;
+use crate::app::{Outcome, Sign};
+use crate::hub::Lease;
+use crate::inspect::Report;
+use crate::stream::Stream;
+use crate::sync::{Arc, Mutex, lock};
+
+/// From how long a silence on others are preferred. Arbitrary: longer than most handlers hold up their loop.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// Until one that is there and cannot be reached is tried again. Arbitrary: long enough for it to accept some that wait.
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// One worker process.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) number: u32,
+    pub(super) generation: u32,
+    pub(super) path: PathBuf,
+    pub(super) busy: AtomicUsize,
+    pub(super) retired: AtomicBool,
+    pub(super) home: Mutex<Home>,
+    /// What it says how long it may go on of, by its own numbers.
+    leases: Mutex<HashMap<u64, Lease>>,
+    notices: Arc<Notices>,
+}
+
+/// What goes to a worker besides requests.
+#[derive(Debug, Default)]
+pub(super) struct Home {
+    /// None before the worker has been reached, and when it is gone.
+    pub(super) wire: Option<Plain<Wire>>,
+    pub(super) is_gone: bool,
+    /// Of its event loop.
+    pub(super) sign: Sign,
+    /// Ends that it has been told of, and has not said to have heard.
+    untold: HashMap<u64, Orphan>,
+}
+
+/// A lease that its worker may renew, until this is dropped. It runs out by itself where the worker is gone.
+#[derive(Debug)]
+pub(super) struct Leased {
+    member: Arc<Member>,
+    number: u64,
+    pub(super) lease: Lease,
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        let lease = lock(&self.member.leases).remove(&self.number);
+        drop(lease);
+    }
+}
+
+/// A request that a worker has.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Member>);
+
+impl Busy {
+    pub(super) fn member(&self) -> &Arc<Member> {
+        &self.0
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // Relaxed: a figure.
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Member {
+    /// The worker of that number, which listens at `path`. It has not been reached yet.
+    pub(super) fn new(number: u32, generation: u32, path: PathBuf, notices: &Arc<Notices>) -> Self {
+        Self {
+            number,
+            generation,
+            path,
+            busy: AtomicUsize::new(0),
+            retired: AtomicBool::new(false),
+            home: Mutex::default(),
+            leases: Mutex::default(),
+            notices: Arc::clone(notices),
+        }
+    }
+
+    /// It has one request more, until what is returned is dropped.
+    pub(super) fn busy(self: &Arc<Self>) -> Busy {
+        // Relaxed: a figure.
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    /// What was attached for the worker has ended. `known` is a handle of what was fetched.
+    pub(super) fn over(
+        &self,
+        ticket: u64,
+        account: Option<Vec<u8>>,
+        outcome: Outcome,
+        known: Option<&Stream>,
+        report: Option<Report>,
+    ) {
+        let body = known.and_then(Stream::ending).map(|ending| ending.body);
+        let timings = known.and_then(Stream::head).map(|head| (head.timings, body, head.reused));
+        let orphan = account.map(|account| Orphan { account, outcome: outcome.clone(), timings, report });
+        let mut home = lock(&self.home);
+        if let Some(wire) = home.wire.clone() {
+            home.untold.extend(orphan.map(|orphan| (ticket, orphan)));
+            wire.send(&Message::Over(ticket, outcome, body));
+        } else if let Some(orphan) = orphan {
+            drop(home);
+            self.notices.put(Notice::Orphan(Box::new(orphan)));
+        }
+    }
+
+    /// What was seen of something that the worker has had fetched. Nobody else is told where the worker is gone.
+    pub(super) fn seen(&self, ticket: u64, report: Option<Report>) {
+        if let Some(wire) = &lock(&self.home).wire {
+            wire.send(&Message::Seen(ticket, report));
+        }
+    }
+
+    /// A connection more; none where it is gone.
+    pub(super) async fn connect(&self) -> Option<UnixStream> {
+        loop {
+            match UnixStream::connect(&self.path).await {
+                Ok(socket) => return Some(socket),
+                Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => return None,
+                // As many as may wait there already do, or this process has too many descriptors.
+                Err(_) if lock(&self.home).is_gone => return None,
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Something may go on for `time`, and for as long as the worker says by `number`.
+    pub(super) fn lend(self: &Arc<Self>, number: u64, time: Option<Duration>) -> Leased {
+        let lease = Lease::new(time);
+        let previous = lock(&self.leases).insert(number, lease.clone());
+        drop(previous);
+        Leased { member: Arc::clone(self), number, lease }
+    }
+
+    pub(super) fn renew(&self, number: u64, time: Option<Duration>) {
+        // What is not there any more is over.
+        if let Some(lease) = lock(&self.leases).get(&number) {
+            lease.renew(time);
+        }
+    }
+
+    pub(super) fn heard(&self, ticket: u64) {
+        let orphan = lock(&self.home).untold.remove(&ticket);
+        drop(orphan);
+    }
+
+    /// It is gone: what it has not heard of is for others.
+    pub(super) fn leave(&self) {
+        let (wire, untold) = {
+            let mut home = lock(&self.home);
+            home.is_gone = true;
+            (home.wire.take(), std::mem::take(&mut home.untold))
+        };
+        drop(wire);
+        for (_, orphan) in untold {
+            self.notices.put(Notice::Orphan(Box::new(orphan)));
+        }
+    }
+
+    /// How it stands when somebody is to be chosen: slow ones last, then by how much they have.
+    pub(super) fn load(&self) -> (bool, usize) {
+        let is_slow = lock(&self.home).sign.owed() > SLOW;
+        // Relaxed: a figure.
+        (is_slow, self.busy.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        // Relaxed: whoever retires a worker waits for what it has.
+        !self.retired.load(Ordering::Relaxed) && lock(&self.home).wire.is_some()
+    }
+}

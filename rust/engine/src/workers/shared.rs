@@ -1,0 +1,112 @@
+//! What the parts of the edge that serve workers share: the plans, the notices, and the choice of the worker that is asked next.
+
+use std::io::ErrorKind::{ConnectionRefused, NotFound};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::counts::Counts;
+use super::member::{Busy, Member, PAUSE};
+use super::notice::{Notice, Notices};
+use super::plan::{Plan, Plans};
+use crate::app::{Far, Queue};
+use crate::edge::Supplies;
+use crate::error::Result;
+use crate::runtime::Threads;
+use crate::sync::{Arc, Mutex, lock};
+
+/// What the parts of the edge that serve workers share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) supplies: Supplies,
+    plans: Plans,
+    pub(super) notices: Arc<Notices>,
+    pub(super) counts: Counts,
+    pub(super) queue: Queue,
+    pub(super) threads: Arc<Threads>,
+    pub(super) members: Mutex<Vec<Arc<Member>>>,
+    pub(super) generation: AtomicU32,
+    pub(super) is_closed: AtomicBool,
+    /// Counts changes of who is there.
+    pub(super) changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    /// Of workers that answer the requests of `queue`. There are none yet.
+    pub(super) fn new(supplies: Supplies, queue: Queue, threads: Arc<Threads>) -> Self {
+        Self {
+            supplies,
+            plans: Plans::default(),
+            notices: Arc::default(),
+            counts: Counts::default(),
+            queue,
+            threads,
+            members: Mutex::default(),
+            generation: AtomicU32::new(0),
+            is_closed: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// The plan of `description`. A new one is made by whoever takes the notices.
+    ///
+    /// # Errors
+    /// As [`Plans::get`].
+    pub(super) async fn plan(&self, description: Vec<u8>) -> Result<Plan> {
+        let order = |description, planned| self.notices.put(Notice::Plan(description, planned));
+        self.plans.get(description, order).await
+    }
+
+    pub(super) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Who is asked next, but for those of the numbers `tried`.
+    pub(super) fn pick(&self, tried: &[u32]) -> Option<Arc<Member>> {
+        // Relaxed: a switch is told by `changes`.
+        let generation = self.generation.load(Ordering::Relaxed);
+        let members = lock(&self.members);
+        members
+            .iter()
+            .filter(|member| member.generation == generation && member.is_there())
+            .filter(|member| !tried.contains(&member.number))
+            .min_by_key(|member| member.load())
+            .cloned()
+    }
+
+    /// Whether somebody is there who is none of `tried`.
+    pub(super) fn has_other(&self, tried: &[u32]) -> bool {
+        self.pick(tried).is_some()
+    }
+
+    /// A connection to who is asked next, as soon as somebody is there who is none of `tried`; none when it has taken too
+    /// long, or `far` is lost.
+    pub(super) async fn reach(&self, far: &Far, tried: &[u32]) -> Option<(Busy, UnixStream)> {
+        let mut changes = self.changes.subscribe();
+        let reach = async {
+            while !far.is_lost() {
+                let Some(busy) = self.pick(tried).map(|member| member.busy()) else {
+                    changes.changed().await.ok()?;
+                    continue;
+                };
+                match UnixStream::connect(&busy.member().path).await {
+                    Ok(socket) => return Some((busy, socket)),
+                    // Known here before it is where signs of life are asked for.
+                    Err(error) if matches!(error.kind(), ConnectionRefused | NotFound) => {
+                        busy.member().leave();
+                        self.changed();
+                    }
+                    // As many as may wait there already do, or this process has too many descriptors.
+                    Err(_) => sleep(PAUSE).await,
+                }
+            }
+            None
+        };
+        match self.queue.limit() {
+            None => reach.await,
+            Some(limit) => timeout(limit, reach).await.ok().flatten(),
+        }
+    }
+}
