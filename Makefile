@@ -116,7 +116,7 @@ cache-tests: $(VENV)/.built ## Score the cache with http-tests/cache-tests: CACH
 
 .PHONY: wycheproof
 wycheproof: ## Run Wycheproof's vectors of JSON Web Signatures and Keys: WYCHEPROOF=its checkout
-	cd rust && WYCHEPROOF=$(abspath $(WYCHEPROOF)) $(CARGO) test --quiet -p penstock-engine --lib -- --ignored tokens::tests::wycheproof
+	cd rust && WYCHEPROOF=$(abspath $(WYCHEPROOF)) $(CARGO) test --quiet -p penstock-auth --lib -- --ignored tokens::tests::wycheproof
 
 .PHONY: eventsource-tests
 eventsource-tests: $(VENV)/.built ## Run suites of EventSource through penstock: WPT= and EVENTSOURCE= their checkouts
@@ -132,7 +132,7 @@ adversary: build ## Attack `penstock serve` with 32 MiB for three minutes, besid
 
 .PHONY: loom
 loom: ## Model-check what two threads touch
-	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-memory -p penstock-engine --lib --target-dir target/loom loom
+	cd rust && RUSTFLAGS="--cfg loom" $(CARGO) test --release --quiet -p penstock-memory -p penstock-auth -p penstock-engine --lib --target-dir target/loom loom
 
 .PHONY: miri
 miri: ## Run the memory tests under Miri (needs a nightly toolchain with miri)

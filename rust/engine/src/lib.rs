@@ -7,8 +7,8 @@
 //! a body that was cut short never looks whole. Its folders are layers: `.ci/structure/structure.toml` says which may import
 //! which.
 
-pub mod access;
 pub mod app;
+#[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
 pub mod edge;
@@ -30,12 +30,12 @@ pub mod source;
 pub mod store;
 pub mod stream;
 #[cfg(not(loom))]
-pub mod tokens;
-mod waiters;
-#[cfg(not(loom))]
 pub mod workers;
 
 // The crates below, by the names of their modules.
+pub use penstock_auth::access;
+#[cfg(not(loom))]
+pub use penstock_auth::tokens;
 pub use penstock_error as error;
 pub use penstock_error::{Code, Error, Result};
 pub use penstock_http::{framing, json, relay, wire};

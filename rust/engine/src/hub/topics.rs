@@ -19,10 +19,10 @@ use super::id::Ids;
 use super::log::{Log, Room};
 use super::topic::{Gone, Phase, Topic};
 use super::{Event, HubConfig, Id, Terms};
-use crate::clock::since_1970;
 use crate::error::{Code, Error, Result};
 use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
+use penstock_memory::sys::since_1970;
 
 pub use external::{LogCounted, LogStats, Published, Taken};
 

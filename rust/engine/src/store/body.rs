@@ -18,7 +18,7 @@ use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
 use crate::stream::Ending;
 use crate::sync::{Arc, Mutex, lock};
-use crate::waiters::Waiters;
+use penstock_memory::waiters::Waiters;
 
 /// Bytes before its slowest reader of a body that turns out too large to be kept. Arbitrary: some pieces. The models thin
 /// out to less.
@@ -221,7 +221,7 @@ impl Filler {
     /// Ready when nobody reads the body.
     pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = lock(&self.body.state);
-        if state.followers.len() == 0 {
+        if state.followers.taken() == 0 {
             return Poll::Ready(());
         }
         state.filler = Some(context.waker().clone());
@@ -301,7 +301,7 @@ impl Drop for Follower {
             let mut state = lock(&self.body.state);
             state.followers.leave(number);
             state.places[number] = usize::MAX;
-            if state.followers.len() == 0 || state.thin.is_some() { take(&mut state.filler) } else { None }
+            if state.followers.taken() == 0 || state.thin.is_some() { take(&mut state.filler) } else { None }
         };
         if let Some(filler) = filler {
             filler.wake();
@@ -313,7 +313,7 @@ impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("length", &self.length)
-            .field("followers", &self.followers.len())
+            .field("followers", &self.followers.taken())
             .field("end", &self.end)
             .finish_non_exhaustive()
     }

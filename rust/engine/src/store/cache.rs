@@ -13,12 +13,12 @@ use super::purge::Purge;
 use super::requests::{RequestStats, Routes};
 use super::voids::Since;
 use crate::cache::{Key, Query, State, Stored, Time};
-use crate::clock::since_1970;
 use crate::error::{Error, Result};
 use crate::framing::Framing;
 use crate::pool::Pool;
 use crate::stream::{Feed, FlowConfig, Meter, Stream, channel};
 use crate::sync::{Arc, Mutex, lock};
+use penstock_memory::sys::since_1970;
 
 /// So many are taken out of the order of leaving before others get at it: a purge can be of a hundred thousand. Arbitrary.
 const AT_ONCE: usize = 64;

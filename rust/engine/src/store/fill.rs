@@ -7,7 +7,7 @@ use std::fmt;
 use std::task::{Context, Poll, Waker};
 
 use crate::sync::{Arc, Mutex, lock};
-use crate::waiters::Waiters;
+use penstock_memory::waiters::Waiters;
 
 /// What is waited for. The index holds it while it lasts. `T` is what all are told.
 pub struct Fill<T> {

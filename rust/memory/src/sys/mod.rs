@@ -6,6 +6,7 @@
 #![expect(unsafe_code, reason = "system calls; each block names who guarantees it")]
 
 mod access;
+mod clock;
 #[cfg(not(loom))]
 pub mod descriptor;
 mod event;
@@ -13,4 +14,5 @@ pub mod fork;
 pub(crate) mod mapping;
 pub(crate) mod memory;
 
+pub use clock::since_1970;
 pub use event::EventFd;

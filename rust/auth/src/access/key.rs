@@ -1,0 +1,199 @@
+//! What a decision is remembered by: parts of a request, under a cryptographic hash with a key of this process.
+//!
+//! The hash stands for the parts: no two requests that differ in them have one within reach of anybody, so that nobody can be given
+//! another's decision. It is of one size, so that long tokens take no more memory than short ones, and nobody outside can work out
+//! where in a table it falls. What is hashed can be read back from its end: each value with its length, each part with the number
+//! of its values.
+
+use std::fmt;
+
+use ring::digest::{Context, SHA256};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::asked::Asked;
+use super::reading::{cookies, decoded, parameters};
+use super::table::Key;
+use penstock_error::{Code, Result};
+
+/// A part of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// All fields of a name.
+    Header(String),
+    /// All cookies of a name.
+    Cookie(String),
+    /// All query parameters of a name, decoded.
+    Query(String),
+    /// So many segments of the path behind the route's prefix, or all if there are fewer.
+    Path(usize),
+    /// The client's address.
+    Address,
+    /// The host that is asked for, without its port, in lower case.
+    Host,
+    /// The method.
+    Method,
+}
+
+/// A value of a part.
+enum Value<'a> {
+    Plain(&'a [u8]),
+    Parameter(&'a str),
+    Lower(&'a str),
+}
+
+/// Bytes that are hashed at a time where they are not as they stand. Arbitrary.
+const PIECE: usize = 128;
+
+impl Value<'_> {
+    /// Calls `see` with the bytes, piece by piece.
+    fn read(self, mut see: impl FnMut(&[u8])) {
+        match self {
+            Self::Plain(bytes) => see(bytes),
+            Self::Parameter(text) => in_pieces(decoded(text), see),
+            Self::Lower(text) => in_pieces(text.bytes().map(|byte| byte.to_ascii_lowercase()), see),
+        }
+    }
+}
+
+fn in_pieces(bytes: impl Iterator<Item = u8>, mut see: impl FnMut(&[u8])) {
+    let mut piece = [0; PIECE];
+    let mut length = 0;
+    for byte in bytes {
+        if length == PIECE {
+            see(&piece);
+            length = 0;
+        }
+        piece[length] = byte;
+        length += 1;
+    }
+    see(&piece[..length]);
+}
+
+impl Part {
+    /// The first value that a request has for this part; none if it has none.
+    pub fn first(&self, asked: &Asked<'_>) -> Option<Vec<u8>> {
+        let mut first = None;
+        self.each(asked, &mut |value| {
+            first.get_or_insert_with(|| {
+                let mut bytes = Vec::new();
+                value.read(|piece| bytes.extend_from_slice(piece));
+                bytes
+            });
+        });
+        first
+    }
+
+    /// Calls `see` with each value that a request has for this part.
+    fn each(&self, asked: &Asked<'_>, see: &mut dyn FnMut(Value<'_>)) {
+        match self {
+            Self::Header(name) => asked.headers.each(name, &mut |value| see(Value::Plain(value))),
+            Self::Cookie(name) => asked.headers.each("cookie", &mut |line| {
+                cookies(line, name.as_bytes(), &mut |value| see(Value::Plain(value)));
+            }),
+            Self::Query(name) => {
+                parameters(asked.query(), name.as_bytes(), &mut |value| see(Value::Parameter(value)));
+            }
+            Self::Path(count) => see(Value::Plain(segments(asked.below(), *count).as_bytes())),
+            Self::Address => {
+                if let Some(address) = asked.remote {
+                    see(Value::Plain(address.as_bytes()));
+                }
+            }
+            Self::Host => see(Value::Lower(asked.host())),
+            Self::Method => see(Value::Plain(asked.method.as_bytes())),
+        }
+    }
+}
+
+/// The first `count` segments of a path that does not begin with a slash.
+fn segments(path: &str, count: usize) -> &str {
+    let Some(last) = count.checked_sub(1) else { return "" };
+    path.match_indices('/').nth(last).map_or(path, |(end, _)| &path[..end])
+}
+
+/// A hash on its way.
+struct Hash(Context);
+
+impl Hash {
+    fn count(&mut self, count: usize) {
+        self.0.update(&(count as u64).to_le_bytes());
+    }
+
+    fn value(&mut self, value: Value<'_>) {
+        let mut length = 0;
+        value.read(|piece| {
+            self.0.update(piece);
+            length += piece.len();
+        });
+        self.count(length);
+    }
+
+    fn end(self) -> Key {
+        let mut key = [0; Key::LENGTH];
+        key.copy_from_slice(self.0.finish().as_ref());
+        Key::new(key)
+    }
+}
+
+/// Makes keys that nobody outside can make.
+#[derive(Clone)]
+pub struct Secret(Context);
+
+impl Secret {
+    /// A new one.
+    ///
+    /// # Errors
+    /// `INTERNAL`: the operating system gave no random bytes.
+    pub fn new() -> Result<Self> {
+        // A whole block of the hash, which is then taken in once and for all.
+        let mut secret = [0; 64];
+        let filled = SystemRandom::new().fill(&mut secret);
+        filled.map_err(|_| Code::Internal.error("the operating system gave no random bytes"))?;
+        let mut context = Context::new(&SHA256);
+        context.update(&secret);
+        Ok(Self(context))
+    }
+
+    /// The key of what a request has for `parts`, on the route called `route`.
+    pub fn key(&self, route: &str, parts: &[Part], asked: &Asked<'_>) -> Key {
+        let mut hash = Hash(self.0.clone());
+        for part in parts {
+            let mut count = 0;
+            part.each(asked, &mut |value| {
+                hash.value(value);
+                count += 1;
+            });
+            hash.count(count);
+        }
+        hash.value(Value::Plain(route.as_bytes()));
+        hash.end()
+    }
+
+    /// The key of a request that has one value for each part, or none.
+    pub fn key_of(&self, route: &str, values: &[Option<Vec<u8>>]) -> Key {
+        let mut hash = Hash(self.0.clone());
+        for value in values {
+            if let Some(value) = value {
+                hash.value(Value::Plain(value));
+            }
+            hash.count(usize::from(value.is_some()));
+        }
+        hash.value(Value::Plain(route.as_bytes()));
+        hash.end()
+    }
+
+    /// The key of bytes that are the whole of what a request is decided by.
+    pub fn key_of_token(&self, route: &str, token: &[u8]) -> Key {
+        let mut hash = Hash(self.0.clone());
+        for bytes in [token, route.as_bytes()] {
+            hash.value(Value::Plain(bytes));
+        }
+        hash.end()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secret").finish_non_exhaustive()
+    }
+}
