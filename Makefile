@@ -151,6 +151,10 @@ bench: build ## Measure the boundary and compare the gateway with its peers
 	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-json=benchmarks/results/boundary.json benchmarks/test_boundary.py
 	$(BIN)/python benchmarks/compare.py
 
+.PHONY: counts
+counts: build ## Count instructions and calls per request; AGAINST=FILE fails if a row is higher than in that run
+	$(BIN)/python benchmarks/counts.py $(if $(AGAINST),--against $(AGAINST))
+
 .PHONY: clean
 clean: ## Remove what was built
 	rm -rf $(VENV) rust/target

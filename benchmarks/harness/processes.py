@@ -128,11 +128,11 @@ class Process:
     def ended(self) -> bool:
         return self.child.poll() is not None
 
-    def wait_until_listening(self, port: int, host: str = HOST) -> None:
-        """Return when `port` of `host` accepts connections. Raises StartError if the program ends or STARTUP_SECONDS
+    def wait_until_listening(self, port: int, host: str = HOST, *, seconds: float = STARTUP_SECONDS) -> None:
+        """Return when `port` of `host` accepts connections. Raises StartError if the program ends or `seconds`
         pass.
         """
-        deadline = time.monotonic() + STARTUP_SECONDS
+        deadline = time.monotonic() + seconds
         while not _accepts(host, port):
             if self.ended() or time.monotonic() > deadline:
                 raise StartError(f"nothing listens on {host}:{port}: {self.diagnosis()}")

@@ -88,14 +88,14 @@ def versions(gateways: list[Gateway], absent: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def revision() -> str:
+def revision(checkout: Path = BENCHMARKS.parent) -> str:
     """Return the commit that was measured, with "+" for uncommitted changes to penstock itself."""
-    git = ["git", "-C", str(BENCHMARKS.parent)]
+    git = ["git", "-C", str(checkout)]
 
     def ask(*arguments: str) -> str:
         return subprocess.run([*git, *arguments], capture_output=True, text=True, check=False).stdout.strip()
 
-    commit = ask("rev-parse", "--short", "HEAD")
+    commit = ask("rev-parse", "--short=7", "HEAD")
     changed = ask("status", "--porcelain", "--", "python", "rust")
     return commit + ("+" if changed else "") if commit else "unknown"
 

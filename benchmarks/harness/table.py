@@ -198,10 +198,10 @@ def _bare(name: str, version: str) -> str:
     return version
 
 
-def render(document: str, table: str) -> str:
+def render(document: str, table: str, begin: str = BEGIN, end: str = END) -> str:
     """Return `document` with `table` between the markers. Raises ValueError unless each is there once."""
-    if document.count(BEGIN) != 1 or document.count(END) != 1 or document.index(BEGIN) > document.index(END):
-        raise ValueError(f"{BEGIN} and {END} must each be in the document once, in this order")
-    before, _, rest = document.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+    if document.count(begin) != 1 or document.count(end) != 1 or document.index(begin) > document.index(end):
+        raise ValueError(f"{begin} and {end} must each be in the document once, in this order")
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}\n\n{table}\n\n{end}{after}"

@@ -3,7 +3,8 @@
 `--lane stock` serves it on aiohttp's own transports, with the same server, loop and settings as aiohttp_proxy.py.
 `app` serves the same application on the engine's sockets. `native` is a route that the engine answers alone, and
 `cached` the same with a cache. With `--inspect` event streams are inspected. With `--bearer` tokens end here, and with
-`--authorise` besides a hook lets in who has one. Nothing is logged.
+`--authorise` besides a hook lets in who has one. With `--middleware` each request passes through one that does
+nothing. `/wakeups` tells how often the event loop was woken. Nothing is logged.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 
 import uvloop
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from penstock import Engine, config
 from penstock.config import Cache, Caching, Edge, OriginLimits
@@ -29,6 +31,11 @@ async def authorise(request: NativeRequest) -> bool:
     return token is not None and token.startswith("Bearer ")
 
 
+@web.middleware
+async def pass_on(request: web.Request, handler: Handler) -> web.StreamResponse:
+    return await handler(request)
+
+
 async def ok(_request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
@@ -41,6 +48,7 @@ def main() -> None:
     parser.add_argument("--inspect", action="store_true")
     parser.add_argument("--bearer", action="store_true")
     parser.add_argument("--authorise", action="store_true")
+    parser.add_argument("--middleware", action="store_true")
     arguments = parser.parse_args()
 
     if arguments.lane == "cached":
@@ -51,11 +59,15 @@ def main() -> None:
     async def close_engine(_app: web.Application) -> None:
         await engine.aclose()
 
-    app = web.Application()
+    async def wakeups(_request: web.Request) -> web.Response:
+        return web.Response(text=str(engine.stats().wakeups))
+
+    app = web.Application(middlewares=[pass_on] if arguments.middleware else [])
     app.on_cleanup.append(close_engine)
     options = {"inspect": config.Inspection()} if arguments.inspect else {}
     gateway = Gateway(arguments.origin, engine=engine, **options)
     app.router.add_get("/ok", ok)
+    app.router.add_get("/wakeups", wakeups)
     if arguments.lane == "native":
         app.add_routes([gateway.native("/")])
     elif arguments.lane == "cached":

@@ -1,0 +1,194 @@
+"""What is counted, for each row of counts.py: how its load is put, and the gateways that take it.
+
+A gateway is started anew for each count, under callgrind or strace, with one connection of a client's and one of the
+origin's. Counting begins after a warm-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from harness import callgrind, gateways, hit_caches, hubs
+from harness.callgrind import Callgrind, Profile
+from harness.gateways import Gateway, Kind, Launch, penstock_command
+from harness.load import LoadError
+from harness.lockstep import Lockstep
+from harness.processes import HOST, Process, free_port
+from harness.settings import Settings
+from harness.system_calls import SystemCalls
+
+STARTUP_SECONDS = 120.0
+SUBSCRIBERS = 500
+# Each has the program translated anew, which takes longer than the step.
+COLD_STEPS = 3
+SEGMENT = b"/segment.m4s"
+WAKEUPS = b"/wakeups"
+# One process, which is the one that is counted: a master would only be waited for.
+ALONE = {"nginx": ["-g", "master_process off;"]}
+MIDDLEWARE = Gateway(
+    "penstock-middleware",
+    "**penstock**, application's lane, one middleware",
+    penstock_command("app", "--middleware"),
+    gateways.BY_NAME["penstock"].versions,
+    kinds=frozenset({"segments"}),
+    own=True,
+)
+# They answer WAKEUPS. A native route has no loop to wake.
+WAKING = frozenset({"penstock", MIDDLEWARE.name})
+GATEWAYS = gateways.BY_NAME | hit_caches.BY_NAME | hubs.BY_NAME | {MIDDLEWARE.name: MIDDLEWARE}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is counted per `unit`. A step of the load has `units` of them; `gateways` are penstock's, then its peers."""
+
+    name: str
+    title: str
+    kind: Kind
+    gateways: tuple[str, ...]
+    step: Callable[[Lockstep], object]
+    steps: int
+    """In a window."""
+    size: int = 2
+    begin: Callable[[Lockstep], object] = lambda _load: None
+    unit: str = "request"
+    units: int = 1
+
+
+def _fetch(load: Lockstep) -> None:
+    load.fetch(SEGMENT)
+
+
+def _handler(load: Lockstep) -> None:
+    if load.get(b"/ok") != b"ok":
+        raise LoadError("the handler's answer is not ok")
+
+
+ROWS = (
+    Row("relay-16k", "native relay, 16 KiB", "segments", ("penstock-native", "nginx"), _fetch, 500, 16 << 10),
+    Row("relay-64k", "native relay, 64 KiB", "segments", ("penstock-native", "nginx"), _fetch, 500, 64 << 10),
+    Row("hit-16k", "hit, 16 KiB", "hits", ("penstock-cached", "nginx-cache"), _fetch, 500, 16 << 10),
+    Row(
+        "event",
+        "relayed event, 200 bytes",
+        "events",
+        ("penstock-native", "nginx"),
+        Lockstep.send_event,
+        1000,
+        begin=Lockstep.follow,
+        unit="event",
+    ),
+    Row(
+        "delivery",
+        f"delivered event of a hub, {SUBSCRIBERS} subscribers",
+        "fan-out",
+        (hubs.OWN,),
+        Lockstep.publish,
+        20,
+        begin=lambda load: load.subscribe(SUBSCRIBERS),
+        unit="delivery",
+        units=SUBSCRIBERS,
+    ),
+    Row(
+        "app-relay-64k",
+        "relay of the application's lane, 64 KiB",
+        "segments",
+        ("penstock", MIDDLEWARE.name, "aiohttp"),
+        _fetch,
+        500,
+        64 << 10,
+    ),
+    Row("handler", 'Response(text="ok")', "handlers", ("penstock", "aiohttp"), _handler, 1000),
+)
+BY_NAME = {row.name: row for row in ROWS}
+
+
+@dataclass(frozen=True)
+class Calls:
+    """System calls and wake-ups of the event loop, per unit of a row; None for a gateway that does not tell those."""
+
+    system_calls: dict[str, float]
+    wakeups: float | None
+
+
+def _command(gateway: Gateway, launch: Launch) -> list[str]:
+    command = gateway.command(launch)
+    return [*command, *ALONE.get(Path(command[0]).name, ())]
+
+
+@contextmanager
+def _started(
+    row: Row, gateway: Gateway, settings: Settings, under: Callable[[list[str], Path], list[str]]
+) -> Iterator[tuple[Lockstep, Process, Path]]:
+    """Run a gateway, and put the load on it until it is warm. Raises AbsentError, StartError or LoadError."""
+    port = free_port()
+    with TemporaryDirectory(prefix="penstock-counts-") as name, Lockstep(row.size) as load:
+        # A worker that drops its privileges reaches what is its own below it.
+        runtime = Path(name)
+        runtime.chmod(0o711)
+        launch = Launch(row.kind, f"{HOST}:{port}", load.origin, runtime)
+        command = under(_command(gateway, launch), runtime)
+        with Process(command, core=settings.gateway_core, runtime=runtime) as process:
+            process.wait_until_listening(port, seconds=STARTUP_SECONDS)
+            try:
+                load.connect(port)
+                row.begin(load)
+                _put(row, load)
+                yield load, process, runtime
+            except (LoadError, OSError) as error:
+                raise LoadError(f"{error}; {process.diagnosis()}") from error
+
+
+def _put(row: Row, load: Lockstep) -> None:
+    for _ in range(row.steps):
+        row.step(load)
+
+
+def profile(row: Row, gateway: Gateway, settings: Settings) -> Profile:
+    """Return what a window of the row's steps executes. Raises AbsentError, StartError or LoadError."""
+    with _started(row, gateway, settings, callgrind.command) as (load, process, runtime):
+        counter = Callgrind(process, runtime)
+        counter.count()
+        row.step(load)
+        counter.open()
+        _put(row, load)
+        return counter.close()
+
+
+def cache_lines(row: Row, gateway: Gateway, settings: Settings) -> tuple[float, float]:
+    """Return how many cache lines of code and of data a step touches, per unit. Raises as `profile`."""
+    under = partial(callgrind.command, with_cache=True)
+    with _started(row, gateway, settings, under) as (load, process, runtime):
+        counter = Callgrind(process, runtime)
+        touched = []
+        for _ in range(COLD_STEPS):
+            counter.count()
+            counter.open()
+            row.step(load)
+            touched.append(counter.close())
+    code, data = ([getattr(step, name) for step in touched] for name in ("code_lines", "data_lines"))
+    return median(code) / row.units, median(data) / row.units
+
+
+def _wakeups(row: Row, load: Lockstep) -> float:
+    """Return how often a window of the row's steps wakes the event loop, by the gateway's own count."""
+    # Asking wakes the loop as well: what that takes is the difference of the first two answers.
+    first, before = (int(load.get(WAKEUPS)) for _ in range(2))
+    _put(row, load)
+    return int(load.get(WAKEUPS)) - before - (before - first)
+
+
+def calls(row: Row, gateway: Gateway, settings: Settings) -> Calls:
+    """Count what a window of the row's steps calls. Raises AbsentError, StartError or LoadError."""
+    with _started(row, gateway, settings, lambda command, _runtime: command) as (load, process, runtime):
+        with SystemCalls(process.pid, runtime) as counter:
+            _put(row, load)
+        units = row.steps * row.units
+        system_calls = {name: round(number / units, 3) for name, number in counter.calls.most_common()}
+        return Calls(system_calls, _wakeups(row, load) / units if gateway.name in WAKING else None)
