@@ -229,6 +229,8 @@ impl Vital {
     /// The client took something.
     pub(crate) fn rest(&self) {
         self.waiting_since.store(0, Ordering::Relaxed);
+        // If it was to be cut, it holds what it has taken no longer, and is not to be counted on.
+        self.cut.store(UNCUT, Ordering::Relaxed);
     }
 
     /// The client takes nothing now of `held` bytes. Whether the message has been cut.
@@ -337,6 +339,20 @@ mod tests {
         moving.rest();
         clock.leave(&gone);
         assert_eq!(clock.cut(SECOND, bytes(1)), Cut::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_takes_all_before_it_is_cut_is_not_taken_for_one_that_will_be() {
+        let clock = Clock::new();
+        let [moving, stalled] = [(); 2].map(|()| clock.enter());
+        for vital in [&moving, &stalled] {
+            wait(vital, &clock);
+            advance(SECOND).await;
+        }
+        assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1, "the one that has waited for longest");
+        moving.rest();
+        assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1, "the other");
+        assert!(!wait(&moving, &clock) && wait(&stalled, &clock));
     }
 
     #[test]
