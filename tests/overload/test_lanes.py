@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from penstock import Origins
 from penstock.config import Cache, Caching, Edge, OriginLimits
@@ -111,3 +112,38 @@ async def test_a_client_that_takes_its_responses_does_not_wait_for_those_that_st
         for client in crowd:
             client.abort()
         await until(lambda: lane.requests() == 0, "none of them reaches an origin that closes")
+
+
+APP = [pytest.param(("app", threads), id=f"app, {threads} threads") for threads in (1, 3)]
+
+
+@pytest.mark.parametrize("lane", APP, indirect=True)
+@pytest.mark.parametrize("size", [1024, 65536])
+async def test_handlers_that_write_what_they_fetch_lose_clients_that_hold_connections(
+    lane: Lane, size: int
+) -> None:
+    async with ScriptedOrigin(endless) as origin:
+
+        async def handler(request: web.Request) -> web.StreamResponse:
+            # In chunks aiohttp joins what it writes, on most versions of Python, and what that is of is lost.
+            length = "2" if request.path == "/" else f"{1 << 40}"
+            response = web.StreamResponse(headers={"Content-Length": length})
+            await response.prepare(request)
+            async with lane.way.engine.get(f"{origin.url}{request.path}") as upstream:
+                async for frame in upstream:
+                    view = memoryview(frame)
+                    for start in range(0, len(view), size):
+                        await response.write(view[start : start + size])
+            return response
+
+        app = web.Application()
+        app.router.add_get("/{path:.*}", handler)
+        relay = await lane.way.serve(app, edge=Edge(stall_grace=0.2, write_timeout=None))
+        for _ in range(lane.connections):
+            await stalled(relay)
+        await until(lambda: len(origin.connections) == lane.connections, "they hold all connections")
+        async with asyncio.timeout(20):
+            for _ in range(3):
+                client = await lane.way.connect(relay.port)
+                assert (await client.ask()).body == b"ok"
+        assert 1 <= lane.cut() < lane.connections, "others are left alone"

@@ -47,6 +47,13 @@ impl Owner {
             Self::Part(part) => &part.slice,
         }
     }
+
+    fn line(&self) -> usize {
+        match self {
+            Self::Delivery(delivery) => delivery.line(),
+            Self::Part(part) => part.parent.get().line(),
+        }
+    }
 }
 
 struct State {
@@ -105,6 +112,11 @@ impl Frame {
     /// The `length` bytes at `address`, if all of them are the frame's.
     pub(crate) fn part_at(slf: &Bound<'_, Self>, address: usize, length: usize) -> PyResult<Option<Part>> {
         Self::take_part(slf, |bytes| buffer::range_within(bytes, address, length))
+    }
+
+    /// The line in which requests wait for the connection that its stream is fed over; 0 for none.
+    pub(crate) fn line(&self) -> usize {
+        lock(&self.state).owner.as_ref().map_or(0, Owner::line)
     }
 
     fn view<'py>(slf: &Bound<'py, Self>, start: usize, end: usize) -> PyResult<Bound<'py, PyMemoryView>> {

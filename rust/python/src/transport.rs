@@ -463,7 +463,8 @@ impl Core {
         self.abort(py);
     }
 
-    fn write(&self, py: Python<'_>, contents: impl IntoIterator<Item = Content>) {
+    /// `line`: see [`Far::write_of`].
+    fn write(&self, py: Python<'_>, contents: impl IntoIterator<Item = Content>, mut line: usize) {
         let mut flushes = false;
         let pausing = {
             let mut state = lock(&self.state);
@@ -475,7 +476,7 @@ impl Core {
             let mut size = 0;
             for content in contents {
                 size += content.bytes().len();
-                unsent = exchange.far.write(content);
+                unsent = exchange.far.write_of(content, std::mem::take(&mut line));
             }
             if size >= WORTH_FLUSHING {
                 exchange.far.flush();

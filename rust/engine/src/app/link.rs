@@ -67,6 +67,8 @@ impl fmt::Debug for Content {
 pub enum Command {
     /// Bytes for the client.
     Write(Content),
+    /// The next write is of a stream that comes over a connection for which requests wait in this line.
+    FeedOn(usize),
     /// What follows is a stream's; the engine sends it.
     Attach(Attachment),
     /// What follows is a topic's; the engine sends it.
@@ -366,6 +368,11 @@ impl Far {
     /// Queues bytes, which leave at the next [`Far::flush`], or with whatever else is done; says how many are unsent
     /// with them. None are where the client is lost.
     pub fn write(&self, content: Content) -> usize {
+        self.write_of(content, 0)
+    }
+
+    /// As [`Far::write`], of bytes of a stream that comes over a connection for which requests wait in `line`; 0 for none.
+    pub fn write_of(&self, content: Content, line: usize) -> usize {
         let count = content.bytes().len();
         let mut state = lock(&self.link);
         if state.is_over_for_good() {
@@ -375,6 +382,9 @@ impl Far {
             return 0;
         }
         state.unsent += count;
+        if line != 0 {
+            state.commands.push_back(Command::FeedOn(line));
+        }
         state.commands.push_back(Command::Write(content));
         state.unsent
     }

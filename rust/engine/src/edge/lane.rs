@@ -87,6 +87,7 @@ pub(super) async fn answer(
         closing: false,
         over: None,
         tunnels: false,
+        feeds: false,
         source_failed: false,
         stop: None,
     };
@@ -165,6 +166,8 @@ struct Lane<'a> {
     closing: bool,
     over: Option<Over>,
     tunnels: bool,
+    /// What was written and is not with the kernel may hold a connection to an origin.
+    feeds: bool,
     /// What the engine was sending has failed, and all that came of it before is with the kernel.
     source_failed: bool,
     /// Runs when everything is to end and the last frames are on their way. On the heap, because that is once in its life.
@@ -299,6 +302,10 @@ impl Lane<'_> {
                     self.finish_sending(bytes, None)?;
                 }
                 Sending::Nothing => {
+                    if std::mem::take(&mut self.feeds) {
+                        // What its client has taken holds nothing.
+                        self.outgoing.end_life();
+                    }
                     return if self.is_over()? { Poll::Ready(Ok(())) } else { Poll::Pending };
                 }
             }
@@ -371,6 +378,11 @@ impl Lane<'_> {
             let Some(command) = self.commands.pop_front() else { break };
             match command {
                 Command::Write(content) => self.write(content)?,
+                Command::FeedOn(line) => {
+                    self.outgoing.begin_life(self.life);
+                    self.outgoing.feed_on(line);
+                    self.feeds = true;
+                }
                 Command::Attach(stream) => self.attach(stream)?,
                 Command::Subscribe(subscription) => self.subscribe(subscription)?,
                 Command::File(file) => self.attach_file(file)?,

@@ -29,6 +29,7 @@ pub async fn pipe(
     let mut end =
         Tell { ended, bytes: 0, error: Some(Code::StreamClosed.error("nobody reads the stream any more")) };
     let pool = stream.pool().clone();
+    feed.feed_on(stream.line());
     let body = EventBody::new(stream.into(), policy, Arc::clone(&meter)).inspected(inspector);
     let mut supply = Supply::Source(Box::new(body));
     loop {
@@ -56,10 +57,12 @@ pub async fn pipe(
             }
             Some(Some(Err(error))) => {
                 end.error = Some(error.clone());
+                feed.feed_on(0);
                 return feed.fail(error);
             }
             Some(None) => {
                 end.error = None;
+                feed.feed_on(0);
                 return feed.finish(Ending::default());
             }
             None => break,

@@ -166,6 +166,12 @@ impl Outbox {
         self.life = Some(life.share());
     }
 
+    /// Undoes [`Outbox::begin_life`]. Everything is with the kernel.
+    pub(crate) fn end_life(&mut self) {
+        self.feed_on(0);
+        self.life = None;
+    }
+
     /// What is sent comes over a connection for which others wait in `line`.
     pub(crate) fn feed_on(&self, line: usize) {
         if let Some((_, vital)) = &self.life {

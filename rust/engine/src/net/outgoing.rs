@@ -206,6 +206,11 @@ impl Outgoing {
         self.outbox.begin_life(life);
     }
 
+    /// Undoes [`Outgoing::begin_life`].
+    pub(crate) fn end_life(&mut self) {
+        self.outbox.end_life();
+    }
+
     /// The body comes over a connection for which others wait in `line`.
     pub(crate) fn feed_on(&self, line: usize) {
         self.outbox.feed_on(line);

@@ -293,6 +293,13 @@ impl Delivery {
     pub fn pool(&self) -> &Pool {
         &self.channel.pool
     }
+
+    /// The line in which requests wait for the connection that its stream is fed over; 0 for none.
+    #[cfg(not(loom))]
+    pub fn line(&self) -> usize {
+        // Relaxed: as in `Stream::line`.
+        self.channel.line.load(Ordering::Relaxed)
+    }
 }
 
 impl Deref for Delivery {

@@ -412,6 +412,8 @@ impl Obedience {
                         return Poll::Pending;
                     }
                 }
+                // The connections of a worker's own engine are no concern of the edge.
+                Command::FeedOn(_) => {}
                 Command::Attach(attachment) => exchange.attach(attachment),
                 Command::Option(level, name, value) => {
                     exchange.wire.send(&Message::Option(level, name, value));

@@ -85,14 +85,14 @@ impl Transport {
     fn write(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
-        append(data, &self.core.shared.returns, &mut small, &mut all)?;
+        let line = append(data, &self.core.shared.returns, &mut small, &mut all)?;
         if self.is_over() {
             return Ok(());
         }
         if !small.is_empty() {
-            self.core.write(py, [Content::Bytes(small)]);
+            self.core.write(py, [Content::Bytes(small)], line);
         } else if !all.is_empty() {
-            self.core.write(py, all);
+            self.core.write(py, all, line);
         }
         Ok(())
     }
@@ -100,14 +100,15 @@ impl Transport {
     fn writelines(&self, py: Python<'_>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.core.shared.check_thread()?;
         let (mut small, mut all) = (Vec::new(), Vec::new());
+        let mut line = 0;
         for data in list_of_data.try_iter()? {
-            append(&data?, &self.core.shared.returns, &mut small, &mut all)?;
+            line = line.max(append(&data?, &self.core.shared.returns, &mut small, &mut all)?);
         }
         if !small.is_empty() {
             all.push(Content::Bytes(small));
         }
         if !all.is_empty() && !self.is_over() {
-            self.core.write(py, all);
+            self.core.write(py, all, line);
         }
         Ok(())
     }

@@ -52,7 +52,8 @@ impl Drop for Lent {
     }
 }
 
-/// Appends what a write of `data` sends: to `small` what is copied, to `all` what is lent, after what is in `small`.
+/// Appends what a write of `data` sends: to `small` what is copied, to `all` what is lent, after what is in `small`. Returned is
+/// the line in which requests wait for the connection that it came over, if it is of a frame; 0 for none.
 ///
 /// # Errors
 /// `TypeError`: the type is not one that asyncio's transports take. `BufferError`: the bytes are not contiguous.
@@ -62,27 +63,28 @@ pub(super) fn append(
     returns: &Returns,
     small: &mut Vec<u8>,
     all: &mut Vec<Content>,
-) -> PyResult<()> {
-    let Some(memory) = take(data, small)? else { return Ok(()) };
+) -> PyResult<usize> {
+    let (memory, line) = take(data, small)?;
+    let Some(memory) = memory else { return Ok(line) };
     if !small.is_empty() {
         all.push(Content::Bytes(std::mem::take(small)));
     }
     all.push(Content::Foreign(Box::new(Lent { memory: Some(memory), returns: returns.clone() })));
-    Ok(())
+    Ok(line)
 }
 
-/// The memory of `data` if it is lent; else its bytes are appended to `copy`.
-fn take(data: &Bound<'_, PyAny>, copy: &mut Vec<u8>) -> PyResult<Option<Memory>> {
+/// The memory of `data` if it is lent; else its bytes are appended to `copy`. And the line of the stream that it is of.
+fn take(data: &Bound<'_, PyAny>, copy: &mut Vec<u8>) -> PyResult<(Option<Memory>, usize)> {
     let py = data.py();
     // Exactly bytes: since Python 3.12 a class derived from it can say that its buffer is another object's.
     if let Ok(bytes) = data.cast_exact::<PyBytes>() {
         let content = bytes.as_bytes();
         if content.len() < WORTH_LENDING {
             copy.extend_from_slice(content);
-            return Ok(None);
+            return Ok((None, 0));
         }
         let all = 0..content.len();
-        return Ok(Some(Memory::Bytes(bytes.clone().into(), all)));
+        return Ok((Some(Memory::Bytes(bytes.clone().into(), all)), 0));
     }
     let view = data.cast::<PyMemoryView>();
     if view.is_err() && !data.is_instance_of::<PyBytes>() && !data.is_instance_of::<PyByteArray>() {
@@ -94,22 +96,25 @@ fn take(data: &Bound<'_, PyAny>, copy: &mut Vec<u8>) -> PyResult<Option<Memory>>
     if !buffer.is_c_contiguous() {
         return Err(PyBufferError::new_err("the bytes of the memoryview are not contiguous"));
     }
-    let memory = match view {
-        Ok(view) if buffer.len_bytes() >= WORTH_LENDING => lend(view, &buffer)?,
-        _ => None,
-    };
+    let (mut memory, mut line) = (None, 0);
+    if let Ok(view) = view {
+        // Through all views of views; memoryview has no subclasses that could say something else.
+        let owner = view.getattr(intern!(py, "obj"))?;
+        line = owner.cast::<Frame>().map_or(0, |frame| frame.get().line());
+        if buffer.len_bytes() >= WORTH_LENDING {
+            memory = lend(&owner, &buffer)?;
+        }
+    }
     if memory.is_none() {
         append_bytes(py, &buffer, copy);
     }
     buffer.release(py);
-    Ok(memory)
+    Ok((memory, line))
 }
 
-/// The memory that `buffer`, of `view`, is a range of, if its owner is immutable.
-fn lend(view: &Bound<'_, PyMemoryView>, buffer: &PyUntypedBuffer) -> PyResult<Option<Memory>> {
+/// The memory of `owner` that `buffer` is a range of, if that is immutable.
+fn lend(owner: &Bound<'_, PyAny>, buffer: &PyUntypedBuffer) -> PyResult<Option<Memory>> {
     let (address, length) = (buffer.buf_ptr().addr(), buffer.len_bytes());
-    // Through all views of views; memoryview has no subclasses that could say something else.
-    let owner = view.getattr(intern!(view.py(), "obj"))?;
     if let Ok(bytes) = owner.cast_exact::<PyBytes>() {
         let range = range_within(bytes.as_bytes(), address, length);
         return Ok(range.map(|range| Memory::Bytes(bytes.clone().into(), range)));
