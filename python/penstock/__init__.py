@@ -7,10 +7,10 @@ The library in four lines::
             async for frame in response:
                 view = memoryview(frame)
 
-The settings are in `penstock.config`, the ways to cut a body in `penstock.framing`, what an engine says of itself to
-those who operate it in `penstock.metrics`. Loaded on first use: the gateway for aiohttp applications, `penstock.web`;
-tokens that the engine verifies, `penstock.tokens`; origins for tests, `penstock.testing`; the worker that a process is,
-`penstock.workers`.
+The settings are in `penstock.config`, the ways to cut a body in `penstock.framing`, metrics and health of an engine in
+`penstock.metrics`. Loaded on first use: the gateway for aiohttp applications, `penstock.web`; topics, `penstock.Hub`;
+tokens that the engine verifies, `penstock.tokens`; origins for tests, `penstock.testing`; what a worker process can ask
+about itself, `penstock.workers`.
 """
 
 import importlib
@@ -43,7 +43,7 @@ from .exceptions import (
     WindowHeldError,
     error_codes,
 )
-from .hub import Hub, HubCounts, HubStats, TopicStats
+from .hub import HubCounts, HubStats, TopicStats
 from .log import LogStats
 from .origins import Origins, OriginsStats, OriginState
 from .sources import open_fd, open_file, open_process
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from . import tokens as tokens
     from . import web as web
     from . import workers as workers
+    from .web.hub import Hub
 
 __all__ = [
     "ArgumentError",
@@ -128,6 +129,8 @@ if not TYPE_CHECKING:
     _LATER = frozenset(("testing", "tokens", "web", "workers"))
 
     def __getattr__(name: str) -> Any:
+        if name == "Hub":
+            return importlib.import_module(".web.hub", __name__).Hub
         if name not in _LATER:
             # What is looked for here first.
             home = {
@@ -143,7 +146,7 @@ if not TYPE_CHECKING:
         return importlib.import_module(f".{name}", __name__)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_LATER})
+        return sorted({*globals(), *__all__, *_LATER})
 
 
-document(globals()[name] for name in __all__)
+document(globals()[name] for name in __all__ if name in globals())

@@ -1,20 +1,18 @@
-"""What the processes of one application have in common: objects whose state is the parent's, and no worker's.
+"""Objects that the worker processes of one application share: their state is in the parent.
 
-A worker process (`penstock.workers`) declares origins, decisions, gateways and hubs like any process; the parent makes
-the same ones, once for all workers. Methods that are marked with `shared` are then done there, so that the same code
-means the same with workers and without.
+A worker process (`penstock.workers`) declares origins, decisions, gateways and hubs like any other process. The parent
+makes the same objects, once for all workers. Methods that are marked with `shared` run there, so that the same code does
+the same with workers and without.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import wraps
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar
 
-if TYPE_CHECKING:
-    from . import _native
-    from .engine import Engine
+from . import _native
 
-__all__ = ["Parent", "Shared", "join", "parent", "shared"]
+__all__ = ["Parent", "Plans", "Shared", "join", "parent", "shared"]
 
 S = TypeVar("S", bound="Shared")
 P = ParamSpec("P")
@@ -23,8 +21,15 @@ R = TypeVar("R")
 _MARK: Final = "_penstock_shared"
 
 
+class Plans(Protocol):
+    """Descriptions of what the parent does for an object of a worker."""
+
+    def describe(self, terms: Hashable, /) -> bytes:
+        """Describe a relay (`web.RelaySpec`) or subscriptions (`config.Subscriptions`): equal terms give equal bytes."""
+
+
 class Parent(Protocol):
-    """The process in front of a worker, as the worker sees it."""
+    """The parent process, as a worker sees it."""
 
     @property
     def has_cache(self) -> bool:
@@ -32,68 +37,75 @@ class Parent(Protocol):
 
     @property
     def lines(self) -> "_native.Lines":
-        """What reaches it for no request."""
+        """The connection to the parent for messages that belong to no request."""
 
     def keep(self, shared: "Shared") -> None:
-        """Take note of what was made that is to outlive the workers, used by a route or not."""
+        """Have the parent keep `shared` when the workers end, whether a route uses it or not."""
 
     def number(self, shared: "Shared") -> int:
-        """What `shared` is called there; it is declared first if it has not been."""
+        """The number of `shared` in the parent. The first call declares it there."""
+
+    def plans(self, shared: "Shared") -> Plans:
+        """The descriptions of what the parent does for `shared`."""
+
+    def account(self, on_complete: Callable[..., object], asked: Any, status: int) -> bytes | None:
+        """Describe how another worker calls `on_complete` for a request (`web.handover.Asked`) if this worker ends.
+
+        None: another worker cannot find the function by its name.
+        """
 
     def call(self, shared: "Shared", method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Have a method done there, and wait for it; from any thread."""
+        """Run a method in the parent and wait for its result. From any thread."""
 
     def ask(
         self, shared: "Shared", method: str, arguments: tuple[Any, ...], named: dict[str, Any]
     ) -> Awaitable[Any]:
-        """The same of a coroutine function."""
+        """As `call`, for a coroutine function."""
 
 
 _parent: Parent | None = None
 
 
 def join(to: Parent | None) -> None:
-    """Have objects that are made from now on be those of `to`; None: this process's own."""
+    """Set the parent of the objects that are made from now on; None: their state is in this process."""
     global _parent  # noqa: PLW0603 (a process has one parent)
     _parent = to
 
 
 def parent() -> Parent | None:
-    """The process in front of this one; None where this process serves alone."""
+    """The parent of this worker process; None if this process is no worker."""
     return _parent
 
 
 class Shared:
-    """The base of what is declared in every worker and is there once."""
+    """The base of objects that every worker declares and the parent has once."""
 
     _KIND: ClassVar[str]
-    """What workers and parent call the class."""
+    """The name of the class between workers and parent."""
     _parent: Parent | None
-    """Who has the state; None: the object itself."""
+    """The process that has the state; None: this one."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """The process that made it is the one that it belongs to, whatever `join` says later."""
+        """Bind the object to the parent that the process has now; a later `join` does not change that."""
         made = super().__new__(cls)
         made._parent = _parent
         return made
 
     def _declaration(self) -> dict[str, Any]:
-        """What the constructor is to be given in the parent, besides its engine."""
+        """The arguments of the constructor in the parent, without the engine."""
         raise NotImplementedError
 
-    @classmethod
-    def _declared(cls, engine: "Engine", declaration: dict[str, Any]) -> Self:  # noqa: ARG003 (of some of them)
-        """Make the parent's, with the parent's engine."""
-        return cls(**declaration)
+    def _declared(self) -> None:
+        """Begin, in the parent: a worker has declared the object."""
 
     async def _dismissed(self) -> None:
-        """Let go of the parent's, which no worker and no route has any more."""
+        """End, in the parent: no worker and no route has the object any more."""
 
 
 def shared(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Have `method` of a `Shared` done where its state is.
+    """Run `method` of a `Shared` in the process that has the state.
 
-    It may be called from any thread, and what it takes and returns may go over a link (`workers.messages`).
+    Any thread may call the method. Its arguments and its result must be of types that `workers.messages` can send.
     """
     waits = iscoroutinefunction(method)
 
@@ -112,7 +124,7 @@ def shared(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P]
 
 
 def methods_of(cls: type[Shared]) -> dict[str, Callable[..., Any]]:
-    """The methods of a class that workers may call, as they are where the state is."""
+    """The methods of a class that workers may call, as the parent runs them."""
     found = {}
     for name in dir(cls):
         member = getattr(cls, name)

@@ -1,7 +1,7 @@
 """What an engine has stored, to look at and to purge: `Engine.cache`."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from yarl import URL
 
@@ -9,9 +9,6 @@ from . import _arguments, _native
 from ._shared import Shared, shared
 from .exceptions import make_error
 from .stats import DiskStats
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 __all__ = ["Cache", "CacheStats", "StoredResponse"]
 
@@ -89,11 +86,6 @@ class Cache(Shared):
 
     def _declaration(self) -> dict[str, Any]:
         return {}
-
-    @classmethod
-    def _declared(cls, engine: "Engine", _: dict[str, Any]) -> Self:
-        assert isinstance(engine.cache, cls)  # noqa: S101 (a worker is told whether there is one)
-        return engine.cache
 
     @shared
     def stats(self) -> CacheStats:

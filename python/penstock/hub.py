@@ -6,30 +6,22 @@ gets what followed, once and in order; where that cannot be shown, a `penstock-g
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from . import _arguments, _native
 from ._shared import Shared, shared
-from .config import Access, History, KafkaLog, RedisLog, RouteLimits, Subscriptions, parse_size
+from .config import History, KafkaLog, RedisLog, Subscriptions, parse_size
 from .engine import Engine, default_engine
 from .exceptions import PenstockError, make_error
 from .framing import Events, native_framing
 from .log import Event, Log, LogStats, Reader, Source
 from .stream import FrameStream, Response
-from .workers.plans import TopicsPlans
-
-if TYPE_CHECKING:
-    from aiohttp import web
-
-    from .web.decisions import Authoriser, Decisions, Verifying
-    from .web.subscription import Authorise
-    from .web.topics import TopicsRoute
 
 T = TypeVar("T")
 
-__all__ = ["Hub", "HubCounts", "HubStats", "TopicStats"]
+__all__ = ["BaseHub", "HubCounts", "HubStats", "TopicStats"]
 
 # What the hub says itself is longer than an event by some lines at most.
 _SAID: Final = 64 * 1024
@@ -98,29 +90,8 @@ class TopicStats:
     """What it has counted."""
 
 
-class Hub(Shared):
-    """Topics with a bounded history each, and their subscribers.
-
-    Topics need not be declared: one begins with what is first published to it, or with its first subscriber, and goes
-    when nobody listens and its history has aged out. Their names have 1 to 512 bytes of UTF-8 and no control
-    characters.
-
-    All methods may be called from any thread.
-
-    With a log that other processes share, what any of them publishes comes to the subscribers of all, in one order and
-    with the same ids, and who loses one process resumes with another. Such a hub has to be entered (`async with hub`,
-    in `app.cleanup_ctx` for instance) before anybody publishes or subscribes.
-
-    Args:
-        engine: in whose pool the history lies; by default the one that the process shares (`penstock.default_engine`).
-        history: what is kept of each topic, and of all of them. Processes that share a log should have the same.
-        log: where events are kept for other processes; None: in this one alone. With a `KafkaLog` the hub follows what
-            is published there, and publishes nothing itself.
-
-    Raises:
-        StateError: the engine is closed.
-        ConfigurationError: the log cannot be used: what it needs is not installed, or its URL is none.
-    """
+class BaseHub(Shared):
+    """A hub without aiohttp: see `penstock.Hub`, which also answers requests."""
 
     _KIND = "hub"
 
@@ -147,7 +118,7 @@ class Hub(Shared):
         self._delivers_alone = isinstance(log, RedisLog) and log.away == "deliver"
         # Topics that only others can begin begin with no subscriber.
         self._opens = not isinstance(log, KafkaLog)
-        self._plans: Final = TopicsPlans()
+        self._plans: Final = None if self._parent is None else self._parent.plans(self)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._entering: asyncio.Task[None] | None = None
         self.native_hub = _native.Hub(self._engine.native, history, log is not None)
@@ -159,14 +130,11 @@ class Hub(Shared):
     def _declaration(self) -> dict[str, Any]:
         return self._said
 
-    @classmethod
-    def _declared(cls, engine: Engine, declaration: dict[str, Any]) -> Self:
-        made = cls(engine=engine, **declaration)
-        if made._reader is not None:
-            # At once: the next that a worker says may be of its topics.
-            made._loop = asyncio.get_running_loop()
-            made._entering = made._loop.create_task(made._reader.start())
-        return made
+    def _declared(self) -> None:
+        if self._reader is not None:
+            # At once: the worker's next message may be for one of its topics.
+            self._loop = asyncio.get_running_loop()
+            self._entering = self._loop.create_task(self._reader.start())
 
     async def _dismissed(self) -> None:
         if self._entering is not None:
@@ -211,7 +179,7 @@ class Hub(Shared):
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.
         """
-        _topic(topic)
+        check_topic(topic)
         given: object = data
         if not isinstance(given, str | bytes | bytearray | memoryview):
             rule = "a text or bytes: write json.dumps(...) for an object"
@@ -254,7 +222,7 @@ class Hub(Shared):
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.
         """
-        _topic(topic)
+        check_topic(topic)
         if self._reader is None:
             return self.native_hub.finish(topic)
         self.native_hub.check(topic, "", None, None, None, None)
@@ -286,14 +254,14 @@ class Hub(Shared):
                 (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
                 hub is closed (HUB_CLOSED).
         """
-        _topic(topic)
+        check_topic(topic)
         _arguments.text("after", after)
         terms = replace(self._terms(subscriptions), heartbeat=None)
         framing = _native.Framing.events(self._events + _SAID, False)
-        if self._parent is None:
+        if self._parent is None or self._plans is None:
             source = self.native_hub.subscribe(topic, after, terms, framing)
         else:
-            plan = self._plans.describe(self._parent.number(self), terms)
+            plan = self._plans.describe(terms)
             source = self.native_hub.subscribe_afar(plan, topic, after, framing, self._parent.lines)
         response = Response(source)
         response.method, response.url = "GET", topic
@@ -323,7 +291,7 @@ class Hub(Shared):
             ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.
         """
-        _topic(topic)
+        check_topic(topic)
         _arguments.text("error_event", error_event, "'error'", optional=False)
         if not isinstance(response, FrameStream):
             raise _arguments.bad("response", response, "a response: write await engine.get(url)")
@@ -368,60 +336,6 @@ class Hub(Shared):
         terms = subscriptions or Subscriptions()
         return terms if self._opens else replace(terms, open=False)
 
-    async def stream(
-        self,
-        request: "web.Request",
-        topic: str,
-        *,
-        tenant: str | None = None,
-        authorise: "Authorise | None" = None,
-        subscriptions: Subscriptions | None = None,
-        headers: Mapping[str, str | None] | None = None,
-    ) -> "web.StreamResponse":
-        """Answer `request` with a topic's events, from a handler that decides who may.
-
-        What the client had before is in the request's `Last-Event-ID`, or in its query as `lastEventId`. On a
-        `penstock.web.Site` the engine sends the events from here on, and the handler is done.
-
-        Args:
-            request: nothing may have been sent back yet.
-            topic: the topic's name.
-            tenant: for whom it is, for `Subscriptions.per_tenant`, logs and middlewares (`penstock.web.TENANT`).
-            authorise: asked once, with the request and the topic. True: it may go on for as long as it likes. A number:
-                for so many seconds, after which it is asked again; a hook that has not answered 10 s later, or that
-                fails, has refused. False is answered with 403, later it ends the response behind a whole event.
-            subscriptions: how it is served.
-            headers: fields to send in place of those of the same names; None drops them.
-
-        Returns:
-            The response, or the answer to what could not be: 403, 404, 429, 503.
-
-        Raises:
-            PenstockError: what went wrong behind the head. The client has been cut off.
-            CancelledError: the client left.
-        """
-        from .web.access import note  # noqa: PLC0415 (the library does without aiohttp)
-        from .web.gateway import TENANT  # noqa: PLC0415 (the library does without aiohttp)
-        from .web.subscription import respond  # noqa: PLC0415
-
-        _topic(topic)
-        _arguments.text("tenant", tenant)
-        _arguments.call("authorise", authorise, "a function that takes the request and the topic")
-        if headers is not None:
-            headers = dict(_arguments.pairs("headers", headers, drops=True))
-        if tenant is not None:
-            request[TENANT] = tenant
-            note(request, tenant=tenant)
-        return await respond(
-            self,
-            request,
-            topic,
-            tenant=tenant,
-            authorise=authorise,
-            subscriptions=self._terms(subscriptions),
-            headers=headers,
-        )
-
     async def _admit(
         self,
         topic: str,
@@ -435,10 +349,10 @@ class Hub(Shared):
 
         `_read`, or the engine, serves it then, until `lease` has run out.
         """
-        if self._parent is None:
+        if self._parent is None or self._plans is None:
             admission = self.native_hub.admit(topic, after, terms, guest, lease)
         else:
-            plan, lines = self._plans.describe(self._parent.number(self), terms), self._parent.lines
+            plan, lines = self._plans.describe(terms), self._parent.lines
             admission = self.native_hub.admit_afar(plan, topic, after, guest, lease, lines, near)
         try:
             while (decided := admission.step()) is not None:
@@ -452,70 +366,6 @@ class Hub(Shared):
         """The events of who has been let in, comments as well."""
         framing = _native.Framing.events(self._events + _SAID, True)
         return FrameStream(self.native_hub.read(admission, framing, near))
-
-    def native(
-        self,
-        prefix: str,
-        *,
-        host: str | None = None,
-        subscriptions: Subscriptions | None = None,
-        limits: RouteLimits | None = None,
-        response_headers: Mapping[str, str | None] | None = None,
-        add_response_headers: Iterable[tuple[str, str]] = (),
-        authorise: "Authoriser | Verifying | Decisions | None" = None,
-        decision_key: str | Sequence[str] | None = None,
-        lifetime: float | None = None,
-        access: Access | None = None,
-        name: str | None = None,
-    ) -> "TopicsRoute":
-        """Declare a route by which the engine lets clients subscribe, without waking Python.
-
-        Give it to the application: `app.add_routes([hub.native("/events/")])`. A GET of `/events/<topic>` is answered
-        with text/event-stream; what follows the prefix is the topic's name, percent-decoded. What the client had before
-        is in its `Last-Event-ID`, or in the query as `lastEventId`; the response's `Penstock-Resume` is then `full`, or
-        `gap` where an event `penstock-gap` comes first. Requests by other methods than GET and HEAD are the
-        application's.
-
-        Args:
-            prefix: how the path of a request begins, percent-encoded as on the wire; from slash to slash.
-            host: the host that must be asked for, without a port; any by default.
-            subscriptions: how subscribers are served.
-            limits: how much the route serves at most.
-            response_headers: fields to send in place of those of the same names; None drops them. CORS is said here.
-            add_response_headers: fields to send besides those of the same names.
-            authorise: who may subscribe, as for `Gateway.native`. It is asked again when its answer has run out; one
-                that is not let in then has its response end behind a whole event. The tenant counts for
-                `Subscriptions.per_tenant`.
-            decision_key: as for `Gateway.native`.
-            lifetime: as for `Gateway.native`.
-            access: as for `Gateway.native`.
-            name: what the route is called in logs; its prefix by default.
-
-        Raises:
-            ConfigurationError: one of these cannot be.
-        """
-        from .web.decisions import decisions_of  # noqa: PLC0415 (the library does without aiohttp)
-        from .web.topics import topics_route  # noqa: PLC0415
-
-        for one, value in (("prefix", prefix), ("host", host), ("name", name)):
-            _arguments.text(one, value, optional=one != "prefix")
-        _arguments.ROUTE_LIMITS("limits", limits)
-        if response_headers is not None:
-            response_headers = dict(_arguments.pairs("response_headers", response_headers, drops=True))
-        add_response_headers = _arguments.pairs("add_response_headers", add_response_headers)
-        _arguments.number("lifetime", lifetime, "seconds")
-        _arguments.ACCESS("access", access)
-        return topics_route(
-            self,
-            prefix,
-            host=host,
-            subscriptions=self._terms(subscriptions),
-            limits=limits or RouteLimits(),
-            headers=response_headers,
-            add_headers=add_response_headers,
-            name=name or prefix,
-            decisions=decisions_of(authorise, decision_key, lifetime, access),
-        )
 
     @shared
     def stats(self) -> HubStats:
@@ -589,5 +439,5 @@ def _open(log: RedisLog | KafkaLog, history: History) -> tuple[Source, Log | Non
     return streams, streams
 
 
-def _topic(topic: object) -> None:
+def check_topic(topic: object) -> None:
     _arguments.text("topic", topic, "'chat/7'", optional=False)

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from yarl import URL
 
@@ -14,9 +14,6 @@ from . import _arguments, _native
 from ._shared import Shared, shared
 from .config import Check, Health, Origin, Retries
 from .exceptions import make_error
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 __all__ = ["OriginState", "Origins", "OriginsStats", "Place", "parse_origin", "place_of"]
 
@@ -70,6 +67,15 @@ class OriginsStats:
     """Each of them, in the order in which they were given."""
 
 
+class EngineHandles(Protocol):
+    """The handles of a `penstock.Engine` that origins need."""
+
+    native: _native.Engine
+
+    def endpoint(self, scheme: str, host: str, port: int | None, unix: str | None) -> _native.Endpoint:
+        """The handle of a single origin."""
+
+
 class Place(NamedTuple):
     """The parts of an origin's URL."""
 
@@ -79,7 +85,7 @@ class Place(NamedTuple):
     base: str
     """What stands in front of every path; no slash at its end."""
 
-    def endpoint(self, engine: "Engine", unix: str | None) -> _native.Endpoint:
+    def endpoint(self, engine: EngineHandles, unix: str | None) -> _native.Endpoint:
         """What `engine` sends requests to."""
         return engine.endpoint(self.scheme, self.host, self.port, unix)
 
@@ -148,7 +154,7 @@ class Origins(Shared):
         # Of what is declared here and what the engine knows, which go by their order.
         self._lock = threading.Lock()
         # Among whose metrics they are. Weak: origins do not keep an engine.
-        self._engines = weakref.WeakSet["Engine"]()
+        self._engines = weakref.WeakSet[EngineHandles]()
         self.identity: Final = parts[0] if name is None else parse_origin(name)
         if name is not None and self.identity.base:
             raise make_error("BAD_CONFIGURATION", f"name is {name!r}; it must not have a path")
@@ -162,7 +168,7 @@ class Origins(Shared):
     def _declaration(self) -> dict[str, Any]:
         return self._said
 
-    def endpoint(self, engine: "Engine", unix: str | None) -> _native.Endpoint:  # noqa: ARG002 (as of a single origin)
+    def endpoint(self, engine: EngineHandles, unix: str | None) -> _native.Endpoint:  # noqa: ARG002 (as of a single origin)
         """What any engine sends requests to. From now on the metrics of `engine` have them."""
         if engine not in self._engines:
             engine.native.add_upstream(self.native)

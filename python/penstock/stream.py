@@ -8,26 +8,37 @@ window, and the source is read only while the window has room.
 import codecs
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from . import _native
-from ._native import Frame, Transport
+from ._native import Frame
 from ._native import FrameStream as _NativeStream
 from .exceptions import WindowHeldError, make_error, status_error
 from .framing import Framing, native_framing
 from .stats import Timings
 
-__all__ = ["Frame", "FrameStream", "Response"]
+__all__ = ["Frame", "FrameStream", "Response", "register_pipe"]
 
 
 class _Writable(Protocol):
     def write(self, data: memoryview) -> Any: ...
+
+
+Pipe = Callable[["FrameStream", object], Awaitable[int] | None]
+"""Sends all of a stream to a target without Python, and gives the number of bytes; None for any other target."""
+
+_pipes: Final[list[Pipe]] = []
+
+
+def register_pipe(pipe: Pipe) -> None:
+    """Have `FrameStream.pipe_to` try `pipe` first."""
+    _pipes.append(pipe)
 
 
 class FrameStream(_NativeStream):
@@ -94,14 +105,10 @@ class FrameStream(_NativeStream):
         Raises:
             PenstockError: the source failed: do not end the target as if the body were whole.
         """
-        writer = getattr(target, "_payload_writer", None)
-        if isinstance(getattr(writer, "transport", None), Transport):
-            # A response of a server whose sockets the engine owns: it sends the frames itself.
-            from .web.handover import can_hand_over, pipe_part  # noqa: PLC0415 (only there is there an aiohttp)
-
-            transport = can_hand_over(writer, getattr(writer, "transport", None))
-            if transport is not None:
-                return await pipe_part(self, writer, transport)
+        for pipe in _pipes:
+            piped = pipe(self, target)
+            if piped is not None:
+                return await piped
         written = 0
         drain = getattr(target, "drain", None)
         while True:

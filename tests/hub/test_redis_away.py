@@ -358,7 +358,8 @@ async def test_an_entry_that_is_no_event_is_skipped_with_a_gap_and_the_reader_go
 async def test_what_is_asked_before_redis_was_tried_waits_for_that(edge: Edges, redis: RedisServer) -> None:
     """Before workers nobody waits for the hub to be entered, and the first request comes at once."""
     redis.stop()
-    hub = Hub._declared(edge.engine, {"history": None, "log": RedisLog(redis.url, timeout=20.0, lease=60.0)})
+    hub = Hub(engine=edge.engine, log=RedisLog(redis.url, timeout=20.0, lease=60.0))
+    hub._declared()
     asking = [asyncio.create_task(hub._has("news")), asyncio.create_task(hub.publish("news", "first"))]
     done, _ = await asyncio.wait(asking, timeout=0.1)
     assert not done

@@ -64,15 +64,16 @@ async def test_subscriptions_are_described_by_hub_and_terms(family: Family) -> N
         hub = Hub(engine=family.engine)
         origins = Origins(["http://127.0.0.1:9"])
     number = await asyncio.to_thread(worker.declared.number, hub)
-    terms, described = config.Subscriptions(join="start", per_tenant=2), plans.TopicsPlans()
-    description = described.describe(number, terms)
+    terms, described = config.Subscriptions(join="start", per_tenant=2), plans.Plans(worker.declared, hub)
+    description = described.describe(terms)
     assert plans.read(description) == plans.Topics(number, terms)
-    assert described.describe(number, config.Subscriptions(join="start", per_tenant=2)) is description
-    assert described.describe(number, config.Subscriptions()) != description
+    assert described.describe(config.Subscriptions(join="start", per_tenant=2)) is description
+    assert described.describe(config.Subscriptions()) != description
     assert isinstance(family.declarations.plan(description), _native.Plan)
-    other = await asyncio.to_thread(worker.declared.number, origins)
+    other = plans.Plans(worker.declared, origins)
+    description = await asyncio.to_thread(other.describe, config.Subscriptions(retry=1))
     with pytest.raises(penstock.ConfigurationError, match="no hub is declared"):
-        family.declarations.plan(described.describe(other, config.Subscriptions(retry=1)))
+        family.declarations.plan(description)
 
 
 async def test_a_description_is_made_once(family: Family) -> None:

@@ -9,9 +9,10 @@ to know, and `settle_failures` is the middleware for it.
 from penstock._documented import document
 from penstock.stats import DecisionStats, TenantStats
 
+from .access import TENANT
 from .decisions import Allow, Decisions, Deny, NativeRequest, Revoked
 from .failures import FAILURE, Failure, settle_failures
-from .gateway import TENANT, Gateway
+from .gateway import Gateway
 from .handover import RelayEnd
 from .inspected import Inspected
 from .native import NativeRoute

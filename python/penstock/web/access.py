@@ -14,7 +14,10 @@ from aiohttp.log import access_logger
 
 from penstock import _native
 
-__all__ = ["AccessLines", "OwnAccessLogger", "lines_of", "note"]
+__all__ = ["TENANT", "AccessLines", "OwnAccessLogger", "lines_of", "note"]
+
+TENANT: Final = web.RequestKey("tenant", str)
+"""Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
 
 _log: Final = logging.getLogger("penstock.web")
 

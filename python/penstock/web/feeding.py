@@ -19,11 +19,11 @@ from penstock.config import EventRelay, Subscriptions
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError
 from penstock.framing import Framing
-from penstock.hub import Hub
 from penstock.stream import FrameStream, Response
 
 from .failures import note_failure
 from .handover import Asked, OnComplete, engines
+from .hub import Hub
 from .inspected import Seen
 from .problem import problem_response
 from .relayed import is_event_stream

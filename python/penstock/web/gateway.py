@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -31,16 +31,15 @@ from penstock.config import (
 from penstock.engine import MAKE_CACHE, Engine
 from penstock.exceptions import ConfigurationError, make_error
 from penstock.framing import Events
-from penstock.hub import Hub
 from penstock.origins import Origins, Place, place_of
 from penstock.stats import InspectionStats
-from penstock.workers.plans import Plans
 
-from .access import note
+from .access import TENANT, note
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
 from .feeding import Feeding
 from .handler import engine_for
 from .handover import OnComplete, engines
+from .hub import Hub
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path
 from .native import NativeRoute, RelayResource, checked_host
 from .prepared_relay import PreparedRelay
@@ -49,10 +48,7 @@ from .relaying import Order, relay
 from .target import raw_target, replaced_target
 from .tunnel import offers_websocket
 
-__all__ = ["TENANT", "Gateway"]
-
-TENANT: Final = web.RequestKey("tenant", str)
-"""Where `relay` leaves its `tenant` on the request, for access logs and middlewares."""
+__all__ = ["Gateway"]
 
 
 class Gateway(Shared):
@@ -134,7 +130,7 @@ class Gateway(Shared):
         self._inspect = inspect
         self._counts: dict[str, _native.Counts] = {}
         self._counting: set[asyncio.Task[None]] = set()
-        self._plans = None if self._parent is None else Plans(self._parent, self)
+        self._plans = None if self._parent is None else self._parent.plans(self)
         if self._parent is not None and inspect is not None:
             self._parent.keep(self)
         if caching is not None:
@@ -143,10 +139,6 @@ class Gateway(Shared):
 
     def _declaration(self) -> dict[str, Any]:
         return self._said
-
-    @classmethod
-    def _declared(cls, engine: Engine, declaration: dict[str, Any]) -> Self:
-        return cls(engine=engine, **declaration)
 
     async def relay(
         self,
@@ -256,6 +248,7 @@ class Gateway(Shared):
             tenant,
             seen=None if inspect is None else self._seen(inspect, name, apart=is_seen_feed),
             plan=self._plan(prepared.spec) if is_planned else None,
+            parent=self._parent,
         )
         if topic is not None and not offers_websocket(request):
             if hub is None:

@@ -6,7 +6,7 @@ over; `RelayEnd` says, later and once, what became of it. Elsewhere Python sends
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -15,7 +15,7 @@ from penstock import _native
 from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
-from penstock.stream import FrameStream, Response
+from penstock.stream import FrameStream, Response, register_pipe
 
 from .inspected import Inspected, inspected
 
@@ -30,7 +30,6 @@ __all__ = [
     "hand_over",
     "hand_over_topic",
     "log_failed_relay",
-    "pipe_part",
     "timings_of",
 ]
 
@@ -243,8 +242,18 @@ def hand_over_topic(
     writer._eof = True  # noqa: SLF001
 
 
-async def pipe_part(stream: FrameStream, writer: Any, transport: _native.Transport) -> int:
-    """Have the engine send all of `stream` as the next part of a body; how many bytes that was.
+def pipe(stream: FrameStream, target: object) -> Coroutine[Any, Any, int] | None:
+    """Have the engine send all of `stream` as a part of a prepared response; None if it cannot."""
+    writer = getattr(target, "_payload_writer", None)
+    transport = can_hand_over(writer, getattr(writer, "transport", None))
+    return None if transport is None else _pipe(stream, writer, transport)
+
+
+register_pipe(pipe)
+
+
+async def _pipe(stream: FrameStream, writer: Any, transport: _native.Transport) -> int:
+    """Have the engine send all of `stream` as the next part of a body. Returns the number of bytes.
 
     Raises:
         PenstockError: the stream failed, or is longer than the Content-Length; the client is cut off.

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.abc import AbstractRouter
@@ -26,6 +26,7 @@ from penstock import _native
 from penstock.config import RouteLimits, parse_size
 from penstock.engine import MAKE_CACHE, Engine
 from penstock.exceptions import PenstockError, make_error
+from penstock.framing import Events
 
 from .decisions import Decisions
 from .handler import engine_for
@@ -35,10 +36,6 @@ from .prepared_relay import PreparedRelay
 from .problem import problem_response
 from .relay_spec import RelaySpec, handles_of
 from .target import has_dot_segments
-
-if TYPE_CHECKING:
-    from .gateway import Gateway
-    from .topics import TopicsRoute
 
 __all__ = ["NativeRoute", "native_resources", "native_routes"]
 
@@ -56,6 +53,42 @@ def checked_host(prefix: str, host: str | None) -> str | None:
     return None if host is None else host.lower()
 
 
+class Relayer(Protocol):
+    """A `Gateway`, as its native routes use it."""
+
+    _engine: Engine | None
+    _framing: Events
+
+    def _counts_of(self, name: str) -> _native.Counts: ...
+
+    async def _relay_native(
+        self,
+        request: web.Request,
+        route: "NativeRoute",
+        resource: "RelayResource",
+        permit: _native.Permit | None,
+    ) -> web.StreamResponse: ...
+
+
+class AnyRoute(Protocol):
+    """A native route of either kind: it relays, or its paths are topics."""
+
+    @property
+    def host(self) -> str | None: ...
+    @property
+    def prefix(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def limits(self) -> RouteLimits: ...
+    @property
+    def decisions(self) -> Decisions | None: ...
+
+    def native(self, engine: Engine, prefix: str | None = None) -> _native.Route | _native.Topics: ...
+
+    def given_engine(self) -> Engine | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class NativeRoute(web.AbstractRouteDef):
     """A route that the engine answers alone. Made by `Gateway.native`; given to `app.add_routes`.
@@ -64,7 +97,7 @@ class NativeRoute(web.AbstractRouteDef):
     to the application.
     """
 
-    gateway: "Gateway"
+    gateway: Relayer
     """The gateway that made it."""
     host: str | None
     """The host that it is for; None for every host."""
@@ -140,9 +173,9 @@ def _tell(on_complete: OnComplete, tenant: str | None, end: _native.RequestEnd) 
 class NativeResource(AbstractResource):
     """A native route in an aiohttp router: what serves it on stock transports."""
 
-    route: "NativeRoute | TopicsRoute"
+    route: AnyRoute
 
-    def __init__(self, route: "NativeRoute | TopicsRoute", router: UrlDispatcher) -> None:
+    def __init__(self, route: AnyRoute, router: UrlDispatcher) -> None:
         super().__init__(name=None)
         self.route = route
         self._router = router

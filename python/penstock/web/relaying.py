@@ -15,10 +15,10 @@ from aiohttp import HttpVersion11, hdrs, web
 from multidict import CIMultiDict, istr
 
 from penstock import _native
+from penstock._shared import Parent
 from penstock.config import Overrides
 from penstock.exceptions import PenstockError
 from penstock.stream import FrameStream, Response
-from penstock.workers.ends import account_of
 
 from .amending import amend
 from .body import Payload, copy_body
@@ -63,6 +63,8 @@ class Order(NamedTuple):
     feeding: Feeding | None = None
     plan: bytes | None = None
     """Describes the relay to the parent of this worker process, which carries it out."""
+    parent: Parent | None = None
+    """The parent, if there is a `plan`."""
     is_tunnel: bool = False
 
 
@@ -267,7 +269,9 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
 
 
 def _account(asked: Asked, order: Order, status: int) -> bytes | None:
-    return None if order.plan is None else account_of(order.on_complete, asked, status)
+    if order.parent is None or order.plan is None or order.on_complete is None:
+        return None
+    return order.parent.account(order.on_complete, asked, status)
 
 
 def _asked(request: web.Request, order: Order) -> Asked:

@@ -7,7 +7,7 @@ go on can depend on a hook, which is asked again when its answer has run out.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 from multidict import CIMultiDict
@@ -17,6 +17,7 @@ from penstock import _native
 from penstock._limited_log import LimitedLog
 from penstock.config import Subscriptions
 from penstock.exceptions import PenstockError
+from penstock.hub import BaseHub
 
 from .body import Payload, copy_body
 from .cutoff import cut_off
@@ -33,9 +34,6 @@ from .handover import (
 from .problem import problem_response
 from .relay_spec import HeaderEdits, header_edits
 from .target import Headers
-
-if TYPE_CHECKING:
-    from penstock.hub import Hub
 
 __all__ = ["Authorise", "respond"]
 
@@ -103,7 +101,7 @@ class _Permit:
 
 
 async def respond(
-    hub: "Hub",
+    hub: BaseHub,
     request: web.Request,
     topic: str,
     *,

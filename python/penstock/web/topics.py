@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -12,6 +11,7 @@ from penstock import _native
 from penstock.config import RouteLimits, Subscriptions
 from penstock.engine import Engine
 from penstock.exceptions import make_error
+from penstock.hub import BaseHub
 
 from .decisions import Decisions
 from .handler import engine_for
@@ -20,9 +20,6 @@ from .problem import problem_response
 from .relay_spec import HeaderEdits, header_edits
 from .subscription import Authorise, respond
 from .target import Headers
-
-if TYPE_CHECKING:
-    from penstock.hub import Hub
 
 __all__ = ["TopicsRoute", "topics_route"]
 
@@ -38,7 +35,7 @@ class TopicsRoute(web.AbstractRouteDef):
     Among native routes the longest prefix wins, and a route with a host before one without.
     """
 
-    hub: "Hub"
+    hub: BaseHub
     """Whose topics they are."""
     prefix: str
     """How paths begin that it is for; the rest is the name of a topic."""
@@ -130,7 +127,7 @@ class TopicsResource(NativeResource):
 
 
 def topics_route(
-    hub: "Hub",
+    hub: BaseHub,
     prefix: str,
     *,
     host: str | None,

@@ -17,12 +17,12 @@ from penstock.cache import Cache
 from penstock.engine import Engine
 from penstock.exceptions import PenstockError, make_error
 from penstock.framing import Events
-from penstock.hub import Hub
 from penstock.origins import Origins
 from penstock.stream import FrameStream
 from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
+from penstock.web.hub import Hub
 from penstock.web.inspected import inspected
 from penstock.web.relay_spec import RelaySpec, handles_of
 
@@ -35,7 +35,7 @@ from .shapes import misfit
 
 __all__ = ["Declarations"]
 
-_KINDS: Final = {cls._KIND: cls for cls in (Cache, Decisions, Gateway, Hub, Origins)}
+_KINDS: Final[dict[str, type[Shared]]] = {cls._KIND: cls for cls in (Cache, Decisions, Gateway, Hub, Origins)}
 _METHODS: Final = {cls._KIND: methods_of(cls) for cls in (Cache, Decisions, Gateway, Hub, Origins)}
 
 
@@ -184,7 +184,8 @@ class Declarations:
             raise make_error("BAD_CONFIGURATION", f"{kind!r} is nothing that a worker declares")
         number = next(self._numbers)
         arguments = {name: self._part(value, number) for name, value in declaration.items()}
-        made = cls._declared(self._engine, arguments)
+        made = _make(cls, self._engine, arguments)
+        made._declared()  # noqa: SLF001 (of the same package)
         self._entries[number] = _Entry(kind, declaration, made, {worker})
         return number
 
@@ -292,6 +293,16 @@ class Declarations:
                 values.extend(self._entry(value.number).declaration.values())
             elif isinstance(value, SpecDescription):
                 values.extend(value.fields.values())
+
+
+def _make(cls: type[Shared], engine: Engine, arguments: dict[str, Any]) -> Shared:
+    """Make the parent's object for a declaration."""
+    if issubclass(cls, Cache):
+        assert engine.cache is not None  # noqa: S101 (workers know whether the parent has a cache)
+        return engine.cache
+    if issubclass(cls, Gateway | Hub):
+        return cls(engine=engine, **arguments)
+    return cls(**arguments)
 
 
 class _Asking:

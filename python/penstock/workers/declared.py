@@ -18,12 +18,13 @@ from penstock import _native, _shared
 from penstock._limited_log import LimitedLog
 from penstock._shared import Shared
 from penstock.web.decisions import Answer, Decisions
-from penstock.web.handover import OnComplete
+from penstock.web.handover import Asked, OnComplete
 
 from . import registration
 from .described import described
-from .ends import Ended, Orphan
+from .ends import Ended, Orphan, account_of
 from .link import Calls, Link
+from .plans import Plans
 from .registration import Registration, RouteKey
 
 __all__ = ["Declared", "join"]
@@ -102,6 +103,14 @@ class Declared:
         """What is kept and was made before `shared`, which is kept as well."""
         kept = [one for made in self._kept or () if (one := made()) is not None]
         return kept[: kept.index(shared)] if shared in kept else []
+
+    def plans(self, shared: Shared) -> Plans:
+        """The descriptions of what the parent does for `shared`."""
+        return Plans(self, shared)
+
+    def account(self, on_complete: OnComplete, asked: Asked, status: int) -> bytes | None:
+        """Describe how another worker calls `on_complete` if this one ends; see `ends.account_of`."""
+        return account_of(on_complete, asked, status)
 
     def call(self, shared: Shared, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Have a method done in the parent, and wait for it; from any thread."""

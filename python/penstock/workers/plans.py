@@ -1,22 +1,22 @@
-"""What the parent is told of what a worker asks it for: of a relay where from and how, of subscriptions to what and how.
+"""Descriptions of what a worker asks its parent for: relays, and subscriptions to topics.
 
-A description is bytes that are the same for all of a kind, so that the parent makes a plan of it once.
+A description is bytes. Equal terms have equal bytes, so that the parent makes a plan of them once.
 """
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import weakref
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from penstock._shared import Parent, Shared
 from penstock.config import Subscriptions
+from penstock.web.relay_spec import RelaySpec
 
 from . import messages
 from .described import SpecDescription, described_spec
 
-if TYPE_CHECKING:
-    from penstock.web.relay_spec import RelaySpec
+__all__ = ["Plans", "Relay", "Topics", "read"]
 
-__all__ = ["Plans", "Relay", "Topics", "TopicsPlans", "read"]
-
-# More kinds than that are described anew each time.
+# Descriptions that are kept for one object; more than that are made anew each time.
 _MOST: Final = 1024
 
 
@@ -27,31 +27,6 @@ class Relay(NamedTuple):
     """The number in the parent of the gateway that counts inspected responses; None if they are not."""
     spec: SpecDescription
     """What is fetched, and how."""
-
-
-class Plans:
-    """The descriptions of a gateway's relays, in a worker.
-
-    Args:
-        parent: carries them out.
-        gateway: orders them.
-    """
-
-    def __init__(self, parent: Parent, gateway: Shared) -> None:
-        self._parent = parent
-        self._gateway = gateway
-        self._known: dict[RelaySpec, bytes] = {}
-
-    def describe(self, spec: "RelaySpec") -> bytes:
-        """What `read` reads. The first of its kind waits for the parent, to declare what it needs."""
-        known = self._known.get(spec)
-        if known is None:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            gateway = None if spec.inspect is None else self._parent.number(self._gateway)
-            plan = Relay(gateway, described_spec(spec, self._parent))
-            known = self._known[spec] = messages.dump(plan)[messages.LENGTH :]
-        return known
 
 
 class Topics(NamedTuple):
@@ -65,25 +40,45 @@ class Topics(NamedTuple):
 messages.allow(Relay, Topics)
 
 
-class TopicsPlans:
-    """The descriptions of subscriptions to a hub's topics, in a worker."""
+class Plans:
+    """The descriptions for one object of a worker: the relays of a gateway, or the subscriptions to a hub.
 
-    def __init__(self) -> None:
-        self._known: dict[Subscriptions, bytes] = {}
+    Args:
+        parent: carries them out.
+        shared: the gateway or the hub.
+    """
 
-    def describe(self, hub: int, subscriptions: Subscriptions) -> bytes:
-        """What `read` reads. `hub` is what the parent calls it."""
-        known = self._known.get(subscriptions)
+    def __init__(self, parent: Parent, shared: Shared) -> None:
+        self._parent = parent
+        # Weak: the object has its plans, and is let go of in the parent when nothing else has it.
+        self._shared = weakref.ref(shared)
+        self._known: dict[Hashable, bytes] = {}
+
+    def describe(self, terms: Hashable) -> bytes:
+        """The description of a `RelaySpec` or of `Subscriptions`, for `read`.
+
+        The first one for given terms waits for the parent, if it has to declare something there.
+        """
+        known = self._known.get(terms)
         if known is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            plan = Topics(hub, subscriptions)
-            known = self._known[subscriptions] = messages.dump(plan)[messages.LENGTH :]
+            known = self._known[terms] = messages.dump(self._plan(terms))[messages.LENGTH :]
         return known
+
+    def _plan(self, terms: Hashable) -> "Relay | Topics":
+        shared = self._shared()
+        assert shared is not None  # noqa: S101 (it asks)
+        if isinstance(terms, Subscriptions):
+            return Topics(self._parent.number(shared), terms)
+        if not isinstance(terms, RelaySpec):
+            raise TypeError(f"{type(terms).__name__} cannot be described")
+        gateway = None if terms.inspect is None else self._parent.number(shared)
+        return Relay(gateway, described_spec(terms, self._parent))
 
 
 def read(description: bytes) -> Topics | Relay:
-    """What `Plans.describe` or `TopicsPlans.describe` has described.
+    """Read a description of `Plans.describe`.
 
     Raises:
         UnreadableError: it is no description, or describes what cannot be.

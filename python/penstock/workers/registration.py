@@ -79,6 +79,7 @@ def describe(
     found = []
     for resource in native_resources(app):
         route = resource.route
+        assert isinstance(route, NativeRoute | TopicsRoute)  # noqa: S101 (there are no others)
         kind = "relay" if isinstance(route, NativeRoute) else "topics"
         parts = {each.name: _described(getattr(route, each.name), home) for each in fields(route)}
         found.append(RouteDescription(kind, resource.prefix, parts))
