@@ -22,7 +22,6 @@ import platform
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import penstock
@@ -43,9 +42,10 @@ METHOD = (
     "Origin and clients are one thread, with one kept-alive connection on either side of the gateway (a hub has its "
     "subscribers' besides) and one request or event under way. Instructions are what the gateway's process executes "
     "in user space, by callgrind, in a window after a warm-up; loop is the part of its first thread. Allocations are "
-    "calls of libc's allocator for memory. Both are medians of the rounds, each with a new process. Once, in "
-    "processes of their own: the cache lines that one step touches, of code and of data, by callgrind's simulated "
-    "cache; the system calls of all threads, by strace; the wake-ups of the event loop, by the engine's own count."
+    "calls of libc's allocator for memory. Both are of the round that executed the least; each has a new process. "
+    "Once, in processes of their own: the cache lines that one step touches, of code and of data, by callgrind's "
+    "simulated cache; the system calls of all threads, by strace; the wake-ups of the event loop, by the engine's own "
+    "count."
 )
 
 
@@ -62,22 +62,23 @@ def versions(counted: list[Gateway], absent: dict[str, str]) -> dict[str, str]:
 def figures(
     row: Row, gateway: Gateway, profiles: list[Profile], lines: tuple[float, float], made: Calls
 ) -> Figures:
-    """Return the medians of the rounds, beside what was counted once."""
+    """Return the round that executed the least, beside what was counted once."""
     units = row.steps * row.units
     instructions = [profile.instructions / units for profile in profiles]
-    middle = median(instructions)
+    # What runs by the clock, such as timers, only adds, and adds the more the slower the machine is.
+    least = min(profiles, key=lambda profile: profile.instructions)
     return Figures(
         row=row.name,
         gateway=gateway.name,
         unit=row.unit,
-        instructions=middle,
-        loop=median(profile.loop / units for profile in profiles),
-        allocations=median(profile.allocations / units for profile in profiles),
+        instructions=least.instructions / units,
+        loop=least.loop / units,
+        allocations=least.allocations / units,
         code_lines=lines[0],
         data_lines=lines[1],
         calls=sum(made.system_calls.values()),
         wakeups=made.wakeups,
-        spread=(max(instructions) - min(instructions)) / middle,
+        spread=max(instructions) / min(instructions) - 1,
         system_calls=made.system_calls,
         rounds=instructions,
     )

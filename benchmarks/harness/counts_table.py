@@ -35,7 +35,7 @@ TOOLCHAIN = ("rustc", "libc", "valgrind", "python", "aiohttp", "uvloop")
 
 @dataclass(frozen=True)
 class Figures:
-    """What a gateway counts for a row, per unit. `spread` is (largest - smallest) / median of the instructions."""
+    """What a gateway counts for a row, per unit. `spread` is how far its rounds are apart."""
 
     row: str
     gateway: str
