@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from redis.asyncio import ConnectionPool
@@ -19,6 +19,7 @@ from redis.exceptions import RedisError, ResponseError
 from penstock.exceptions import PenstockError, make_error
 
 from .interface import unavailable
+from .time_limit import loop_time, time_limit
 
 __all__ = ["Commands", "Messages", "connections"]
 
@@ -48,22 +49,6 @@ def connections(url: str) -> ConnectionPool:
         raise make_error("BAD_CONFIGURATION", f"the URL of the log: {error}") from None
 
 
-@contextlib.asynccontextmanager
-async def _limit(seconds: float) -> AsyncIterator[None]:
-    """As `asyncio.timeout`, where the loop may have been held up for as long.
-
-    What has come meanwhile is read before the time counts as over: it is this process that was late, and not Redis.
-    """
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(None) as limit:
-        look = seconds / 20
-        last = loop.call_later(seconds - look, lambda: limit.reschedule(loop.time() + look))
-        try:
-            yield
-        finally:
-            last.cancel()
-
-
 class _Link(ABC):
     """A connection, and the one task that reads it."""
 
@@ -75,7 +60,7 @@ class _Link(ABC):
 
     async def open(self) -> None:
         try:
-            async with _limit(self._timeout):
+            async with time_limit(self._timeout):
                 await self._connection.connect()
         except (RedisError, OSError) as error:
             await self._disconnect()
@@ -158,7 +143,7 @@ class Commands(_Link):
                 self._sent.append(waiting)
         if not self._sent:
             return
-        async with _limit(self._timeout):
+        async with time_limit(self._timeout):
             await self._send([command for command, _ in self._sent])
             for _, future in self._sent:
                 answer: Any
@@ -233,7 +218,7 @@ class Messages(_Link):
 
     async def _try_to_send(self, command: Command) -> None:
         try:
-            async with _limit(self._timeout):
+            async with time_limit(self._timeout):
                 await self._send([command])
         except (RedisError, OSError) as error:
             self.fail(unavailable("the connection to Redis broke", error))
@@ -269,11 +254,11 @@ class Messages(_Link):
         await self._try_to_send(("SUBSCRIBE", self._silent))
         while self._ended is None:
             self._is_alive = False
-            await asyncio.sleep(self._timeout / 2)
+            await loop_time(self._timeout / 2)
             if self._is_alive:
                 continue
             await self._try_to_send(("PING",))
-            await asyncio.sleep(self._timeout / 2)
+            await loop_time(self._timeout / 2)
             if not self._is_alive and len(self._messages) < _MOST_MESSAGES:
                 self.fail(unavailable("the connection to Redis broke", TimeoutError()))
 
