@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use penstock_engine::app::Order;
 use penstock_engine::edge::{Heads, Ledger, Supplies};
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
@@ -15,7 +16,6 @@ use penstock_engine::runtime::Threads;
 use penstock_engine::source;
 use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
-use penstock_engine::workers::Order;
 use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

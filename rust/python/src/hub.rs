@@ -5,13 +5,13 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use penstock_engine::app::{self, Subscribing};
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{
     self, Counted, Event, HubConfig, HubStats, Id, LogStats, Published, Reading, Terms, TopicStats,
 };
 use penstock_engine::relay_spec::RouteLimits;
-use penstock_engine::workers::{self, Subscribing};
 use penstock_engine::{Code, Error};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyTypeError;
@@ -406,7 +406,7 @@ impl Hub {
         let near = near.filter(|_| stream.distant().is_some());
         let (feed, answer) = engine.channel(py, &Cut::Raw)?;
         match lines.get().edge(near) {
-            Some(edge) => edge.feed(workers::Source { stream, hub: number, topic, error_event }, feed),
+            Some(edge) => edge.feed(app::Source { stream, hub: number, topic, error_event }, feed),
             None => feed.fail(client_gone()),
         }
         Ok(Source::new(answer, engine.port(py)?))

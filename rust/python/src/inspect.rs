@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use penstock_engine::app;
 use penstock_engine::counters::{BOUNDS, Histogram};
 use penstock_engine::events::{Ended, begin_inspection};
 use penstock_engine::inspect::{self, Amendment, Content, Hidden, Names, Path, Rules, Sums, Wanted};
 use penstock_engine::metrics::Board;
-use penstock_engine::workers;
 use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
@@ -282,9 +282,9 @@ impl Inspector {
 /// What is known of one response in a worker process, whose parent has it fetched and inspected.
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Expected {
-    report: Mutex<workers::Expected>,
+    report: Mutex<app::Expected>,
     /// Until it is asked for.
-    inspection: Mutex<Option<workers::Inspection>>,
+    inspection: Mutex<Option<app::Inspection>>,
     port: Py<LoopPort>,
     /// Where the end wakes who waits for it.
     over: Mutex<Option<Slot>>,
@@ -296,7 +296,7 @@ impl Expected {
     #[new]
     #[pyo3(signature = (engine, amended))]
     fn new(py: Python<'_>, engine: &Bound<'_, Engine>, amended: bool) -> PyResult<Self> {
-        let (inspection, expected) = workers::Inspection::new(amended);
+        let (inspection, expected) = app::Inspection::new(amended);
         Ok(Self {
             report: Mutex::new(expected),
             inspection: Mutex::new(Some(inspection)),
@@ -325,7 +325,7 @@ impl Expected {
 
 impl Expected {
     /// What goes with the request.
-    pub(crate) fn begin(&self) -> Option<workers::Inspection> {
+    pub(crate) fn begin(&self) -> Option<app::Inspection> {
         lock(&self.inspection).take()
     }
 }

@@ -159,7 +159,7 @@ impl Shared {
         let ticket = endings.next;
         endings.next += 1;
         endings.callbacks.insert(ticket, on_end);
-        self.queue.completion(ticket)
+        self.queue.reports().completion(ticket)
     }
 
     fn complete(&self, py: Python<'_>, ticket: u64, outcome: &Outcome) {
@@ -194,7 +194,7 @@ impl Shared {
     }
 
     fn tell_ended(&self, py: Python<'_>) {
-        let (ended, dropped) = self.queue.take_ended();
+        let (ended, dropped) = self.queue.reports().take_ended();
         for one in ended {
             let callback =
                 lock(&self.watchers).get(&one.ticket).map(|watcher| watcher.callback.clone_ref(py));
@@ -236,12 +236,12 @@ impl Shared {
             let Some(request) = self.queue.take() else { break };
             self.begin(py, request);
         }
-        for (ticket, outcome) in self.queue.take_completed() {
+        for (ticket, outcome) in self.queue.reports().take_completed() {
             self.complete(py, ticket, &outcome);
-            self.queue.note_heard(ticket);
+            self.queue.reports().note_heard(ticket);
         }
         self.tell_ended(py);
-        for fault in self.queue.take_faults() {
+        for fault in self.queue.reports().take_faults() {
             self.log_fault(py, &fault);
         }
     }

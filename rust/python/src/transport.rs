@@ -15,10 +15,9 @@ mod written;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll};
 
-use penstock_engine::app::{ClientSocket, Content, Ends, Far, Loss, Outcome, Request};
+use penstock_engine::app::{ClientSocket, Content, Ends, Far, Loss, Outcome, RemoteEdge, Request};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::Stream;
-use penstock_engine::workers::Edge;
 use pyo3::exceptions::{PyConnectionResetError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -63,7 +62,7 @@ struct Exchange {
     /// The client's, unless this is a worker process.
     socket: Option<ClientSocket>,
     /// In a worker process: what fetches where the client is.
-    edge: Option<Arc<Edge>>,
+    edge: Option<Arc<dyn RemoteEdge>>,
     /// The rest of the body goes on without coming here: called when what does come has.
     goes_on: Option<Py<PyAny>>,
 }
@@ -196,7 +195,7 @@ impl Transport {
     }
 
     /// In a worker process: what fetches where the client is.
-    pub(crate) fn edge(&self) -> Option<Arc<Edge>> {
+    pub(crate) fn edge(&self) -> Option<Arc<dyn RemoteEdge>> {
         let state = lock(&self.core.state);
         let exchange = state.exchange.as_ref().filter(|_| state.turn == self.turn)?;
         exchange.edge.clone()

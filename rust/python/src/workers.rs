@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 
 use penstock_engine::Code;
+use penstock_engine::app::RemoteEdge;
 use penstock_engine::hub::{Hub, Terms};
 use penstock_engine::runtime::Threads;
-use penstock_engine::workers::{
-    self, Begun, Edge, Feeding, Notice, Orphan, Planned, Restart, Topics, Worker,
-};
+use penstock_engine::workers::{self, Begun, Feeding, Notice, Orphan, Planned, Restart, Topics, Worker};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::PyVisit;
@@ -347,12 +346,12 @@ pub(crate) struct Lines(Arc<workers::Lines>);
 
 impl Lines {
     /// The parent, for what belongs to no request.
-    pub(crate) fn aside(&self) -> Arc<Edge> {
+    pub(crate) fn aside(&self) -> Arc<dyn RemoteEdge> {
         self.0.edge()
     }
 
     /// The parent, for the request of `near` if there is one; none where that is over.
-    pub(crate) fn edge(&self, near: Option<&Bound<'_, Transport>>) -> Option<Arc<Edge>> {
+    pub(crate) fn edge(&self, near: Option<&Bound<'_, Transport>>) -> Option<Arc<dyn RemoteEdge>> {
         near.map_or_else(|| Some(self.aside()), |near| near.get().edge())
     }
 }

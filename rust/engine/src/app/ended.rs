@@ -1,4 +1,4 @@
-//! What became of requests that the engine has answered alone, on its way to whoever keeps accounts of them.
+//! What became of requests that the engine has answered alone, and of what it has sent for the application.
 
 use std::mem::size_of;
 use std::time::Duration;
@@ -6,6 +6,17 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::inspect::Report;
 use crate::stream::Timings;
+
+/// What became of something that the engine has sent for the application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Payload bytes that were sent.
+    pub bytes: u64,
+    /// Whether the client was sent any of the response, its head included.
+    pub begun: bool,
+    /// Why it ended before its end.
+    pub failure: Option<Error>,
+}
 
 /// What became of one request.
 #[derive(Debug)]

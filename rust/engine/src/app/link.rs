@@ -12,7 +12,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc as Plain;
 use std::task::{Context, Poll, Waker};
 
-use super::queue::Completion;
+use super::ended::Outcome;
+use super::reports::Completion;
 use crate::error::{Code, Error};
 use crate::events::Policy;
 #[cfg(not(loom))]
@@ -146,17 +147,6 @@ pub struct Note {
     pub tenant: Option<String>,
     /// Why the response is not what the handler wanted to send.
     pub failure: Option<Code>,
-}
-
-/// What became of something that the engine has sent for the application.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// Payload bytes that were sent.
-    pub bytes: u64,
-    /// Whether the client was sent any of the response, its head included.
-    pub begun: bool,
-    /// Why it ended before its end.
-    pub failure: Option<Error>,
 }
 
 /// What there is for the application to hear; taken with [`Far::take`].

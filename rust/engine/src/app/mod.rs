@@ -11,20 +11,24 @@ mod ended;
 mod head;
 mod link;
 mod queue;
+#[cfg(not(loom))]
+mod remote;
+mod reports;
 mod sign;
 #[cfg(not(loom))]
 mod socket;
 
 pub use checker::{Checker, asks_to_switch};
-pub use ended::{Ended, Stages};
+pub use ended::{Ended, Outcome, Stages};
 #[cfg(not(loom))]
 pub(crate) use head::serialise;
 #[cfg(not(loom))]
 pub use link::Subscription;
-pub use link::{
-    Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Note, Outcome, Over, link,
-};
-pub use queue::{Completion, Ends, Fault, Place, Queue, QueueStats, Request};
+pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Note, Over, link};
+pub use queue::{Ends, Place, Queue, QueueStats, Request};
+#[cfg(not(loom))]
+pub use remote::{Expected, Inspection, Order, RemoteEdge, Source, Subscribing};
+pub use reports::{Completion, Fault, Reports};
 #[cfg(not(loom))]
 pub(crate) use sign::Sign;
 #[cfg(not(loom))]

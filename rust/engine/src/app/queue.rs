@@ -10,10 +10,10 @@ use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::ended::{Ended, Untold};
-use super::link::{Far, Outcome};
+use super::link::Far;
+use super::reports::Reports;
 use super::sign::Sign;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -48,21 +48,8 @@ pub struct Request {
     pub socket: Option<super::ClientSocket>,
     /// In a worker process: what fetches for the request where the client is.
     #[cfg(not(loom))]
-    pub edge: Option<Arc<crate::workers::Edge>>,
+    pub edge: Option<Arc<dyn super::RemoteEdge>>,
 }
-
-/// What the operator should know: what an application did that broke its response, or what befell the site.
-#[derive(Debug, Clone)]
-pub struct Fault {
-    /// Method and target of the request whose response was cut off, if it is about one.
-    pub request: Option<String>,
-    /// What was wrong.
-    pub error: Error,
-}
-
-/// Faults that wait to be logged; an application that fails more often than its log is written is described by these.
-/// Arbitrary.
-const FAULTS: usize = 64;
 
 struct State {
     /// With when each came.
@@ -73,15 +60,10 @@ struct State {
     withdrawn: u64,
     expired: u64,
     sign: Sign,
-    faults: Vec<Fault>,
-    completed: Vec<(u64, Outcome)>,
-    untold: Untold,
     open: bool,
     taker: Option<Waker>,
     /// Who takes requests in the place of the taker, who is still told everything else.
     courier: Option<Waker>,
-    /// Told of completions that have been heard of.
-    heard: Option<Box<dyn Fn(u64) + Send>>,
 }
 
 /// The queue of one site. Cloned by reference.
@@ -90,8 +72,7 @@ pub struct Queue {
     state: Arc<Mutex<State>>,
     bound: usize,
     limit: Option<Duration>,
-    /// Bytes that what is untold may take.
-    untold: usize,
+    reports: Reports,
 }
 
 /// How a queue is doing.
@@ -135,15 +116,11 @@ impl Queue {
             withdrawn: 0,
             expired: 0,
             sign: Sign::default(),
-            faults: Vec::new(),
-            completed: Vec::new(),
-            untold: Untold::default(),
             open: true,
             taker: None,
             courier: None,
-            heard: None,
         };
-        Self { state: Arc::new(Mutex::new(state)), bound, limit, untold }
+        Self { state: Arc::new(Mutex::new(state)), bound, limit, reports: Reports::new(untold) }
     }
 
     /// How long a request may wait.
@@ -153,6 +130,7 @@ impl Queue {
 
     /// Names the waker of whoever takes requests; woken at once if some wait.
     pub fn listen(&self, waker: &Waker) {
+        self.reports.listen(Some(waker));
         let mut state = lock(&self.state);
         state.taker = Some(waker.clone());
         let wake = !state.waiting.is_empty();
@@ -178,19 +156,6 @@ impl Queue {
     /// Whether `other` is the same one.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
-    }
-
-    /// Has `tell` called with the ticket of each completion that has been heard of, in a worker process.
-    pub fn tell_heard(&self, tell: impl Fn(u64) + Send + 'static) {
-        let previous = lock(&self.state).heard.replace(Box::new(tell));
-        drop(previous);
-    }
-
-    /// Whoever was to hear of a completion has.
-    pub fn note_heard(&self, ticket: u64) {
-        if let Some(tell) = &lock(&self.state).heard {
-            tell(ticket);
-        }
     }
 
     /// Puts a request into the queue.
@@ -282,6 +247,7 @@ impl Queue {
 
     /// How it is doing.
     pub fn stats(&self) -> QueueStats {
+        let untold = self.reports.dropped();
         let state = lock(&self.state);
         QueueStats {
             waiting: state.waiting.len(),
@@ -291,7 +257,7 @@ impl Queue {
             refused: state.refused,
             withdrawn: state.withdrawn,
             expired: state.expired,
-            untold: state.untold.dropped_so_far(),
+            untold,
             owed: state.sign.owed(),
             lag: state.sign.lag(),
         }
@@ -312,60 +278,9 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Tells whoever takes requests of a fault.
-    pub fn report(&self, fault: Fault) {
-        let mut state = lock(&self.state);
-        if state.faults.len() < FAULTS {
-            state.faults.push(fault);
-        }
-        let waker = state.taker.clone();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// Faults that have not been told yet.
-    pub fn take_faults(&self) -> Vec<Fault> {
-        std::mem::take(&mut lock(&self.state).faults)
-    }
-
-    /// What will tell, under the name of `ticket`, what becomes of a stream that the engine sends.
-    pub fn completion(&self, ticket: u64) -> Completion {
-        Completion { told: Some(Told::Queue(self.clone())), ticket }
-    }
-
-    fn complete(&self, ticket: u64, outcome: Outcome) {
-        let mut state = lock(&self.state);
-        state.completed.push((ticket, outcome));
-        // Whoever takes them takes all: it has been told of the first.
-        let waker = if state.completed.len() == 1 { state.taker.clone() } else { None };
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// What has become of streams since the last call.
-    pub fn take_completed(&self) -> Vec<(u64, Outcome)> {
-        std::mem::take(&mut lock(&self.state).completed)
-    }
-
-    /// Tells whoever takes requests what became of one that the engine has answered. It is dropped, and counted, where too
-    /// many wait to be told: an engine thread waits for nobody.
-    pub fn end(&self, ended: Ended) {
-        let mut state = lock(&self.state);
-        // Whoever takes them takes all: it has been told of the first.
-        let waker = if state.untold.put(ended, self.untold) { state.taker.clone() } else { None };
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-
-    /// What has become of requests since the last call, and of how many more nobody will hear.
-    pub fn take_ended(&self) -> (Vec<Ended>, u64) {
-        lock(&self.state).untold.take()
+    /// What the application is told besides requests.
+    pub fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     /// Refuses requests from now on. Those that wait can still be taken.
@@ -375,6 +290,7 @@ impl Queue {
 
     /// Refuses requests from now on, and those that wait.
     pub fn abandon(&self) {
+        self.reports.listen(None);
         let (waiting, asking) = {
             let mut state = lock(&self.state);
             state.open = false;
@@ -386,64 +302,6 @@ impl Queue {
         for waker in asking {
             waker.wake();
         }
-    }
-}
-
-/// Tells once what has become of a stream that the engine sends, also by being dropped.
-pub struct Completion {
-    told: Option<Told>,
-    ticket: u64,
-}
-
-/// Who is told.
-enum Told {
-    Queue(Queue),
-    #[cfg(not(loom))]
-    Other(Box<dyn FnOnce(Outcome) + Send>),
-}
-
-impl Completion {
-    /// One that calls `tell`.
-    #[cfg(not(loom))]
-    pub(crate) fn told_by(tell: impl FnOnce(Outcome) + Send + 'static) -> Self {
-        Self { told: Some(Told::Other(Box::new(tell))), ticket: 0 }
-    }
-
-    /// By which whoever is told knows it.
-    #[cfg(not(loom))]
-    pub(crate) fn ticket(&self) -> u64 {
-        self.ticket
-    }
-
-    /// The stream is over.
-    pub fn tell(mut self, outcome: Outcome) {
-        match self.told.take() {
-            Some(Told::Queue(queue)) => queue.complete(self.ticket, outcome),
-            #[cfg(not(loom))]
-            Some(Told::Other(tell)) => tell(outcome),
-            None => {}
-        }
-    }
-
-    /// Nothing of the stream is sent, because of `error` where that is known; `begun`: some of the head had left.
-    pub(super) fn forsake(self, error: Option<Error>, begun: bool) {
-        let gone = || Code::ClientGone.error("the client left before the body was begun to be sent");
-        let failure = Some(error.unwrap_or_else(gone));
-        self.tell(Outcome { bytes: 0, begun, failure });
-    }
-}
-
-impl Drop for Completion {
-    fn drop(&mut self) {
-        if let Some(told) = self.told.take() {
-            Self { told: Some(told), ticket: self.ticket }.forsake(None, false);
-        }
-    }
-}
-
-impl fmt::Debug for Completion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Completion").field("ticket", &self.ticket).finish_non_exhaustive()
     }
 }
 

@@ -69,7 +69,7 @@ impl<'a> Account<'a> {
             body: now.saturating_duration_since(begun),
             reused,
         });
-        queue.end(Ended {
+        queue.reports().end(Ended {
             ticket,
             method: self.incoming.method().to_owned(),
             target: self.incoming.target().to_owned(),

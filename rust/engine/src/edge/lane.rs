@@ -556,7 +556,7 @@ impl Lane<'_> {
     /// Has the application hear of its mistake.
     fn blame(&self, error: Error) -> Error {
         let request = format!("{} {}", self.incoming.method(), shown(self.incoming.target()));
-        self.queue.report(Fault { request: Some(request), error: error.clone() });
+        self.queue.reports().fault(Fault { request: Some(request), error: error.clone() });
         error
     }
 }

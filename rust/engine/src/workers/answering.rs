@@ -9,13 +9,16 @@ use std::task::{Context, Poll};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::codec::malformed;
-use super::edge::{Edge, Errand, Errands, Inspection, Numbers, Order, Source, Subscribing};
+use super::edge::{Edge, Errand, Errands, Numbers};
 use super::flow::{Arrival, Arrivals, give_out};
 use super::flows::Flows;
 use super::message::{Attached, FeedTopic, Fetch, FetchBody, Message, PIECE, Subscribe, TUNNEL, UNSENT};
 use super::wire::Wire;
 use super::worker::{Active, Awaited, Worker, home};
-use crate::app::{Attachment, Command, Content, Ends, File, Loss, Near, Over, Request, link};
+use crate::app::{
+    Attachment, Command, Content, Ends, File, Inspection, Loss, Near, Order, Over, Request, Source,
+    Subscribing, link,
+};
 use crate::error::{Code, Result};
 use crate::events::{Leave, pipe};
 use crate::origin::RequestBody;

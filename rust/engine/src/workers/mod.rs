@@ -36,7 +36,7 @@ mod worker;
 mod workers;
 
 pub use counts::{Counted, Restart, WorkersStats};
-pub use edge::{Edge, Expected, Inspection, Order, Source, Subscribing};
+pub use edge::Edge;
 pub use lines::Lines;
 pub use notice::{Begun, Feeding, Notice, Orphan};
 pub use plan::{Plan, Planned, Topics};

@@ -170,7 +170,7 @@ impl Drop for Active {
 pub(super) async fn home(worker: &Worker, wire: &Plain<Wire>) {
     worker.lines.open(wire);
     let heard = Plain::downgrade(wire);
-    worker.queue.tell_heard(move |ticket| {
+    worker.queue.reports().tell_heard(move |ticket| {
         if let Some(wire) = heard.upgrade() {
             wire.send(&Message::Heard(ticket));
         }

@@ -107,7 +107,7 @@ fn events_end_whole_when_a_site_is_closed() {
         exchange.write("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
         exchange.far.attach(Attachment {
             stream,
-            rest: Some(rig.queue.completion(7)),
+            rest: Some(rig.queue.reports().completion(7)),
             policy: None,
             inspector: None,
             account: None,
@@ -120,7 +120,7 @@ fn events_end_whole_when_a_site_is_closed() {
         assert_eq!(client.rest().await, (b"0\r\n\r\n".to_vec(), false));
         let mut completed = Vec::new();
         until(|| {
-            completed.append(&mut rig.queue.take_completed());
+            completed.append(&mut rig.queue.reports().take_completed());
             !completed.is_empty()
         })
         .await;

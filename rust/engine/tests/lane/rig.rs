@@ -148,7 +148,7 @@ impl Rig {
     pub(crate) async fn fault(&self) -> Fault {
         let mut faults = Vec::new();
         until(|| {
-            faults.append(&mut self.queue.take_faults());
+            faults.append(&mut self.queue.reports().take_faults());
             !faults.is_empty()
         })
         .await;
@@ -173,7 +173,7 @@ impl Rig {
         until(|| self.site.counts().connections == 0 && self.site.active() == 0).await;
         until(|| self.meter.live() == 0 && self.pool.stats().live_bytes == 0).await;
         assert!(self.queue.is_empty(), "a request waits for nobody");
-        assert!(self.queue.take_faults().is_empty(), "a mistake that no test has expected");
+        assert!(self.queue.reports().take_faults().is_empty(), "a mistake that no test has expected");
         self.site.close();
         self.threads.stop();
         self.threads.join();

@@ -14,7 +14,7 @@ use crate::rig::{Rig, on_each, pattern, until};
 async fn completed(rig: &Rig, ticket: u64) -> Outcome {
     let mut completed = Vec::new();
     until(|| {
-        completed.append(&mut rig.queue.take_completed());
+        completed.append(&mut rig.queue.reports().take_completed());
         !completed.is_empty()
     })
     .await;
@@ -43,7 +43,7 @@ fn the_rest_of_a_body_is_framed_as_its_head_says() {
             exchange.write(head);
             exchange.far.attach(Attachment {
                 stream,
-                rest: Some(rig.queue.completion(3)),
+                rest: Some(rig.queue.reports().completion(3)),
                 policy: None,
                 inspector: None,
                 account: None,
@@ -79,7 +79,7 @@ fn a_stream_of_another_length_than_its_head_says_is_not_taken_for_whole() {
             client.head().await;
             exchange.far.attach(Attachment {
                 stream,
-                rest: Some(rig.queue.completion(0)),
+                rest: Some(rig.queue.reports().completion(0)),
                 policy: None,
                 inspector: None,
                 account: None,
@@ -112,7 +112,7 @@ fn a_stream_that_fails_breaks_the_response_off() {
             exchange.write("HTTP/1.1 200 OK\r\n\r\n");
             exchange.far.attach(Attachment {
                 stream,
-                rest: Some(rig.queue.completion(0)),
+                rest: Some(rig.queue.reports().completion(0)),
                 policy: None,
                 inspector: None,
                 account: None,

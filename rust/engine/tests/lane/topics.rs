@@ -43,7 +43,7 @@ async fn admitted(hub: &Arc<Hub>) -> Box<Admitted> {
 async fn completed(rig: &Rig) -> (Outcome, Option<Code>) {
     let mut completed = Vec::new();
     until(|| {
-        completed.append(&mut rig.queue.take_completed());
+        completed.append(&mut rig.queue.reports().take_completed());
         !completed.is_empty()
     })
     .await;
@@ -68,7 +68,7 @@ fn events_go_as_the_head_says_and_the_connection_goes_on_if_it_can() {
             assert_eq!(hub.stats().subscribers, 1);
             let first = publish(&hub, "before it is seated");
             exchange.write(head);
-            let rest = rig.queue.completion(0);
+            let rest = rig.queue.reports().completion(0);
             exchange.far.subscribe(Subscription { admitted, lease: None, rest });
             exchange.far.finish();
             assert_eq!(client.head().await, head);
@@ -114,7 +114,7 @@ fn a_lease_that_runs_out_ends_the_response_behind_a_whole_event() {
         let exchange = rig.request().await;
         let (admitted, lease) = (admitted(&hub).await, Lease::new(None));
         exchange.write(CHUNKED);
-        let rest = rig.queue.completion(0);
+        let rest = rig.queue.reports().completion(0);
         exchange.far.subscribe(Subscription { admitted, lease: Some(lease.clone()), rest });
         exchange.far.finish();
         client.head().await;
@@ -143,7 +143,7 @@ fn one_whose_client_leaves_is_counted_out_wherever_it_is() {
         client.get("/").await;
         let exchange = rig.request().await;
         exchange.write(CHUNKED);
-        let (served, rest) = (admitted(&hub).await, rig.queue.completion(0));
+        let (served, rest) = (admitted(&hub).await, rig.queue.reports().completion(0));
         exchange.far.subscribe(Subscription { admitted: served, lease: None, rest });
         exchange.far.finish();
         client.head().await;
@@ -158,7 +158,7 @@ fn one_whose_client_leaves_is_counted_out_wherever_it_is() {
         let early = admitted(&hub).await;
         drop(client);
         assert_eq!(exchange.lost().await, Some(Code::ClientGone));
-        let rest = rig.queue.completion(0);
+        let rest = rig.queue.reports().completion(0);
         exchange.far.subscribe(Subscription { admitted: early, lease: None, rest });
         let (outcome, failure) = completed(rig).await;
         assert_eq!((outcome.bytes, outcome.begun, failure), (0, false, Some(Code::ClientGone)));

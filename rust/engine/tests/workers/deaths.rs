@@ -191,7 +191,7 @@ fn an_end_that_the_worker_has_heard_of_is_told_to_nobody_else() {
             assert_eq!(client.read(5).await, b"whole");
             assert_eq!(process.completed().await.0, ticket);
         }
-        process.queue.note_heard(0);
+        process.queue.reports().note_heard(0);
         // Behind what is said on the same connection: the next sign comes after it.
         let mut client = rig.connect().await;
         client.get("/").await;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::task::Poll;
 
-use penstock_engine::app::{Attachment, Ends, Outcome, Queue, Request};
+use penstock_engine::app::{Attachment, Ends, Order, Outcome, Queue, RemoteEdge, Request};
 use penstock_engine::edge::Supplies;
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{RequestBody, Timeouts};
@@ -14,7 +14,7 @@ use penstock_engine::pool::{Purpose, Slice};
 use penstock_engine::runtime::Threads;
 use penstock_engine::stream::{Feed, Stream, channel};
 use penstock_engine::wire::Fields;
-use penstock_engine::workers::{Edge, Lines, Order, Worker};
+use penstock_engine::workers::{Lines, Worker};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
@@ -36,7 +36,7 @@ pub(crate) struct Process {
 pub(crate) struct Taken {
     pub(crate) exchange: Exchange,
     pub(crate) ends: Ends,
-    pub(crate) edge: Arc<Edge>,
+    pub(crate) edge: Arc<dyn RemoteEdge>,
 }
 
 impl Taken {
@@ -49,7 +49,7 @@ impl Taken {
     pub(crate) fn attach(self, process: &Process, ticket: u64, stream: Stream, account: Option<&[u8]>) {
         self.exchange.far.attach(Attachment {
             stream,
-            rest: Some(process.queue.completion(ticket)),
+            rest: Some(process.queue.reports().completion(ticket)),
             policy: None,
             inspector: None,
             account: account.map(<[u8]>::to_vec),
@@ -154,7 +154,7 @@ impl Process {
     pub(crate) async fn completed(&self) -> (u64, Outcome) {
         let mut completed = Vec::new();
         until(|| {
-            completed.append(&mut self.queue.take_completed());
+            completed.append(&mut self.queue.reports().take_completed());
             !completed.is_empty()
         })
         .await;

@@ -3,11 +3,11 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use penstock_engine::app::Content;
+use penstock_engine::app::{Content, RemoteEdge, Source, Subscribing};
 use penstock_engine::hub::{Event, Lease};
 use penstock_engine::origin::RequestBody;
 use penstock_engine::stream::{Ending, Stream};
-use penstock_engine::workers::{Feeding, Notice, Source, Subscribing};
+use penstock_engine::workers::{Feeding, Notice};
 use penstock_engine::{Code, Result};
 
 use crate::application::read;

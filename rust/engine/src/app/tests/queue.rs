@@ -125,11 +125,13 @@ fn faults_are_told_once_and_bounded() {
     let bell = Arc::new(Bell::default());
     queue.listen(&Waker::from(Arc::clone(&bell)));
     for _ in 0..100 {
-        queue.report(Fault { request: Some("GET /".to_owned()), error: Code::BadResponse.error("short") });
+        queue
+            .reports()
+            .fault(Fault { request: Some("GET /".to_owned()), error: Code::BadResponse.error("short") });
     }
     assert!(bell.0.load(Ordering::Relaxed) > 0);
-    assert_eq!(queue.take_faults().len(), 64);
-    assert_eq!(queue.take_faults().len(), 0);
+    assert_eq!(queue.reports().take_faults().len(), 64);
+    assert_eq!(queue.reports().take_faults().len(), 0);
 }
 
 #[test]

@@ -460,10 +460,10 @@ fn what_is_known_of_the_end_is_there_when_somebody_is_told() {
             let outcome = Outcome { bytes: 7, begun: true, failure };
             let ending = Ending { body: Duration::from_secs(2), trailers: Vec::new() };
             let reader = stream.hand_over().unwrap();
-            let over = Arrival::Over(outcome.clone(), ending, queue.completion(3), reader);
+            let over = Arrival::Over(outcome.clone(), ending, queue.reports().completion(3), reader);
             arrivals.send(over).unwrap();
             taking.await.unwrap();
-            assert_eq!(queue.take_completed(), [(3, outcome.clone())]);
+            assert_eq!(queue.reports().take_completed(), [(3, outcome.clone())]);
             match outcome.failure {
                 None => assert_eq!(stream.ending().unwrap().body, Duration::from_secs(2)),
                 Some(_) => assert!(stream.ending().is_none()),
