@@ -3,39 +3,28 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::access::{admit, lapsed, look, revoked, until};
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
-use super::exchange::{Task, at_once, fault, send};
-use super::inbound::{Inbound, check_size};
-use super::lane::{self, Asked};
+use super::exchange::{Task, fault};
+use super::inbound::Inbound;
+use super::lane::Application;
 use super::log::Entry;
-use super::pages::Pages;
-use super::progress::{Progress, Stopped};
-use super::respond::relay::Begun;
-use super::respond::{pages, relay, topics};
-use super::route::{Route, Service};
+use super::progress::Progress;
+use super::respond::Responder;
+use super::route::Service;
 use super::site::{Load, Phase, Site};
-use super::topics::Topics;
-use crate::access::{Decision, Pass};
+use crate::access::Decision;
 use crate::app::Note;
 use crate::error::{Code, Error, Result};
-use crate::events::Leave;
-use crate::net::{Called, Connection, Life, Outgoing, Piece, Watch};
-use crate::origin::RequestBody;
-use crate::stream::Feed;
+use crate::net::{Connection, Outgoing, Piece};
 use crate::sync::Arc;
-use crate::wire::{BodyFraming, Incoming, offers_websocket};
-
-/// What is asked of a client that waits with its body.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+use crate::wire::Incoming;
 
 /// The status in the log of a request that the application has closed the connection on instead of an answer, as nginx's.
 const UNANSWERED: u16 = 444;
@@ -164,10 +153,10 @@ async fn exchange(
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
         _ if counted.is_err() => counted.as_ref().map(|_| ()).map_err(Error::clone),
-        Some(Service::Relay(route)) => answer_by_route(task, inbound, route).await,
-        Some(Service::Topics(topics)) => Box::pin(answer_by_topics(task, inbound, topics)).await,
-        Some(Service::Pages(pages)) => Box::pin(answer_by_pages(task, inbound, pages)).await,
-        None => Box::pin(answer_by_application(task, inbound)).await,
+        Some(Service::Relay(route)) => route.respond(task, inbound).await,
+        Some(Service::Topics(topics)) => Box::pin(topics.respond(task, inbound)).await,
+        Some(Service::Pages(pages)) => Box::pin(pages.respond(task, inbound)).await,
+        None => Box::pin(Application(site.app.as_ref()).respond(task, inbound)).await,
     };
     let error = result.as_ref().err();
     site.prove(client, error);
@@ -269,245 +258,6 @@ fn status_of(error: &Error, progress: &Progress) -> u16 {
 
 fn may_answer(error: &Error) -> bool {
     !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
-}
-
-/// What is asked for, where no more than its head is needed to refuse it.
-fn asked<'a>(site: &Site, thread: usize, incoming: &'a Incoming, progress: &Progress) -> Result<Asked<'a>> {
-    let asked =
-        Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()?, thread };
-    check_open(site)?;
-    progress.close(site.is_draining() || !incoming.keeps_alive());
-    Ok(asked)
-}
-
-fn check_open(site: &Site) -> Result<()> {
-    if site.is_closed() {
-        return Err(Code::Draining.error("the time for requests to finish is over"));
-    }
-    Ok(())
-}
-
-/// From now on an exchange is told when everything is to end.
-fn live(site: &Site) -> Result<Life> {
-    let life = Life::new(&site.clock);
-    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
-    check_open(site)?;
-    Ok(life)
-}
-
-/// As [`asked`], of what takes no body: a request that has one is told `why` not.
-fn asked_alone(task: &Task<'_>, why: &'static str) -> Result<()> {
-    let asked = asked(task.site, task.thread, task.incoming, task.progress)?;
-    if !matches!(asked.body, BodyFraming::Empty | BodyFraming::Length(0)) {
-        return Err(Code::BadRequestBody.error(why));
-    }
-    Ok(())
-}
-
-async fn answer_by_application(task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-    let Task { site, thread, client, incoming, progress, .. } = task;
-    let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
-    let Some(queue) = &site.app else {
-        let detail = format!("no route for {} {}", incoming.method(), incoming.path());
-        return Err(Code::NoRoute.error(detail));
-    };
-    lane::answer(site, client, inbound, asked, progress, queue, &life).await
-}
-
-async fn answer_by_route(mut task: Task<'_>, inbound: &mut Inbound<'_>, route: &Route) -> Result<()> {
-    let Task { site, thread, incoming, progress, .. } = task;
-    let asked = asked(site, thread, incoming, progress)?;
-    let most = route.spec().limits.body.or(site.config.max_body);
-    if let BodyFraming::Length(length) = asked.body {
-        check_size(length, most)?;
-    }
-    let _guard = route.location.enter()?;
-    task.is_tunnel = asked.body == BodyFraming::Empty
-        && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
-    // What an origin or the cache gives is as long as it says: both have checked it.
-    let mut pass = None;
-    task.gate = route.location.gate.as_deref();
-    if let Some(gate) = task.gate {
-        let target = incoming.origin_form();
-        pass = look(gate, &task.asked(&target, &route.location.pattern.prefix), &task)?;
-        if let Some(pass) = &mut pass {
-            task.stripped = pass.target.take();
-        }
-    }
-    let is_let_in = pass.is_some() || task.gate.is_none();
-    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-    let mut is_hit = false;
-    if is_let_in && asked.body == BodyFraming::Empty && !task.is_tunnel {
-        let begin = |context: &mut Context<'_>| relay::begin_hit(context, &task, &route.relay, &mut outgoing);
-        is_hit = at_once(begin).await?;
-        // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
-        if is_hit && at_once(|context| relay::is_sent(context, &task, &mut outgoing)).await {
-            return Ok(());
-        }
-    }
-    // On the heap: a hit needs no room for it.
-    Box::pin(attempt(&task, inbound, asked, most, route, pass, is_hit, &mut outgoing)).await
-}
-
-/// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
-/// sent has been begun.
-#[expect(clippy::too_many_arguments, reason = "what `answer_by_route` knows, which is not kept for a hit")]
-async fn attempt(
-    task: &Task<'_>,
-    inbound: &mut Inbound<'_>,
-    Asked { body, expects_continue: expects, .. }: Asked<'_>,
-    most: Option<u64>,
-    route: &Route,
-    pass: Option<Pass>,
-    is_hit: bool,
-    outgoing: &mut Outgoing,
-) -> Result<()> {
-    let Task { site, progress, is_tunnel, incoming, .. } = *task;
-    let life = live(site)?;
-    outgoing.begin_life(&life);
-    let (feed, upload) = request_body(site, body, is_tunnel);
-    let (body, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (body, most) };
-    let is_awaited = expects && feed.is_some() && !inbound.has_begun();
-    let go_on = async {
-        if is_awaited {
-            progress.add_interim(CONTINUE.len());
-            outgoing.push(Piece::Mark(CONTINUE));
-        }
-        let (is_events, left) = if is_hit {
-            (false, None)
-        } else {
-            // On the heap: a body may come for hours when its head has come.
-            match Box::pin(relay::begin(task, &route.relay, upload, outgoing)).await? {
-                Begun::Body { is_events, left } => (is_events, left),
-                Begun::Sent => return Ok(()),
-            }
-        };
-        send(task, route.relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
-    };
-    let listen = inbound.listen(body, most, feed);
-    let result = if let Some(gate) = task.gate {
-        let answer = async {
-            let target = incoming.origin_form();
-            let permit =
-                admit(gate, &task.asked(&target, &route.location.pattern.prefix), pass, task).await?;
-            until(revoked(&permit), progress, site.config.linger, go_on).await
-        };
-        // On the heap: where all are let in there is no room for it.
-        Box::pin(beside(site, progress, &life, listen, answer)).await
-    } else {
-        beside(site, progress, &life, listen, go_on).await
-    };
-    progress.tear(outgoing.is_torn());
-    result
-}
-
-/// Lets a client subscribe, and sends it what is published.
-async fn answer_by_topics(task: Task<'_>, inbound: &mut Inbound<'_>, topics: &Topics) -> Result<()> {
-    asked_alone(&task, "a request for a topic has no body")?;
-    let Task { site, incoming, progress, .. } = task;
-    let _guard = topics.location.enter()?;
-    let life = live(site)?;
-    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-    outgoing.begin_life(&life);
-    let listen = inbound.listen(BodyFraming::Empty, None, None);
-    let result = if let Some(gate) = &topics.location.gate {
-        let answer = async {
-            let target = incoming.origin_form();
-            let wanted = task.asked(&target, &topics.location.pattern.prefix);
-            let mut pass = look(gate, &wanted, &task)?;
-            let stripped = pass.as_mut().and_then(|pass| pass.target.take());
-            let permit = admit(gate, &wanted, pass, &task).await?;
-            let task = Task { stripped, ..task };
-            topics::begin(&task, topics, &mut outgoing).await?;
-            site.note_resumable(&life);
-            let send = send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
-            until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
-        };
-        // On the heap: where all are let in there is no room for it.
-        Box::pin(beside(site, progress, &life, listen, answer)).await
-    } else {
-        let answer = async {
-            topics::begin(&task, topics, &mut outgoing).await?;
-            site.note_resumable(&life);
-            send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
-        };
-        beside(site, progress, &life, listen, answer).await
-    };
-    progress.tear(outgoing.is_torn());
-    result
-}
-
-/// Says how the engine does.
-async fn answer_by_pages(task: Task<'_>, inbound: &mut Inbound<'_>, pages: &Pages) -> Result<()> {
-    asked_alone(&task, "a request for a page has no body")?;
-    let Task { site, incoming, progress, .. } = task;
-    let _guard = pages.enter(incoming)?;
-    let life = live(site)?;
-    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-    let answer = async {
-        pages::begin(&task, pages, &mut outgoing).await?;
-        send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
-    };
-    beside(site, progress, &life, inbound.listen(BodyFraming::Empty, None, None), answer).await
-}
-
-/// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
-async fn beside(
-    site: &Site,
-    progress: &Progress,
-    life: &Life,
-    listen: impl Future<Output = Error>,
-    answer: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let (mut listen, mut answer) = (pin!(listen), pin!(answer));
-    let mut overdue = Watch::default();
-    let mut is_over = false;
-    let mut trouble = None;
-    let result = {
-        let aside = poll_fn(|context| {
-            if !is_over && life.is_stopped(context) {
-                is_over = true;
-                progress.stop(Stopped::Draining);
-                overdue.start(Some(site.config.linger));
-            }
-            if overdue.poll_expired(context).is_ready() {
-                return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
-            }
-            if trouble.is_none() {
-                if let Poll::Ready(error) = listen.as_mut().poll(context) {
-                    progress.leave();
-                    trouble = Some(error);
-                }
-            }
-            Poll::Pending
-        });
-        let mut aside = Called::new(aside);
-        poll_fn(|context| {
-            if let Poll::Ready(error) = aside.poll(context) {
-                return Poll::Ready(Err(error));
-            }
-            answer.as_mut().poll(context)
-        })
-        .await
-    };
-    // What the client did wrong says more than what became of it.
-    result.map_err(|error| trouble.unwrap_or(error))
-}
-
-/// The two ends of what goes up, if there is anything.
-fn request_body(site: &Site, body: BodyFraming, is_tunnel: bool) -> (Option<Feed>, RequestBody) {
-    let length = match body {
-        BodyFraming::Empty if is_tunnel => None,
-        BodyFraming::Empty => return (None, RequestBody::None),
-        BodyFraming::Length(0) => return (None, RequestBody::Bytes(Vec::new())),
-        BodyFraming::Length(length) => Some(length),
-        BodyFraming::Chunked | BodyFraming::UntilClose | BodyFraming::Tunnel => None,
-    };
-    let (feed, stream) = site.supplies.stream();
-    // The client is listened to before each look at the fetch.
-    stream.fed_by_own_task();
-    let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
-    (Some(feed), body)
 }
 
 /// Tells the client why there is no answer.

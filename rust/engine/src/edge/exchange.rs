@@ -2,18 +2,19 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::{Context, Poll};
 
 use super::account::Account;
 use super::client::Client;
 use super::metered::Metered;
-use super::progress::Progress;
+use super::progress::{Progress, Stopped};
 use super::site::Site;
 use crate::access::Gate;
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, Leave};
-use crate::net::{Fault, Outgoing, Peer, Stop, Supply};
-use crate::wire::Incoming;
+use crate::net::{Called, Fault, Life, Outgoing, Peer, Stop, Supply, Watch};
+use crate::wire::{BodyFraming, Incoming};
 
 /// One request, and what it is answered with.
 #[derive(Debug)]
@@ -33,6 +34,16 @@ pub(super) struct Task<'a> {
     pub(super) target_at: Option<&'a str>,
     /// What has let the request in, if anything decides that.
     pub(super) gate: Option<&'a Gate>,
+}
+
+/// A request as its head says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) incoming: &'a Incoming,
+    pub(super) body: BodyFraming,
+    pub(super) expects_continue: bool,
+    /// The engine thread that answers it.
+    pub(super) thread: usize,
 }
 
 /// A client that has left, for whom the origin's response is read on all the same.
@@ -67,6 +78,87 @@ impl Task<'_> {
             None => self.incoming.origin_form(),
         }
     }
+}
+
+/// What is asked for, where no more than its head is needed to refuse it.
+pub(super) fn asked<'a>(
+    site: &Site,
+    thread: usize,
+    incoming: &'a Incoming,
+    progress: &Progress,
+) -> Result<Asked<'a>> {
+    let asked =
+        Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()?, thread };
+    check_open(site)?;
+    progress.close(site.is_draining() || !incoming.keeps_alive());
+    Ok(asked)
+}
+
+fn check_open(site: &Site) -> Result<()> {
+    if site.is_closed() {
+        return Err(Code::Draining.error("the time for requests to finish is over"));
+    }
+    Ok(())
+}
+
+/// From now on an exchange is told when everything is to end.
+pub(super) fn live(site: &Site) -> Result<Life> {
+    let life = Life::new(&site.clock);
+    // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
+    check_open(site)?;
+    Ok(life)
+}
+
+/// As [`asked`], of what takes no body: a request that has one is told `why` not.
+pub(super) fn asked_alone(task: &Task<'_>, why: &'static str) -> Result<()> {
+    let asked = asked(task.site, task.thread, task.incoming, task.progress)?;
+    if !matches!(asked.body, BodyFraming::Empty | BodyFraming::Length(0)) {
+        return Err(Code::BadRequestBody.error(why));
+    }
+    Ok(())
+}
+
+/// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
+pub(super) async fn beside(
+    site: &Site,
+    progress: &Progress,
+    life: &Life,
+    listen: impl Future<Output = Error>,
+    answer: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    let (mut listen, mut answer) = (pin!(listen), pin!(answer));
+    let mut overdue = Watch::default();
+    let mut is_over = false;
+    let mut trouble = None;
+    let result = {
+        let aside = poll_fn(|context| {
+            if !is_over && life.is_stopped(context) {
+                is_over = true;
+                progress.stop(Stopped::Draining);
+                overdue.start(Some(site.config.linger));
+            }
+            if overdue.poll_expired(context).is_ready() {
+                return Poll::Ready(Code::Draining.error("the client took its last bytes too slowly"));
+            }
+            if trouble.is_none() {
+                if let Poll::Ready(error) = listen.as_mut().poll(context) {
+                    progress.leave();
+                    trouble = Some(error);
+                }
+            }
+            Poll::Pending
+        });
+        let mut aside = Called::new(aside);
+        poll_fn(|context| {
+            if let Poll::Ready(error) = aside.poll(context) {
+                return Poll::Ready(Err(error));
+            }
+            answer.as_mut().poll(context)
+        })
+        .await
+    };
+    // What the client did wrong says more than what became of it.
+    result.map_err(|error| trouble.unwrap_or(error))
 }
 
 /// Does what needs the task, and does not wait.

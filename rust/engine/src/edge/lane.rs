@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::client::Client;
-use super::exchange::{fault, is_leaving};
+use super::exchange::{Asked, Task, asked, fault, is_leaving, live};
 use super::inbound::{Inbound, check_size};
 
 use super::progress::Progress;
+use super::respond::Responder;
 use super::site::Site;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
@@ -28,21 +29,26 @@ use crate::runtime::from_afar;
 use crate::sys::descriptor::set_option;
 use crate::wire::{BodyFraming, Incoming, shown};
 
-/// A request as its head says.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) incoming: &'a Incoming,
-    pub(super) body: BodyFraming,
-    pub(super) expects_continue: bool,
-    /// The engine thread that answers it.
-    pub(super) thread: usize,
+/// The application, if the site has one.
+pub(super) struct Application<'a>(pub(super) Option<&'a Queue>);
+
+impl Responder for Application<'_> {
+    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        let Task { site, thread, client, incoming, progress, .. } = task;
+        let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
+        let Some(queue) = self.0 else {
+            let detail = format!("no route for {} {}", incoming.method(), incoming.path());
+            return Err(Code::NoRoute.error(detail));
+        };
+        answer(site, client, inbound, asked, progress, queue, &life).await
+    }
 }
 
 /// Has the application answer, over `queue`. The future ends when all of the response is with the kernel.
 ///
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
-pub(super) async fn answer(
+async fn answer(
     site: &Site,
     client: &Client,
     inbound: &mut Inbound<'_>,

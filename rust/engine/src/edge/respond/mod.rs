@@ -1,6 +1,23 @@
-//! What answers requests: an origin or a cache, a hub, and the engine about itself.
+//! What answers requests: an origin or a cache, a hub, the engine about itself, and the application (`lane`).
 
 mod amendment;
-pub(super) mod pages;
-pub(super) mod relay;
-pub(super) mod topics;
+mod pages;
+mod relay;
+mod topics;
+
+use super::exchange::Task;
+use super::inbound::Inbound;
+use crate::error::Result;
+
+/// Answers requests. The rest of an exchange is the connection's, whatever answers: it counts and logs the exchange, and
+/// decides whether its connection serves again, is closed, or is reset.
+pub(super) trait Responder {
+    /// Answers the request of `task`. Its body is read from `inbound`. The future ends when the kernel has all of the response.
+    ///
+    /// # Errors
+    /// The reason why there is no whole response. Unless the task's progress has a status, nothing was sent.
+    ///
+    /// # Cancellation
+    /// The request is abandoned wherever it is. The connection then has to be reset.
+    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()>;
+}

@@ -1,18 +1,36 @@
 //! Answers a request for a page about the engine itself.
 
-use crate::edge::exchange::Task;
+use super::Responder;
+use crate::edge::exchange::{Task, asked_alone, beside, live, send};
 use crate::edge::head::{Persistence, encode};
+use crate::edge::inbound::Inbound;
 use crate::edge::pages::{Pages, Shown, page_of};
 use crate::error::{Code, Result};
+use crate::events::Leave;
 use crate::net::{Outgoing, Piece};
 use crate::relay::redirected;
 use crate::wire::BodyFraming;
+
+impl Responder for Pages {
+    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        asked_alone(&task, "a request for a page has no body")?;
+        let Task { site, incoming, progress, .. } = task;
+        let _guard = self.enter(incoming)?;
+        let life = live(site)?;
+        let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+        let answer = async {
+            begin(&task, self, &mut outgoing).await?;
+            send(&task, &Leave::Cancel, false, None, &mut outgoing, |_| {}).await
+        };
+        beside(site, progress, &life, inbound.listen(BodyFraming::Empty, None, None), answer).await
+    }
+}
 
 /// Puts a page into `outgoing`.
 ///
 /// # Errors
 /// `NO_ROUTE`: there is no such page. Nothing was sent.
-pub(in crate::edge) async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Result<()> {
+async fn begin(task: &Task<'_>, pages: &Pages, outgoing: &mut Outgoing) -> Result<()> {
     let (incoming, progress) = (task.incoming, task.progress);
     let page = page_of(incoming).ok_or_else(|| Code::NoRoute.error("there is no such page"))?;
     let is_read = matches!(incoming.method(), "GET" | "HEAD");

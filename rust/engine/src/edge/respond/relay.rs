@@ -11,11 +11,16 @@ use std::sync::Arc as Plain;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use super::Responder;
 use super::amendment::amend;
-use crate::access::Verifier;
+use crate::access::{Pass, Verifier};
 use crate::cache::{Target, is_read, tells_url};
-use crate::edge::exchange::{Left, Task, at_once, fault, gone, send};
+use crate::edge::access::{admit, look, revoked, until};
+use crate::edge::exchange::{Asked, Left, Task, asked, at_once, beside, fault, gone, live, send};
 use crate::edge::head::{Persistence, encode, is_events};
+use crate::edge::inbound::{Inbound, check_size};
+use crate::edge::route::Route;
+use crate::edge::site::Site;
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Field, Policy, begin_inspection};
 use crate::framing::Framing;
@@ -25,15 +30,123 @@ use crate::origin::{self, Request, RequestBody};
 use crate::relay;
 use crate::relay_spec::{Edit, Relay};
 use crate::store::{self, Caching, Delivery, Overrides};
-use crate::stream::ResponseHead;
+use crate::stream::{Feed, ResponseHead};
 use crate::sync::{Arc, Mutex, lock};
-use crate::wire::{BodyFraming, Fields, Head, body_of};
+use crate::wire::{BodyFraming, Fields, Head, body_of, offers_websocket};
+
+/// What is asked of a client that waits with its body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+impl Responder for Route {
+    async fn respond(&self, mut task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        let Task { site, thread, incoming, progress, .. } = task;
+        let asked = asked(site, thread, incoming, progress)?;
+        let most = self.spec().limits.body.or(site.config.max_body);
+        if let BodyFraming::Length(length) = asked.body {
+            check_size(length, most)?;
+        }
+        let _guard = self.location.enter()?;
+        task.is_tunnel = asked.body == BodyFraming::Empty
+            && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
+        // What an origin or the cache gives is as long as it says: both have checked it.
+        let mut pass = None;
+        task.gate = self.location.gate.as_deref();
+        if let Some(gate) = task.gate {
+            let target = incoming.origin_form();
+            pass = look(gate, &task.asked(&target, &self.location.pattern.prefix), &task)?;
+            if let Some(pass) = &mut pass {
+                task.stripped = pass.target.take();
+            }
+        }
+        let is_let_in = pass.is_some() || task.gate.is_none();
+        let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+        let mut is_hit = false;
+        if is_let_in && asked.body == BodyFraming::Empty && !task.is_tunnel {
+            let begin = |context: &mut Context<'_>| begin_hit(context, &task, &self.relay, &mut outgoing);
+            is_hit = at_once(begin).await?;
+            // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
+            if is_hit && at_once(|context| is_sent(context, &task, &mut outgoing)).await {
+                return Ok(());
+            }
+        }
+        // On the heap: a hit needs no room for it.
+        Box::pin(attempt(&task, inbound, asked, most, self, pass, is_hit, &mut outgoing)).await
+    }
+}
+
+/// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
+/// sent has been begun.
+#[expect(clippy::too_many_arguments, reason = "what `respond` knows, which is not kept for a hit")]
+async fn attempt(
+    task: &Task<'_>,
+    inbound: &mut Inbound<'_>,
+    Asked { body, expects_continue: expects, .. }: Asked<'_>,
+    most: Option<u64>,
+    route: &Route,
+    pass: Option<Pass>,
+    is_hit: bool,
+    outgoing: &mut Outgoing,
+) -> Result<()> {
+    let Task { site, progress, is_tunnel, incoming, .. } = *task;
+    let life = live(site)?;
+    outgoing.begin_life(&life);
+    let (feed, upload) = request_body(site, body, is_tunnel);
+    let (body, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (body, most) };
+    let is_awaited = expects && feed.is_some() && !inbound.has_begun();
+    let go_on = async {
+        if is_awaited {
+            progress.add_interim(CONTINUE.len());
+            outgoing.push(Piece::Mark(CONTINUE));
+        }
+        let (is_events, left) = if is_hit {
+            (false, None)
+        } else {
+            // On the heap: a body may come for hours when its head has come.
+            match Box::pin(begin(task, &route.relay, upload, outgoing)).await? {
+                Begun::Body { is_events, left } => (is_events, left),
+                Begun::Sent => return Ok(()),
+            }
+        };
+        send(task, route.relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+    };
+    let listen = inbound.listen(body, most, feed);
+    let result = if let Some(gate) = task.gate {
+        let answer = async {
+            let target = incoming.origin_form();
+            let permit =
+                admit(gate, &task.asked(&target, &route.location.pattern.prefix), pass, task).await?;
+            until(revoked(&permit), progress, site.config.linger, go_on).await
+        };
+        // On the heap: where all are let in there is no room for it.
+        Box::pin(beside(site, progress, &life, listen, answer)).await
+    } else {
+        beside(site, progress, &life, listen, go_on).await
+    };
+    progress.tear(outgoing.is_torn());
+    result
+}
+
+/// The two ends of what goes up, if there is anything.
+fn request_body(site: &Site, body: BodyFraming, is_tunnel: bool) -> (Option<Feed>, RequestBody) {
+    let length = match body {
+        BodyFraming::Empty if is_tunnel => None,
+        BodyFraming::Empty => return (None, RequestBody::None),
+        BodyFraming::Length(0) => return (None, RequestBody::Bytes(Vec::new())),
+        BodyFraming::Length(length) => Some(length),
+        BodyFraming::Chunked | BodyFraming::UntilClose | BodyFraming::Tunnel => None,
+    };
+    let (feed, stream) = site.supplies.stream();
+    // The client is listened to before each look at the fetch.
+    stream.fed_by_own_task();
+    let body = if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
+    (Some(feed), body)
+}
 
 /// Begins to answer a request without a body with what is stored, if there is something: [`send`] goes on.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
-pub(in crate::edge) fn begin_hit(
+fn begin_hit(
     context: &mut Context<'_>,
     task: &Task<'_>,
     relay: &Relay,
@@ -65,7 +178,7 @@ pub(in crate::edge) fn begin_hit(
 }
 
 /// Whether all that [`begin_hit`] has begun is with the kernel, once it was offered that.
-pub(in crate::edge) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
+fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgoing: &mut Outgoing) -> bool {
     // An error is met again by whoever goes on.
     let sent = matches!(outgoing.poll_send(context, &task.client.connection), Poll::Ready(Ok(())));
     task.note_sent(outgoing);
@@ -74,7 +187,7 @@ pub(in crate::edge) fn is_sent(context: &mut Context<'_>, task: &Task<'_>, outgo
 
 /// How far [`begin`] has come.
 #[derive(Debug)]
-pub(in crate::edge) enum Begun {
+enum Begun {
     /// The head is in the outgoing message, with the body behind it, of events or not: [`send`] goes on.
     Body { is_events: bool, left: Left },
     /// All of it is with the kernel.
@@ -89,12 +202,7 @@ pub(in crate::edge) enum Begun {
 ///
 /// # Cancellation
 /// The origin's connection is closed.
-pub(in crate::edge) async fn begin(
-    task: &Task<'_>,
-    relay: &Relay,
-    body: RequestBody,
-    outgoing: &mut Outgoing,
-) -> Result<Begun> {
+async fn begin(task: &Task<'_>, relay: &Relay, body: RequestBody, outgoing: &mut Outgoing) -> Result<Begun> {
     let Some(caching) = relay.spec().caching.as_ref().filter(|_| !task.is_tunnel) else {
         return begin_body(task, relay, body, outgoing).await;
     };

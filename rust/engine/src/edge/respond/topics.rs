@@ -3,21 +3,63 @@
 //! The body is the subscriber's, which gives events as they stand in the topic's history; from then on it is sent like
 //! any other.
 
+use super::Responder;
 use crate::access::Decision;
-use crate::edge::exchange::Task;
+use crate::edge::access::{admit, lapsed, look, until};
+use crate::edge::exchange::{Task, asked_alone, beside, live, send};
 use crate::edge::head::{Persistence, encode};
+use crate::edge::inbound::Inbound;
 use crate::edge::topics::Topics;
-use crate::error::Result;
+use crate::error::{Code, Result};
+use crate::events::Leave;
 use crate::hub::{Admission, Asked, Guest, Resumption, Wire, fields};
 use crate::net::{Outgoing, Supply};
 use crate::relay::redirected;
 use crate::wire::BodyFraming;
 
+impl Responder for Topics {
+    /// Lets a client subscribe, and sends it what is published.
+    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        asked_alone(&task, "a request for a topic has no body")?;
+        let Task { site, incoming, progress, .. } = task;
+        let _guard = self.location.enter()?;
+        let life = live(site)?;
+        let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+        outgoing.begin_life(&life);
+        let listen = inbound.listen(BodyFraming::Empty, None, None);
+        let result = if let Some(gate) = &self.location.gate {
+            let answer = async {
+                let target = incoming.origin_form();
+                let wanted = task.asked(&target, &self.location.pattern.prefix);
+                let mut pass = look(gate, &wanted, &task)?;
+                let stripped = pass.as_mut().and_then(|pass| pass.target.take());
+                let permit = admit(gate, &wanted, pass, &task).await?;
+                let task = Task { stripped, ..task };
+                begin(&task, self, &mut outgoing).await?;
+                site.note_resumable(&life);
+                let send = send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {});
+                until(lapsed(gate, &wanted, permit), progress, site.config.linger, send).await
+            };
+            // On the heap: where all are let in there is no room for it.
+            Box::pin(beside(site, progress, &life, listen, answer)).await
+        } else {
+            let answer = async {
+                begin(&task, self, &mut outgoing).await?;
+                site.note_resumable(&life);
+                send(&task, &Leave::Cancel, true, None, &mut outgoing, |_| {}).await
+            };
+            beside(site, progress, &life, listen, answer).await
+        };
+        progress.tear(outgoing.is_torn());
+        result
+    }
+}
+
 /// Puts the head of the answer into `outgoing`, and the subscriber behind it.
 ///
 /// # Errors
 /// What went wrong. Nothing was sent.
-pub(in crate::edge) async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
+async fn begin(task: &Task<'_>, topics: &Topics, outgoing: &mut Outgoing) -> Result<()> {
     let incoming = task.incoming;
     let (topic, after) = topics.asked(incoming, &task.target())?;
     let framing = BodyFraming::Chunked.sent_to(incoming.minor_version);
