@@ -77,19 +77,24 @@ __all__ = [
     "Workers",
     "__version__",
     "error_table",
+    "fetch",
+    "fetch_upload",
     "has_dot_segments",
     "hide",
     "is_done",
     "is_target",
     "next_batch",
     "offers_websocket",
+    "read_on",
     "relay_head",
+    "relay_seen",
     "response_fields",
     "shown",
     "signed_url",
     "status_line",
     "take_ready",
     "timings_of",
+    "watch",
 ]
 
 __version__: Final[str]
@@ -267,6 +272,9 @@ class Decisions:
     """What is remembered of who may, and who is asked."""
 
     def __new__(cls, settings: config.Access) -> Self: ...
+    def add_to(self, engine: Engine) -> None:
+        """Add the counts to the metrics of `engine`."""
+
     def listen(self, engine: Engine, pose: Callable[[Question], object]) -> None:
         """Have `pose` called with each question, on the running loop."""
     def revoke(self, tenant: str | None, cut: bool) -> tuple[int, int]:
@@ -737,6 +745,9 @@ class Counts:
     def __new__(cls, name: str) -> Self:
         """Of the route of that name."""
 
+    def add_to(self, engine: Engine) -> None:
+        """Add the counts to the metrics of `engine`."""
+
     def stats(self) -> InspectionStats: ...
     def add(self, stats: InspectionStats) -> None:
         """Add what another process has counted.
@@ -1110,34 +1121,6 @@ class Engine:
         limits: config.OriginLimits,
         tls: config.Tls,
     ) -> Self: ...
-    def fetch(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        target: str,
-        headers: Fields,
-        body: bytes | None,
-        timeouts: Timeouts,
-        framing: Framing | None,
-        caching: tuple[Caching, config.Overrides | None] | None,
-        near: Transport | None,
-        plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
-    ) -> Source: ...
-    def fetch_upload(
-        self,
-        endpoint: Endpoint,
-        method: str,
-        target: str,
-        headers: Fields,
-        length: int | None,
-        timeouts: Timeouts,
-        framing: Framing | None,
-        caching: tuple[Caching, config.Overrides | None] | None,
-        near: Transport | None,
-        plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
-        is_clients: bool = False,
-        is_tunnel: bool = False,
-    ) -> tuple[Source, Upload]: ...
     def open_file(self, path: str, offset: int, length: int | None, framing: Framing) -> Source: ...
     def open_fd(self, descriptor: int, framing: Framing) -> Source: ...
     def open_process(
@@ -1151,28 +1134,7 @@ class Engine:
     def tell_of_origins(self, tell: Callable[[OriginNotice], object]) -> None:
         """Have `tell` called with each notice, on the loops that the engine is used on."""
     def address_range(self) -> tuple[int, int]: ...
-    def relay_seen(
-        self,
-        stream: FrameStream,
-        policy: EventPolicy | None,
-        drain: Drain | None,
-        inspector: Inspector | None,
-    ) -> Source: ...
-    def watch(self, stream: FrameStream, inspector: Inspector | None) -> tuple[Source, Watched]: ...
-    def read_on(
-        self,
-        stream: FrameStream,
-        drain: Drain | None,
-        policy: EventPolicy | None,
-        inspected: tuple[Inspector, Framing] | None,
-    ) -> None: ...
     def stats(self) -> EngineStats: ...
-    def add_decisions(self, decisions: Decisions) -> None:
-        """Have what they come to among the metrics."""
-
-    def add_inspected(self, counts: Counts) -> None:
-        """Have what they come to among the metrics."""
-
     def add_upstream(self, upstream: Upstream) -> None:
         """Have what it comes to among the metrics."""
 
@@ -1182,6 +1144,65 @@ class Engine:
     def stop(self) -> None: ...
     def join(self) -> None: ...
     def close(self) -> None: ...
+
+def fetch(
+    engine: Engine,
+    endpoint: Endpoint,
+    method: str,
+    target: str,
+    headers: Fields,
+    body: bytes | None,
+    timeouts: Timeouts,
+    framing: Framing | None,
+    caching: tuple[Caching, config.Overrides | None] | None,
+    near: Transport | None,
+    plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
+) -> Source:
+    """Send a request, and return the response as a source. `near`: the transport of the client that it is for.
+
+    With a `plan`, in a worker process, the parent sends it.
+    """
+
+def fetch_upload(
+    engine: Engine,
+    endpoint: Endpoint,
+    method: str,
+    target: str,
+    headers: Fields,
+    length: int | None,
+    timeouts: Timeouts,
+    framing: Framing | None,
+    caching: tuple[Caching, config.Overrides | None] | None,
+    near: Transport | None,
+    plan: tuple[bytes, config.Overrides | None, Expected | None] | None = None,
+    is_clients: bool = False,
+    is_tunnel: bool = False,
+) -> tuple[Source, Upload]:
+    """As `fetch`, for a body that is written to the upload."""
+
+def relay_seen(
+    engine: Engine,
+    stream: FrameStream,
+    policy: EventPolicy | None,
+    drain: Drain | None,
+    inspector: Inspector | None,
+) -> Source:
+    """The body of `stream` as a client gets it: events by `policy`, seen by `inspector`.
+
+    A consumer that closes the source counts as a client that disconnects; `drain` says what happens then.
+    """
+
+def watch(engine: Engine, stream: FrameStream, inspector: Inspector | None) -> tuple[Source, Watched]:
+    """As `relay_seen`, for a stream that is read to its end for no client, and how it ends."""
+
+def read_on(
+    engine: Engine,
+    stream: FrameStream,
+    drain: Drain | None,
+    policy: EventPolicy | None,
+    inspected: tuple[Inspector, Framing] | None,
+) -> None:
+    """The client of `stream` has disconnected: read on by `drain`, or by `policy` if it is an event stream."""
 
 @final
 class Plan:

@@ -304,13 +304,16 @@ class Engine:
         if body is None or (not isinstance(body, AsyncIterable) and memoryview(body).nbytes <= REPLAYABLE):
             data = None if body is None else bytes(body)
             response = Response(
-                self.native.fetch(endpoint, method, target, headers, data, limits, cut, cached, near, plan)
+                _native.fetch(
+                    self.native, endpoint, method, target, headers, data, limits, cut, cached, near, plan
+                )
             )
         else:
             if not isinstance(body, AsyncIterable):
                 length = memoryview(body).nbytes
-            source, upload = self.native.fetch_upload(
+            source, upload = _native.fetch_upload(
                 *(
+                    self.native,
                     endpoint,
                     method,
                     target,

@@ -267,7 +267,7 @@ class Decisions(Shared):
     def _gate(self, engine: Engine, name: str, host: str | None) -> _native.Gate:
         """What stands before a route; on the running loop, which is asked from now on."""
         if engine not in self._engines:
-            engine.native.add_decisions(self._native)
+            self._native.add_to(engine.native)
             self._engines.add(engine)
         if self._asker is not None:
             self._listen(engine, self._asker)

@@ -75,7 +75,7 @@ class Meter:
         self._upstream = upstream
         cut = self._inspector is not None and self._inspector.begin(upstream)
         stream: FrameStream = upstream.frames(self._cut) if cut else upstream
-        source, self._watched = self._engine.native.watch(stream, self._inspector)
+        source, self._watched = _native.watch(self._engine.native, stream, self._inspector)
         return FrameStream(source)
 
     def begin(self) -> None:

@@ -216,7 +216,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             else:
                 rules = rules if events else None
                 if rules is not None or inspector is not None:
-                    source = engine.native.relay_seen(stream, rules, drain, inspector)
+                    source = _native.relay_seen(engine.native, stream, rules, drain, inspector)
                     stream = piped = FrameStream(source)
                 await copy_body(stream, writer, transport, payload)
         if handover is not None and tunnel is None and isinstance(body, Pieces) and not body.ended:
@@ -235,7 +235,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             reads_on = reads_on and order.plan is None
             if reads_on:
                 seen = None if inspector is None else (inspector, order.relay.cut)
-                engine.native.read_on(upstream, drain, policy, seen)
+                _native.read_on(engine.native, upstream, drain, policy, seen)
             else:
                 await upstream.aclose()
         status = None

@@ -227,7 +227,7 @@ class Declarations:
             if not isinstance(gateway, Gateway):
                 raise TypeError("it is inspected by no gateway")
             counts = gateway._counts_of(name)  # noqa: SLF001 (of the same package)
-            self._engine.native.add_inspected(counts)
+            counts.add_to(self._engine.native)
             return counts
 
         return counts

@@ -57,18 +57,17 @@ impl Receive for Listener {
     }
 }
 
-impl Decisions {
-    pub(crate) fn shared(&self) -> &Arc<access::Decisions> {
-        &self.shared
-    }
-}
-
 #[pymethods]
 impl Decisions {
     #[new]
     fn new(py: Python<'_>, settings: Settings<AccessConfig>) -> PyResult<Self> {
         let shared = Arc::new(access::Decisions::new(&settings.into()));
         Ok(Self { shared, secret: Secret::new().into_python(py)?, listening: Mutex::new(None) })
+    }
+
+    /// The metrics of `engine` have the counts from now on.
+    fn add_to(&self, engine: &Bound<'_, Engine>) {
+        engine.get().board().add_decisions(&self.shared);
     }
 
     /// Has `pose` called with each question from now on, on the running loop, in place of whoever was before.

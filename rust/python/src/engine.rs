@@ -6,90 +6,28 @@ use std::sync::{Arc, Mutex};
 
 use penstock_engine::app::Order;
 use penstock_engine::edge::{Heads, Ledger, Supplies};
-use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;
 use penstock_engine::metrics::{Board, Format, Parts};
-use penstock_engine::origin::{self, Notice, Notices, OriginLimits, Origins, Request, RequestBody};
-use penstock_engine::pool::{CopyReason, Pool, PoolConfig, PoolState};
+use penstock_engine::origin::{Notices, OriginLimits, Origins};
+use penstock_engine::pool::{Pool, PoolConfig, PoolState};
 use penstock_engine::runtime::Threads;
 use penstock_engine::source;
-use penstock_engine::store::{self, Cache, DiskConfig, Overrides};
+use penstock_engine::store::{Cache, DiskConfig};
 use penstock_engine::stream::{Feed, FlowConfig, Meter, ReadSizes, Stream, channel};
 use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 
-use crate::access::Decisions;
-use crate::cache::{Caching, OverrideSettings};
 use crate::errors::{IntoPython, exception, os_error};
-use crate::events::{Drain, EventPolicy, leave, policy as policy_of};
 use crate::framing::Framing;
-use crate::inspect::{Counts, Expected, Inspector, Watched};
 use crate::lock;
+use crate::notices::{Teller, Telling};
 use crate::port::{LoopPort, Receive, Slot};
 use crate::record::record;
-use crate::request::{Endpoint, Fields, Timeouts};
 use crate::settings::{Settings, TlsSettings};
 use crate::stats::{origin_stats, pool_stats, relay_stats};
-use crate::stream::{FrameStream, Source};
-use crate::transport::Transport;
-use crate::upload::Upload;
+use crate::stream::Source;
 use crate::upstream::Upstream;
-
-/// By way of which cache, and what was decided about the request.
-type Cached<'py> = (Bound<'py, Caching>, Option<OverrideSettings>);
-
-/// Describes what is fetched from, to the process that does, and what was decided about the request.
-type Planned<'py> = (Vec<u8>, Option<OverrideSettings>, Option<Bound<'py, Expected>>);
-
-/// Who writes to the log what there is to say of origins, and where that is called.
-#[derive(Default)]
-struct Telling {
-    tell: Option<Py<PyAny>>,
-    /// On the loop that the engine was used on last. None before it was used on one.
-    slot: Option<Slot>,
-}
-
-/// What there is to say of an origin.
-#[pyclass(frozen, get_all, module = "penstock._native")]
-pub(crate) struct OriginNotice {
-    origin: String,
-    /// Of the origin, if that is known.
-    address: Option<String>,
-    /// Its name, such as that of an error code.
-    event: &'static str,
-    reason: String,
-    /// Whether the origin can be used again.
-    is_good: bool,
-    /// Notices of the origin that were left out since the one before.
-    left_out: u64,
-}
-
-/// Calls `tell` with each notice.
-struct Teller {
-    notices: Arc<Notices>,
-    tell: Py<PyAny>,
-}
-
-impl Receive for Teller {
-    fn receive(&self, py: Python<'_>) {
-        while let Some(notice) = self.notices.take() {
-            let Notice { origin, address, event, reason, left_out } = notice;
-            let notice = OriginNotice {
-                origin: origin.to_string(),
-                address: address.map(|address| address.to_string()),
-                event: event.name(),
-                reason,
-                is_good: event == origin::Event::Up,
-                left_out,
-            };
-            if let Err(error) = self.tell.bind(py).call1((notice,)) {
-                error.write_unraisable(py, Some(self.tell.bind(py)));
-            }
-        }
-    }
-}
 
 #[pyclass(frozen, module = "penstock._native")]
 pub(crate) struct Engine {
@@ -211,73 +149,18 @@ impl Engine {
         Ok(cache)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
-    fn start(
-        &self,
-        py: Python<'_>,
-        endpoint: &Endpoint,
-        method: &str,
-        target: &str,
-        headers: &Fields,
-        body: RequestBody,
-        timeouts: &Timeouts,
-        framing: Option<&Bound<'_, Framing>>,
-        caching: Option<Cached<'_>>,
-        near: Option<&Bound<'_, Transport>>,
-        plan: Option<Planned<'_>>,
-        is_clients: bool,
-    ) -> PyResult<Source> {
-        self.check(py)?;
-        let port = self.port(py)?;
-        let cut = framing.map_or(Cut::Raw, |framing| framing.get().0.clone());
-        let (feed, stream) = channel(&self.pool, self.flow, &cut, &self.meter);
+    /// A request begins.
+    pub(crate) fn count_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        if let Some((plan, overrides, expected)) = plan {
-            let order = Order {
-                plan,
-                method: method.to_owned(),
-                target: target.to_owned(),
-                fields: Arc::clone(&headers.0),
-                body,
-                timeouts: timeouts.0,
-                overrides: overrides.map(Overrides::from),
-                is_clients,
-                inspection: expected.and_then(|expected| expected.get().begin()),
-            };
-            let edge = near.and_then(|transport| transport.get().edge());
-            match edge {
-                Some(edge) => edge.fetch(order, feed, &stream),
-                None => feed.fail(Code::ClientGone.error("the client left before the request was sent on")),
-            }
-            return Ok(Source::new(stream, port));
-        }
-        let request = Box::new(Request {
-            endpoint: endpoint.endpoint.clone(),
-            upstream: endpoint.upstream.clone(),
-            method: method.to_owned(),
-            target: target.to_owned(),
-            authority: endpoint.authority.clone(),
-            headers: Arc::clone(&headers.0),
-            body,
-            timeouts: timeouts.0,
-            // Without a client it is what the application asks for by itself.
-            is_proven: near.is_none_or(|transport| transport.get().is_proven()),
-            // Who asked is told.
-            reports: false,
-        });
-        let thread = near
-            .and_then(|transport| transport.get().thread(&self.threads))
-            .unwrap_or_else(|| self.threads.pick());
-        let origins = Arc::clone(&self.origins[thread]);
-        match caching {
-            None => self.threads.spawn(thread, || origin::fetch(origins, request, feed)),
-            Some((caching, overrides)) => {
-                let overrides = overrides.map_or_else(Overrides::default, Overrides::from);
-                let access = caching.get().0.access(origins, overrides);
-                self.threads.spawn(thread, || store::fetch(access, request, feed));
-            }
-        }
-        Ok(Source::new(stream, port))
+    }
+
+    /// The origins of an engine thread.
+    pub(crate) fn origins(&self, thread: usize) -> Arc<Origins> {
+        Arc::clone(&self.origins[thread])
+    }
+
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
     }
 
     /// The two ends of a body that is cut by `framing`.
@@ -286,13 +169,12 @@ impl Engine {
         Ok(channel(&self.pool, self.flow, framing, &self.meter))
     }
 
-    /// Starts `start`, which feeds a stream cut by `framing`, on the engine thread of the client of `near` if that is given and
-    /// one of this engine's.
+    /// Starts `start`, which feeds a stream cut by `framing`, on an engine thread; `None`: on the next one.
     pub(crate) fn feed_stream<F>(
         &self,
         py: Python<'_>,
         framing: &Framing,
-        near: Option<&Bound<'_, Transport>>,
+        thread: Option<usize>,
         start: impl FnOnce(Feed) -> F + Send + 'static,
     ) -> PyResult<Source>
     where
@@ -301,10 +183,7 @@ impl Engine {
         self.check(py)?;
         let port = self.port(py)?;
         let (feed, stream) = channel(&self.pool, self.flow, &framing.0, &self.meter);
-        let thread = near
-            .and_then(|transport| transport.get().thread(&self.threads))
-            .unwrap_or_else(|| self.threads.pick());
-        self.threads.spawn(thread, || start(feed));
+        self.threads.spawn(thread.unwrap_or_else(|| self.threads.pick()), || start(feed));
         Ok(Source::new(stream, port))
     }
 
@@ -383,90 +262,6 @@ impl Engine {
         })
     }
 
-    /// On the engine thread of the client of `near`, if that is given and one of this engine's.
-    ///
-    /// With a `plan`, in a worker process, it is fetched where the client of `near` is, from what that describes.
-    #[pyo3(signature = (endpoint, method, target, headers, body, timeouts, framing, caching, near, plan=None))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
-    fn fetch(
-        &self,
-        py: Python<'_>,
-        endpoint: &Bound<'_, Endpoint>,
-        method: &str,
-        target: &str,
-        headers: &Bound<'_, Fields>,
-        body: Option<&Bound<'_, PyBytes>>,
-        timeouts: &Bound<'_, Timeouts>,
-        framing: Option<&Bound<'_, Framing>>,
-        caching: Option<Cached<'_>>,
-        near: Option<&Bound<'_, Transport>>,
-        plan: Option<Planned<'_>>,
-    ) -> PyResult<Source> {
-        let body = match body {
-            None => RequestBody::None,
-            Some(bytes) => {
-                self.pool.count_copy(CopyReason::Upload, bytes.as_bytes().len());
-                RequestBody::Bytes(bytes.as_bytes().to_vec())
-            }
-        };
-        self.start(
-            py,
-            endpoint.get(),
-            method,
-            target,
-            headers.get(),
-            body,
-            timeouts.get(),
-            framing,
-            caching,
-            near,
-            plan,
-            false,
-        )
-    }
-
-    /// As `fetch`, for a body that follows piece by piece. `length` is announced, and then enforced. `is_clients`, with a plan:
-    /// it is the body of the client's request, and what has not come here goes on without coming here. `is_tunnel`: there is no
-    /// body, but what the client of a WebSocket sends once the origin has switched to it.
-    #[pyo3(signature = (endpoint, method, target, headers, length, timeouts, framing, caching, near, plan=None, is_clients=false, is_tunnel=false))]
-    #[expect(clippy::too_many_arguments, reason = "the parts of a request, each once")]
-    fn fetch_upload(
-        &self,
-        py: Python<'_>,
-        endpoint: &Bound<'_, Endpoint>,
-        method: &str,
-        target: &str,
-        headers: &Bound<'_, Fields>,
-        length: Option<u64>,
-        timeouts: &Bound<'_, Timeouts>,
-        framing: Option<&Bound<'_, Framing>>,
-        caching: Option<Cached<'_>>,
-        near: Option<&Bound<'_, Transport>>,
-        plan: Option<Planned<'_>>,
-        is_clients: bool,
-        is_tunnel: bool,
-    ) -> PyResult<(Source, Upload)> {
-        let (feed, stream) = self.channel(py, &Cut::Raw)?;
-        let upload = Upload::new(feed, self.pool.clone(), self.port(py)?);
-        let body =
-            if is_tunnel { RequestBody::Tunnel(stream) } else { RequestBody::Stream { stream, length } };
-        let source = self.start(
-            py,
-            endpoint.get(),
-            method,
-            target,
-            headers.get(),
-            body,
-            timeouts.get(),
-            framing,
-            caching,
-            near,
-            plan,
-            is_clients,
-        )?;
-        Ok((source, upload))
-    }
-
     fn open_file(
         &self,
         py: Python<'_>,
@@ -504,68 +299,6 @@ impl Engine {
         self.pool.address_range()
     }
 
-    /// The body `stream` as `policy` has the events of one sent that is cut into them with every byte, seen by `inspector`. Who
-    /// takes it is the client; when that leaves, `drain` says what becomes of it.
-    #[pyo3(signature = (stream, policy, drain, inspector))]
-    fn relay_seen(
-        &self,
-        py: Python<'_>,
-        stream: &Bound<'_, FrameStream>,
-        policy: Option<&Bound<'_, EventPolicy>>,
-        drain: Option<&Bound<'_, Drain>>,
-        inspector: Option<&Bound<'_, Inspector>>,
-    ) -> PyResult<Source> {
-        self.check(py)?;
-        let (port, stream) = (self.port(py)?, stream.get().hand_over(py)?);
-        let (feed, relayed) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
-        let (policy, inspector) =
-            (policy_of(policy), inspector.map(|inspector| inspector.get().response.clone()));
-        let leave = policy.as_ref().map_or_else(|| leave(drain), |policy| policy.leave.clone());
-        let meter = Arc::clone(&self.meter);
-        let work = move || events::pipe(stream, policy, leave, inspector, meter, feed, None);
-        self.threads.spawn(self.threads.pick(), work);
-        Ok(Source::new(relayed, port))
-    }
-
-    /// As `relay_seen`, of a stream that is read to its end for no client; and how it ends.
-    #[pyo3(signature = (stream, inspector))]
-    fn watch(
-        &self,
-        py: Python<'_>,
-        stream: &Bound<'_, FrameStream>,
-        inspector: Option<&Bound<'_, Inspector>>,
-    ) -> PyResult<(Source, Watched)> {
-        self.check(py)?;
-        let (port, stream) = (self.port(py)?, stream.get().hand_over(py)?);
-        let (feed, relayed) = channel(&self.pool, self.flow, &Cut::Raw, &self.meter);
-        let inspector = inspector.map(|inspector| inspector.get().response.clone());
-        let meter = Arc::clone(&self.meter);
-        let (watched, ended) = Watched::new(port.clone_ref(py));
-        let work = move || events::pipe(stream, None, leave(None), inspector, meter, feed, Some(ended));
-        self.threads.spawn(self.threads.pick(), work);
-        Ok((Source::new(relayed, port), watched))
-    }
-
-    /// The client of `stream` has left: reads it on, by `drain`, or by `policy` if it is one of events. Neither: cancels it.
-    /// `inspected` is what sees it, and how events are cut for that.
-    #[pyo3(signature = (stream, drain, policy, inspected))]
-    fn read_on(
-        &self,
-        py: Python<'_>,
-        stream: &Bound<'_, FrameStream>,
-        drain: Option<&Bound<'_, Drain>>,
-        policy: Option<&Bound<'_, EventPolicy>>,
-        inspected: Option<(Bound<'_, Inspector>, Bound<'_, Framing>)>,
-    ) -> PyResult<()> {
-        let stream = stream.get().hand_over(py)?;
-        let (leave, policy, meter) = (leave(drain), policy_of(policy), Arc::clone(&self.meter));
-        let inspection =
-            inspected.map(|(inspector, framing)| (inspector.get().response.clone(), framing.get().0.clone()));
-        let work = move || events::read_on(stream, leave, policy, inspection, meter);
-        self.threads.spawn(self.threads.pick(), work);
-        Ok(())
-    }
-
     /// `penstock.stats.EngineStats`.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let wakeups: u64 = lock(&self.ports).iter().map(|port| port.get().wakeups()).sum();
@@ -582,16 +315,6 @@ impl Engine {
                 relays: relay_stats(py, &self.meter)?,
             }
         )
-    }
-
-    /// What `decisions` come to is among the metrics from now on.
-    fn add_decisions(&self, decisions: &Bound<'_, Decisions>) {
-        self.board.add_decisions(decisions.get().shared());
-    }
-
-    /// What `counts` come to is among the metrics from now on.
-    fn add_inspected(&self, counts: &Bound<'_, Counts>) {
-        counts.get().add_to(&self.board);
     }
 
     /// What `upstream` comes to is among the metrics from now on.

@@ -361,7 +361,10 @@ impl Hub {
             Guest::Here(admitted, lease) => {
                 let hub = Arc::clone(&self.shared);
                 let read = move |feed| hub::pass_on(hub, admitted, lease, feed);
-                engine.feed_stream(py, framing.get(), near, read)
+                {
+                    let thread = near.and_then(|near| near.get().thread(&engine.threads()));
+                    engine.feed_stream(py, framing.get(), thread, read)
+                }
             }
             Guest::Afar(stream) => {
                 stream.set_framing(&framing.get().0).into_python(py)?;

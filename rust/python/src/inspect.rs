@@ -138,6 +138,11 @@ impl Counts {
         Self { name, sums: Arc::default(), known: OnceLock::new() }
     }
 
+    /// The metrics of `engine` have the counts from now on.
+    fn add_to(&self, engine: &Bound<'_, Engine>) {
+        self.add_to_board(engine.get().board());
+    }
+
     /// Adds what another process has counted.
     fn add(&self, py: Python<'_>, stats: InspectionSums) -> PyResult<()> {
         let InspectionSums { streams, responses, hidden, with_usage, events, bytes, .. } = stats;
@@ -172,8 +177,8 @@ impl Counts {
 }
 
 impl Counts {
-    /// Those of one engine: what knows them already looks no further.
-    pub(crate) fn add_to(&self, board: &Board) {
+    /// Only one engine has them: the first call counts.
+    fn add_to_board(&self, board: &Board) {
         self.known.get_or_init(|| board.add_inspected(&self.name, &self.sums));
     }
 }
@@ -256,7 +261,7 @@ impl Inspector {
         near: Option<&Bound<'_, Transport>>,
     ) -> PyResult<Self> {
         let engine = engine.get();
-        counts.get().add_to(engine.board());
+        counts.get().add_to_board(engine.board());
         let (rules, counts) = (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums));
         let thread = near.map_or(0, |transport| transport.get().engine_thread());
         let response = inspect::Inspector::new(rules, counts, engine.pool(), thread, amended, Instant::now());

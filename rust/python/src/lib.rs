@@ -13,11 +13,13 @@ mod edge;
 mod engine;
 mod errors;
 mod events;
+mod fetch;
 mod frame;
 mod framing;
 mod hub;
 mod inspect;
 mod lane;
+mod notices;
 mod port;
 mod record;
 mod relay;
@@ -51,11 +53,13 @@ mod _native {
     #[pymodule_export]
     use super::edge::{AccessLog, Entered, Limiter, Route, Site, SiteCounts};
     #[pymodule_export]
-    use super::engine::{Engine, OriginNotice};
+    use super::engine::Engine;
     #[pymodule_export]
     use super::errors::error_table;
     #[pymodule_export]
     use super::events::{Drain, EventPolicy};
+    #[pymodule_export]
+    use super::fetch::{fetch, fetch_upload, read_on, relay_seen, watch};
     #[pymodule_export]
     use super::frame::Frame;
     #[pymodule_export]
@@ -66,6 +70,8 @@ mod _native {
     use super::inspect::{Counts, Expected, Inspection, Inspector, Report, Watched};
     #[pymodule_export]
     use super::lane::{Lane, RequestEnd};
+    #[pymodule_export]
+    use super::notices::OriginNotice;
     #[pymodule_export]
     use super::port::LoopPort;
     #[pymodule_export]

@@ -1,10 +1,10 @@
 //! The shared state of a stream, and its consumer's side.
 
+mod delivery;
 mod feed;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Deref;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc as Plain, OnceLock};
@@ -18,6 +18,7 @@ use crate::pool::{Pool, Purpose, Slice};
 use crate::sync::{Arc, Mutex, lock};
 use crate::wire::Head;
 
+pub use delivery::Delivery;
 pub use feed::{Feed, Wanted};
 
 /// Makes the two sides of a stream whose body is cut by `framing`.
@@ -274,54 +275,6 @@ pub(super) fn register(place: &mut Option<Waker>, context: &Context<'_>) {
 pub(super) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         waker.wake();
-    }
-}
-
-/// One frame on its way to a consumer. Dropping it gives its credit back.
-pub struct Delivery {
-    slice: Slice,
-    channel: Arc<Channel>,
-}
-
-impl Delivery {
-    /// The bytes.
-    pub fn slice(&self) -> &Slice {
-        &self.slice
-    }
-
-    /// The pool that holds them.
-    pub fn pool(&self) -> &Pool {
-        &self.channel.pool
-    }
-
-    /// The line in which requests wait for the connection that its stream is fed over; 0 for none.
-    #[cfg(not(loom))]
-    pub fn line(&self) -> usize {
-        // Relaxed: as in `Stream::line`.
-        self.channel.line.load(Ordering::Relaxed)
-    }
-}
-
-impl Deref for Delivery {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.slice
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        // In a forked child the parent's threads may have left the queue's lock closed.
-        if !self.channel.pool.dead() {
-            self.channel.give_back(charge(self.slice.len()));
-        }
-    }
-}
-
-impl fmt::Debug for Delivery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery").field("slice", &self.slice).finish_non_exhaustive()
     }
 }
 
