@@ -24,12 +24,12 @@ use support::slice;
 
 /// Small, so that inputs of the usual size reach them.
 const LIMITS: Limits = Limits {
-    head: IncomingLimits { line: 48, bytes: 200, fields: 6 },
+    head: IncomingLimits { line_bytes: 48, head_bytes: 200, head_fields: 6 },
     body: BodyLimits { chunk_extension_bytes: 24, trailer_bytes: 48 },
 };
 
 /// What is written anew may be longer: a Host, a length, a space behind each colon.
-const ROOM: IncomingLimits = IncomingLimits { line: 64, bytes: 400, fields: 8 };
+const ROOM: IncomingLimits = IncomingLimits { line_bytes: 64, head_bytes: 400, head_fields: 8 };
 
 /// What the writer adds by itself or refuses to take from a caller.
 const OURS: [&str; 10] = [

@@ -12,11 +12,11 @@ use penstock_engine::wire::{BodyFraming, Head, HeadLimits, HeadScanner, body_of,
 use reference::{End, ParsedHead};
 
 /// Small, so that inputs of the usual size reach them.
-const LIMITS: HeadLimits = HeadLimits { bytes: 160, fields: 5, interim: 0 };
+const LIMITS: HeadLimits = HeadLimits { head_bytes: 160, head_fields: 5, interim_responses: 0 };
 
 fuzz_target!(|input: &[u8]| {
     let Some((seed, bytes)) = input.split_first() else { return };
-    let expected = reference::head(bytes, LIMITS.bytes, LIMITS.fields);
+    let expected = reference::head(bytes, LIMITS.head_bytes, LIMITS.head_fields);
     let (parsed, head) = read([bytes].into_iter());
     assert_eq!(parsed, expected);
     assert_eq!(read(support::pieces(bytes, *seed)).0, expected);

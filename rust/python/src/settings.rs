@@ -102,19 +102,16 @@ fn get<T: Setting>(from: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyRes
     T::read(&from.getattr(name)?)
 }
 
-/// `field` is read from the attribute of that name, `field: name` from another one, `field = value` is computed.
+/// `field` is read from the attribute of that name; `field = value` is computed.
 macro_rules! settings {
     (@value $from:ident $field:ident) => {
         get($from, intern!($from.py(), stringify!($field)))?
     };
-    (@value $from:ident $field:ident : $name:ident) => {
-        get($from, intern!($from.py(), stringify!($name)))?
-    };
     (@value $from:ident $field:ident = $value:expr) => { $value };
-    ($($type:ident($from:ident) { $($field:ident $(: $name:ident)? $(= $value:expr)?),+ $(,)? })+) => {$(
+    ($($type:ident($from:ident) { $($field:ident $(= $value:expr)?),+ $(,)? })+) => {$(
         impl Setting for $type {
             fn read($from: &Bound<'_, PyAny>) -> PyResult<Self> {
-                Ok(Self { $($field: settings!(@value $from $field $(: $name)? $(= $value)?)),+ })
+                Ok(Self { $($field: settings!(@value $from $field $(= $value)?)),+ })
             }
         }
 
@@ -128,7 +125,7 @@ macro_rules! settings {
 
 settings! {
     PoolConfig(from) {
-        budget: memory,
+        memory,
         reserve,
         heads,
         pressed_percent,
@@ -142,7 +139,7 @@ settings! {
     FlowConfig(from) { floor, ceiling }
     ReadSizes(from) { least, unknown, known, most }
 
-    HeadLimits(from) { bytes: head_bytes, fields: head_fields, interim: interim_responses }
+    HeadLimits(from) { head_bytes, head_fields, interim_responses }
     BodyLimits(from) { chunk_extension_bytes, trailer_bytes }
     OriginLimits(from) {
         connections,
@@ -170,8 +167,8 @@ settings! {
         lets_events_pause = false,
     }
 
-    IncomingLimits(from) { line: line_bytes, bytes: head_bytes, fields: head_fields }
-    ClientLimits(from) { connections: client_connections, requests: client_requests, prefix: client_prefix }
+    IncomingLimits(from) { line_bytes, head_bytes, head_fields }
+    ClientLimits(from) { client_connections, client_requests, client_prefix }
     EdgeConfig(from) {
         head = IncomingLimits::read(from)?,
         body = BodyLimits::read(from)?,
@@ -190,18 +187,18 @@ settings! {
         max_event,
         event_backlog,
     }
-    ListenOptions(from) { backlog, reuse_port, silence: write_timeout }
+    ListenOptions(from) { backlog, reuse_port, write_timeout }
     EdgeSettings(from) { config = EdgeConfig::read(from)?, listen = ListenOptions::read(from)? }
     RouteLimits(from) { requests = access::Limits::read(from)?, body }
     StatusSettings(from) { hung, behind, scrapes }
 
     AccessConfig(from) {
-        allowed: decisions,
-        denied: denials,
+        decisions,
+        denials,
         questions,
         timeout,
         tenants,
-        limits: tenant_limits,
+        tenant_limits,
     }
     TenantLimits(from) {
         requests = access::Limits {
@@ -222,13 +219,13 @@ settings! {
         negative,
         stale_while_revalidate,
         stale_if_error,
-        cookies: store_cookies,
+        store_cookies,
         clients_may_refresh,
         languages,
         range_fill = range_fill(from)?,
         max_ranges,
     }
-    Query(from) { kept: keep_parameters, dropped: drop_parameters, sorted: sort_parameters }
+    Query(from) { keep_parameters, drop_parameters, sort_parameters }
     CachePolicy(from) {
         rules = Policy::read(from)?,
         query = Query::read(from)?,
@@ -245,14 +242,14 @@ settings! {
 
     History(from) { events, bytes, age }
     HubConfig(from) { memory, topics, history = History::read(from)?, finished_age, external = false }
-    Limits(from) { topic: per_topic, tenant: per_tenant, address: per_address, all: most }
+    Limits(from) { per_topic, per_tenant, per_address, most }
     Terms(from) {
         join,
         slow = slow(from)?,
         retry = get::<Option<Duration>>(from, intern!(from.py(), "retry"))?.map(milliseconds),
         open,
         heartbeat,
-        age: max_age,
+        max_age,
         limits = Limits::read(from)?,
     }
     LogCounted(from) { published, refused, delivered, received, gaps, connections }

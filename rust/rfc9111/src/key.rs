@@ -31,11 +31,11 @@ impl Names {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// Only these parameters; all if there is no list.
-    pub kept: Option<Names>,
+    pub keep_parameters: Option<Names>,
     /// All but these: parameters about the client and not about the resource.
-    pub dropped: Names,
+    pub drop_parameters: Names,
     /// Whether parameters are sorted by name. Parameters with the same name stay in their order.
-    pub sorted: bool,
+    pub sort_parameters: bool,
 }
 
 impl Query {
@@ -45,9 +45,10 @@ impl Query {
         let (bare, query) = path.split_once('?').map_or((path, None), |(bare, query)| (bare, Some(query)));
         let is_left = |parameter: &&str| {
             let name = name(parameter);
-            self.kept.as_ref().is_none_or(|kept| kept.has(name)) && !self.dropped.has(name)
+            self.keep_parameters.as_ref().is_none_or(|kept| kept.has(name)) && !self.drop_parameters.has(name)
         };
-        let is_whole = query.is_none_or(|query| !self.sorted && query.split('&').all(|each| is_left(&each)));
+        let is_whole =
+            query.is_none_or(|query| !self.sort_parameters && query.split('&').all(|each| is_left(&each)));
         if is_whole && path.starts_with('/') {
             return Cow::Borrowed(path);
         }
@@ -58,7 +59,7 @@ impl Query {
         target.push_str(bare);
         let mut parameters: Vec<_> =
             query.into_iter().flat_map(|query| query.split('&')).filter(is_left).collect();
-        if self.sorted {
+        if self.sort_parameters {
             parameters.retain(|parameter| !parameter.is_empty());
             parameters.sort_by_key(|parameter| name(parameter));
         }

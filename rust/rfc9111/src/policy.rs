@@ -68,7 +68,7 @@ pub struct Policy {
     /// How long a stale response is served in place of an error, unless the origin sets it.
     pub stale_if_error: Duration,
     /// How responses that set cookies are treated.
-    pub cookies: Cookies,
+    pub store_cookies: Cookies,
     /// Whether clients may bypass a fresh response by `no-cache`, `no-store`, `max-age`, `min-fresh` and Pragma.
     /// Other directives of clients always count.
     pub clients_may_refresh: bool,

@@ -119,7 +119,7 @@ pub(super) fn check(
     let sets_cookies = ["set-cookie", "set-cookie2"]
         .iter()
         .any(|name| values(lines, name).next().is_some() && !stored_by_name(name));
-    if sets_cookies && !(policy.cookies == Cookies::Explicit && freshness.basis == Basis::Explicit) {
+    if sets_cookies && !(policy.store_cookies == Cookies::Explicit && freshness.basis == Basis::Explicit) {
         return Err(Refusal::Cookies);
     }
     Ok(())

@@ -28,9 +28,9 @@ pub use holder::Permit;
 #[derive(Debug, Clone, Copy)]
 pub struct AccessConfig {
     /// Decisions to let in.
-    pub allowed: usize,
+    pub decisions: usize,
     /// Decisions to refuse.
-    pub denied: usize,
+    pub denials: usize,
     /// Questions that are asked at a time; as many again wait.
     pub questions: usize,
     /// How long a question may take.
@@ -38,7 +38,7 @@ pub struct AccessConfig {
     /// Tenants that are known.
     pub tenants: usize,
     /// What each of them may have, where a decision says nothing else.
-    pub limits: TenantLimits,
+    pub tenant_limits: TenantLimits,
 }
 
 /// Locks at most, and entries of one at least: less is not worth dividing. Arbitrary.
@@ -110,10 +110,10 @@ impl Whose<'_> {
 impl Decisions {
     /// None yet, and nobody who could be asked.
     pub fn new(config: &AccessConfig) -> Self {
-        let count = (config.allowed.min(config.denied) / LEAST).clamp(1, SHARDS);
+        let count = (config.decisions.min(config.denials) / LEAST).clamp(1, SHARDS);
         let shard = || Shard {
-            allowed: Table::new(config.allowed.div_ceil(count)),
-            denied: Table::new(config.denied.div_ceil(count)),
+            allowed: Table::new(config.decisions.div_ceil(count)),
+            denied: Table::new(config.denials.div_ceil(count)),
             open: ByKey::default(),
             running: HashMap::new(),
             next: 0,
@@ -122,7 +122,7 @@ impl Decisions {
         };
         let shards = (0..count).map(|_| Mutex::new(shard())).collect();
         let (inbox, tenants) = (Inbox::new(config.questions), Tenants::new(config.tenants));
-        let (timeout, limits, names) = (config.timeout, config.limits, Names::default());
+        let (timeout, limits, names) = (config.timeout, config.tenant_limits, Names::default());
         Self { shards, inbox, timeout, tenants, limits, names }
     }
 

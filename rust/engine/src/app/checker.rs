@@ -12,10 +12,11 @@ use crate::wire::{
 
 /// What an application may write as one head. It is trusted; this keeps an endless head from filling the memory.
 /// Arbitrary.
-const HEAD: HeadLimits = HeadLimits { bytes: 256 * 1024, fields: 4096, interim: usize::MAX };
+const HEAD: HeadLimits =
+    HeadLimits { head_bytes: 256 * 1024, head_fields: 4096, interim_responses: usize::MAX };
 
 /// An application's own chunk extensions and trailers pass as they are.
-const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: usize::MAX, trailer_bytes: HEAD.bytes };
+const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: usize::MAX, trailer_bytes: HEAD.head_bytes };
 
 /// How much of a head is taken over at a time where it comes in pieces, so that a body in the same piece is not copied.
 const STEP: usize = 4096;

@@ -13,11 +13,11 @@ use crate::sync::{Arc, Mutex, lock};
 #[derive(Debug, Clone, Copy)]
 pub struct ClientLimits {
     /// Connections open at a time.
-    pub connections: Option<usize>,
+    pub client_connections: Option<usize>,
     /// Requests that are being answered at a time.
-    pub requests: Option<usize>,
+    pub client_requests: Option<usize>,
     /// Bits of an IPv6 address that are one client.
-    pub prefix: u8,
+    pub client_prefix: u8,
 }
 
 /// All clients of a site, as far as that is limited.
@@ -58,7 +58,7 @@ impl Clients {
     /// # Errors
     /// `ADDRESS_LIMITED`.
     pub(super) fn connect(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Option<Counted>> {
-        self.enter(address, self.limits.connections, What::Connection)
+        self.enter(address, self.limits.client_connections, What::Connection)
     }
 
     /// Counts a request.
@@ -66,7 +66,7 @@ impl Clients {
     /// # Errors
     /// `ADDRESS_LIMITED`.
     pub(super) fn request(self: &Arc<Self>, address: Option<IpAddr>) -> Result<Option<Counted>> {
-        self.enter(address, self.limits.requests, What::Request)
+        self.enter(address, self.limits.client_requests, What::Request)
     }
 
     /// Connections that were refused so far.
@@ -108,7 +108,7 @@ impl Clients {
     pub(super) fn network(&self, address: IpAddr) -> IpAddr {
         match address.to_canonical() {
             IpAddr::V6(address) => {
-                let bits = u32::from(self.limits.prefix.min(128));
+                let bits = u32::from(self.limits.client_prefix.min(128));
                 let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
                 Ipv6Addr::from_bits(address.to_bits() & mask).into()
             }
@@ -143,7 +143,11 @@ mod tests {
     use super::*;
 
     fn clients(connections: Option<usize>, requests: Option<usize>) -> Arc<Clients> {
-        Arc::new(Clients::new(ClientLimits { connections, requests, prefix: 64 }))
+        Arc::new(Clients::new(ClientLimits {
+            client_connections: connections,
+            client_requests: requests,
+            client_prefix: 64,
+        }))
     }
 
     fn at(address: &str) -> IpAddr {
@@ -173,7 +177,8 @@ mod tests {
         assert!(clients.connect(Some(at("2001:db8:0:1:ffff::2"))).is_err());
         assert!(clients.connect(Some(at("2001:db8:0:2::1"))).is_ok());
         for prefix in [0, 128] {
-            let limits = ClientLimits { connections: Some(1), requests: None, prefix };
+            let limits =
+                ClientLimits { client_connections: Some(1), client_requests: None, client_prefix: prefix };
             let clients = Arc::new(Clients::new(limits));
             let _first = clients.connect(Some(at("2001:db8::1"))).unwrap();
             assert_eq!(clients.connect(Some(at("2001:db8::2"))).is_ok(), prefix == 128);

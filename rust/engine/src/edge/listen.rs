@@ -44,7 +44,7 @@ pub struct ListenOptions {
     /// TCP only: other processes may listen to the same address.
     pub reuse_port: bool,
     /// TCP only: how long a client's host may leave unacknowledged what it was sent, and unanswered whether it is there.
-    pub silence: Option<Duration>,
+    pub write_timeout: Option<Duration>,
 }
 
 /// A socket that listens.
@@ -67,7 +67,7 @@ impl Listener {
                 socket.set_only_v6(true)?;
             }
             socket.bind(&address.into())?;
-            find_vanished(&socket, options.silence)?;
+            find_vanished(&socket, options.write_timeout)?;
             socket.listen(options.backlog)?;
             Ok(socket)
         };
@@ -101,7 +101,7 @@ impl Listener {
         let socket = Raw::from(descriptor);
         let open = || -> io::Result<Raw> {
             if socket.local_addr()?.as_socket().is_some() {
-                find_vanished(&socket, options.silence)?;
+                find_vanished(&socket, options.write_timeout)?;
             }
             socket.listen(options.backlog)?;
             Ok(socket)

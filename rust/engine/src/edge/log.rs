@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn request() -> Incoming {
-        let limits = IncomingLimits { line: 100, bytes: 1000, fields: 10 };
+        let limits = IncomingLimits { line_bytes: 100, head_bytes: 1000, head_fields: 10 };
         parse_incoming(b"GET /a%22b HTTP/1.1\r\nHost: a\r\n\r\n", &limits).unwrap()
     }
 
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_line_shows_no_token() {
         crate::wire::hide("a_line_shows_no_token");
-        let limits = IncomingLimits { line: 100, bytes: 1000, fields: 10 };
+        let limits = IncomingLimits { line_bytes: 100, head_bytes: 1000, head_fields: 10 };
         let head = b"GET /a?a_line_shows_no_token=secret&b=1 HTTP/1.1\r\nHost: a\r\n\r\n";
         let incoming = parse_incoming(head, &limits).unwrap();
         let mut lines = Vec::new();

@@ -42,11 +42,12 @@ impl Guests {
     /// # Errors
     /// `TOO_MANY_REQUESTS`.
     pub(super) fn enter(self: &Arc<Self>, guest: Guest<'_>, limits: &Limits) -> Result<Counted> {
-        let tenant = guest.tenant.zip(limits.tenant).map(|(name, most)| (Name::Tenant(name.into()), most));
+        let tenant =
+            guest.tenant.zip(limits.per_tenant).map(|(name, most)| (Name::Tenant(name.into()), most));
         let address =
-            guest.address.zip(limits.address).map(|(name, most)| (Name::Address(name.into()), most));
+            guest.address.zip(limits.per_address).map(|(name, most)| (Name::Address(name.into()), most));
         let mut counts = lock(&self.0);
-        if let Some(most) = limits.all.filter(|most| counts.all >= *most) {
+        if let Some(most) = limits.most.filter(|most| counts.all >= *most) {
             return Err(Code::TooManyRequests.error(format!("the hub has {most} subscribers already")));
         }
         for (name, most) in tenant.iter().chain(&address) {
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn each_limit_refuses_by_itself_and_nobody_who_was_refused_counts() {
         let guests = Arc::new(Guests::default());
-        let limits = Limits { topic: None, tenant: Some(2), address: Some(1), all: Some(3) };
+        let limits = Limits { per_topic: None, per_tenant: Some(2), per_address: Some(1), most: Some(3) };
         let guest = |tenant, address| Guest { tenant: Some(tenant), address: Some(address) };
         let enter = |guest| guests.enter(guest, &limits);
         let first = enter(guest("a", "1")).unwrap();

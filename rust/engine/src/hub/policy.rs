@@ -68,7 +68,7 @@ pub struct Terms {
     /// How long nothing may be sent before a comment is; chance takes up to a quarter off.
     pub heartbeat: Option<Duration>,
     /// How long a response may go on before it ends behind a whole event; chance takes up to a quarter off.
-    pub age: Option<Duration>,
+    pub max_age: Option<Duration>,
     /// How many there may be.
     pub limits: Limits,
 }
@@ -77,11 +77,11 @@ pub struct Terms {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
     /// Of its topic.
-    pub topic: Option<usize>,
+    pub per_topic: Option<usize>,
     /// For its tenant, of all topics.
-    pub tenant: Option<usize>,
+    pub per_tenant: Option<usize>,
     /// From its address, of all topics.
-    pub address: Option<usize>,
+    pub per_address: Option<usize>,
     /// Of all topics.
-    pub all: Option<usize>,
+    pub most: Option<usize>,
 }

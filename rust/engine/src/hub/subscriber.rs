@@ -50,7 +50,7 @@ impl Admitted {
     pub(crate) fn seat(self, wire: Wire, lease: Option<Lease>) -> Subscriber {
         let Self { member, place, terms, opening, last, .. } = self;
         let Wire { chunked, express } = wire;
-        let times = Times { heartbeat: terms.heartbeat, most: terms.age };
+        let times = Times { heartbeat: terms.heartbeat, most: terms.max_age };
         let seat = Row::seat(&member.topic, express, times);
         Subscriber {
             member,

@@ -208,7 +208,7 @@ impl Hub {
             }
             let Terms { join, limits, .. } = asked.terms;
             let counted = self.guests.enter(asked.guest, &limits)?;
-            match topic.enter(asked.after, join, limits.topic, self.now()) {
+            match topic.enter(asked.after, join, limits.per_topic, self.now()) {
                 Ok(Err(refused)) => return Err(refused),
                 Ok(Ok(entered)) if entered.is_over => return Ok(Admission::Over),
                 Ok(Ok(entered)) => {

@@ -66,7 +66,7 @@ impl Rig {
     fn site(&self, queue: Option<&Queue>) -> Arc<Site> {
         let body = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 64 };
         let config = EdgeConfig {
-            head: IncomingLimits { line: 1024, bytes: 4096, fields: 16 },
+            head: IncomingLimits { line_bytes: 1024, head_bytes: 4096, head_fields: 16 },
             body,
             max_body: None,
             idle_timeout: None,
@@ -78,7 +78,7 @@ impl Rig {
             body_patience: Duration::ZERO,
             write_timeout: None,
             stall_grace: Duration::from_secs(1),
-            clients: ClientLimits { connections: None, requests: None, prefix: 64 },
+            clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
             linger: Duration::from_secs(1),
             max_event: 4096,
             event_backlog: None,
@@ -101,7 +101,7 @@ impl Rig {
     }
 
     fn listen(&self, site: &Arc<Site>) {
-        let options = ListenOptions { backlog: 1, reuse_port: false, silence: None };
+        let options = ListenOptions { backlog: 1, reuse_port: false, write_timeout: None };
         Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap().serve(site, &self.threads);
     }
 }

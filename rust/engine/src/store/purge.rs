@@ -113,8 +113,9 @@ mod tests {
 
     #[test]
     fn a_url_stands_for_the_keys_that_routes_make_of_it() {
-        let dropping = Query { kept: None, dropped: Names::new(["CMCD"]), sorted: false };
-        let sorting = Query { sorted: true, ..dropping.clone() };
+        let dropping =
+            Query { keep_parameters: None, drop_parameters: Names::new(["CMCD"]), sort_parameters: false };
+        let sorting = Query { sort_parameters: true, ..dropping.clone() };
         assert_eq!(
             meant(Purge::Url("HTTP://Origin:80/a?b=1&a=2&CMCD=x#top"), &[dropping.clone(), sorting]),
             ["http://origin/a?b=1&a=2&CMCD=x", "http://origin/a?b=1&a=2", "http://origin/a?a=2&b=1"]

@@ -78,7 +78,7 @@ impl Rig {
             connection_age: AMPLE,
             name_lifetime: AMPLE,
             log_interval: AMPLE,
-            head: HeadLimits { bytes: 4096, fields: 8, interim: 0 },
+            head: HeadLimits { head_bytes: 4096, head_fields: 8, interim_responses: 0 },
             body: BODY,
         };
         let meter = Arc::new(Meter::default());
@@ -101,7 +101,7 @@ impl Rig {
             heads: Arc::new(Heads::new(&pool)),
         };
         let config = EdgeConfig {
-            head: IncomingLimits { line: 1024, bytes: 8192, fields: 32 },
+            head: IncomingLimits { line_bytes: 1024, head_bytes: 8192, head_fields: 32 },
             body: BODY,
             max_body: None,
             idle_timeout: Some(AMPLE),
@@ -113,7 +113,7 @@ impl Rig {
             body_patience: Duration::ZERO,
             write_timeout: Some(AMPLE),
             stall_grace: Duration::from_secs(1),
-            clients: ClientLimits { connections: None, requests: None, prefix: 64 },
+            clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
             linger: SHORT,
             max_event: 64 << 10,
             event_backlog: None,
@@ -121,7 +121,7 @@ impl Rig {
         let queue = Queue::new(patience.waiting, Some(patience.limit), 1 << 20);
         let site = Arc::new(Site::new(config, supplies, Routes::default(), None, Some(queue.clone())));
         let threads = Arc::new(Threads::start(count).unwrap());
-        let options = ListenOptions { backlog: 64, reuse_port: false, silence: None };
+        let options = ListenOptions { backlog: 64, reuse_port: false, write_timeout: None };
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let address = listener.address().unwrap();
         listener.serve(&site, &threads);

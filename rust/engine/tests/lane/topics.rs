@@ -30,7 +30,7 @@ async fn admitted(hub: &Arc<Hub>) -> Box<Admitted> {
         retry: None,
         open: true,
         heartbeat: None,
-        age: None,
+        max_age: None,
         limits: Limits::default(),
     };
     let reading = Reading { topic: "news".to_owned(), after: None, terms, tenant: None, address: None };

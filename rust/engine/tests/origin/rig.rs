@@ -38,7 +38,7 @@ pub(crate) fn limits() -> OriginLimits {
         connection_age: AMPLE,
         name_lifetime: AMPLE,
         log_interval: AMPLE,
-        head: HeadLimits { bytes: 16 << 10, fields: 32, interim: 3 },
+        head: HeadLimits { head_bytes: 16 << 10, head_fields: 32, interim_responses: 3 },
         body: BodyLimits { chunk_extension_bytes: 1024, trailer_bytes: 1024 },
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn supplies(count: usize) -> Supplies {
         connection_age: AMPLE,
         name_lifetime: AMPLE,
         log_interval: AMPLE,
-        head: HeadLimits { bytes: 4096, fields: 8, interim: 2 },
+        head: HeadLimits { head_bytes: 4096, head_fields: 8, interim_responses: 2 },
         body: BODY,
     };
     let origins = |_| {
@@ -113,7 +113,7 @@ impl Rig {
     fn new(count: usize, patience: Duration) -> Self {
         let supplies = supplies(count);
         let config = EdgeConfig {
-            head: IncomingLimits { line: 1024, bytes: 8192, fields: 32 },
+            head: IncomingLimits { line_bytes: 1024, head_bytes: 8192, head_fields: 32 },
             body: BODY,
             max_body: None,
             idle_timeout: Some(AMPLE),
@@ -125,7 +125,7 @@ impl Rig {
             body_patience: Duration::ZERO,
             write_timeout: Some(AMPLE),
             stall_grace: Duration::from_secs(1),
-            clients: ClientLimits { connections: None, requests: None, prefix: 64 },
+            clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
             linger: Duration::from_secs(1),
             max_event: 64 << 10,
             event_backlog: None,
@@ -135,7 +135,7 @@ impl Rig {
         let queue = Queue::new(64, Some(patience), 1 << 20);
         let workers = Arc::new(Workers::new(supplies.clone(), &queue, &threads));
         let site = Arc::new(Site::new(config, supplies, Routes::default(), None, Some(queue)));
-        let options = ListenOptions { backlog: 64, reuse_port: false, silence: None };
+        let options = ListenOptions { backlog: 64, reuse_port: false, write_timeout: None };
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let address = listener.address().unwrap();
         listener.serve(&site, &threads);
@@ -239,8 +239,8 @@ fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
             retry: None,
             open: true,
             heartbeat: None,
-            age: None,
-            limits: Limits { tenant: Some(1), ..Limits::default() },
+            max_age: None,
+            limits: Limits { per_tenant: Some(1), ..Limits::default() },
         };
         return Ok(Plan::Topics(Arc::new(Topics { hub: Arc::clone(hub), terms })));
     }

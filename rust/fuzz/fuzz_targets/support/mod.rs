@@ -26,7 +26,7 @@ pub(crate) fn pool() -> &'static Pool {
     static POOL: OnceLock<Pool> = OnceLock::new();
     POOL.get_or_init(|| {
         Pool::new(PoolConfig {
-            budget: 64 * REGION,
+            memory: 64 * REGION,
             reserve: 0,
             heads: 0,
             pressed_percent: 80,

@@ -42,7 +42,7 @@ fn response(fields: &str) -> Vec<String> {
 }
 
 fn head(fields: &str) -> Head {
-    let limits = HeadLimits { bytes: 65536, fields: 100, interim: 1 };
+    let limits = HeadLimits { head_bytes: 65536, head_fields: 100, interim_responses: 1 };
     parse_head(format!("HTTP/1.1 200 OK\r\n{fields}\r\n").as_bytes(), &limits).unwrap()
 }
 

@@ -14,11 +14,11 @@ use penstock_error::{Code, Error, Result};
 #[derive(Debug, Clone, Copy)]
 pub struct HeadLimits {
     /// Bytes of one head, from the status line to the empty line.
-    pub bytes: usize,
+    pub head_bytes: usize,
     /// Fields of one head.
-    pub fields: usize,
+    pub head_fields: usize,
     /// Interim (1xx) responses before the final one. The reader of the responses counts them.
-    pub interim: usize,
+    pub interim_responses: usize,
 }
 
 /// Finds the end of a response head in a buffer that grows. Reads each byte once.
@@ -36,8 +36,8 @@ impl HeadScanner {
     /// A scanner for one head. The next head, after an interim response, needs a new one.
     pub fn new(limits: &HeadLimits) -> Self {
         Self {
-            section: Scanner::new(section::HEAD, limits.bytes, limits.fields),
-            max_bytes: limits.bytes,
+            section: Scanner::new(section::HEAD, limits.head_bytes, limits.head_fields),
+            max_bytes: limits.head_bytes,
             version_seen: false,
         }
     }

@@ -19,11 +19,11 @@ use penstock_error::{Code, Result};
 #[derive(Debug, Clone, Copy)]
 pub struct IncomingLimits {
     /// Bytes of the request line.
-    pub line: usize,
+    pub line_bytes: usize,
     /// Bytes of one head, from the request line to the empty line.
-    pub bytes: usize,
+    pub head_bytes: usize,
     /// Fields of one head.
-    pub fields: usize,
+    pub head_fields: usize,
 }
 
 /// Empty lines before a request that are passed over: old clients send one behind a body (RFC 9112, section 2.2).
@@ -41,7 +41,7 @@ impl IncomingScanner {
     /// A scanner for one head.
     pub fn new(limits: &IncomingLimits) -> Self {
         Self {
-            section: Scanner::new(section::REQUEST_HEAD, limits.bytes, limits.fields),
+            section: Scanner::new(section::REQUEST_HEAD, limits.head_bytes, limits.head_fields),
             limits: *limits,
             start: 0,
         }
@@ -71,11 +71,11 @@ impl IncomingScanner {
         let head = &buffer[self.start..];
         if !self.section.has_started() {
             // No byte beyond the limit is looked at: what else is wrong with it must not depend on how it came.
-            let line = &head[..head.len().min(self.limits.line.saturating_add(2))];
+            let line = &head[..head.len().min(self.limits.line_bytes.saturating_add(2))];
             let found = self.section.scan(line)?;
             if !self.section.has_started() {
-                if line.len() < head.len() || line.len() == self.limits.line.saturating_add(2) {
-                    let detail = format!("the request line exceeds {} bytes", self.limits.line);
+                if line.len() < head.len() || line.len() == self.limits.line_bytes.saturating_add(2) {
+                    let detail = format!("the request line exceeds {} bytes", self.limits.line_bytes);
                     return Err(Code::TargetTooLong.error(detail));
                 }
                 return Ok(None);

@@ -149,7 +149,7 @@ mod tests {
 
     fn answered(fields: &str) -> Result<()> {
         let handshake = Handshake::of(&OFFER.into_iter().collect())?;
-        let limits = HeadLimits { bytes: 4096, fields: 20, interim: 0 };
+        let limits = HeadLimits { head_bytes: 4096, head_fields: 20, interim_responses: 0 };
         let head = format!("HTTP/1.1 101 Switching Protocols\r\n{fields}\r\n");
         handshake.check(&parse_head(head.as_bytes(), &limits)?)
     }

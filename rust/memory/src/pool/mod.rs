@@ -28,7 +28,7 @@ use stats::Counters;
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
     /// Bytes of data, rounded down to whole regions; at least one region.
-    pub budget: usize,
+    pub memory: usize,
     /// Bytes that only [`Purpose::Control`] and [`Purpose::Head`] may take.
     pub reserve: usize,
     /// Bytes that only [`Purpose::Head`] may take, besides the reserve. The percentages below are of the
@@ -144,7 +144,7 @@ fn cache_index(caches: usize) -> usize {
 impl Pool {
     /// Reserves the budget. If the operating system refuses an optional setting, [`Pool::notices`] says so.
     pub fn new(config: PoolConfig) -> Result<Self> {
-        let count = config.budget / REGION;
+        let count = config.memory / REGION;
         if count == 0 || config.caches == 0 {
             return Err(
                 Code::BadConfiguration.error(format!("a pool needs at least {REGION} bytes and one cache"))

@@ -5,7 +5,7 @@ use super::PoolConfig;
 /// A pool of `budget` bytes without a reserve, a thread, huge pages or locked pages.
 pub fn config(budget: usize) -> PoolConfig {
     PoolConfig {
-        budget,
+        memory: budget,
         reserve: 0,
         heads: 0,
         pressed_percent: 75,

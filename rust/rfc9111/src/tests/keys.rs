@@ -4,7 +4,7 @@ use super::*;
 
 fn query(kept: Option<&[&str]>, dropped: &[&str], sorted: bool) -> Query {
     let names = |names: &[&str]| Names::new(names.iter().copied());
-    Query { kept: kept.map(names), dropped: names(dropped), sorted }
+    Query { keep_parameters: kept.map(names), drop_parameters: names(dropped), sort_parameters: sorted }
 }
 
 fn key(scheme: &str, authority: &str, path: &str, query: &Query) -> String {

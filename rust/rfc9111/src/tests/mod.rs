@@ -49,7 +49,7 @@ pub(super) fn policy() -> Policy {
         negative: Duration::ZERO,
         stale_while_revalidate: Duration::ZERO,
         stale_if_error: Duration::ZERO,
-        cookies: Cookies::Explicit,
+        store_cookies: Cookies::Explicit,
         clients_may_refresh: true,
         languages: Languages::Preferred,
         range_fill: RangeFill::Asked,

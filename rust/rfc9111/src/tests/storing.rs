@@ -114,7 +114,7 @@ fn responses_that_set_cookies() {
     assert_eq!(becomes("", 200, "Set-Cookie: a=b\nETag: \"a\""), refused(Refusal::Cookies));
     let mut cache = Cache::with(|policy| policy.lifetime = Some(seconds(10)));
     assert_eq!(cache.fetch("", 200, explicit), refused(Refusal::Cookies), "the origin's word alone counts");
-    let refuse = || Cache::with(|policy| policy.cookies = Cookies::Refuse);
+    let refuse = || Cache::with(|policy| policy.store_cookies = Cookies::Refuse);
     assert_eq!(refuse().fetch("", 200, explicit), refused(Refusal::Cookies));
     let stripped = "Set-Cookie: a=b\nCache-Control: max-age=10, private=\"Set-Cookie\"";
     assert_eq!(refuse().fetch("", 200, stripped), Became::Stored);

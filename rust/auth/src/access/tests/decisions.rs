@@ -223,7 +223,7 @@ fn what_is_revoked_is_asked_anew() {
 
 #[test]
 fn what_happens_to_a_key_is_counted_under_its_route() {
-    let (decisions, _) = listened(AccessConfig { allowed: 1, ..CONFIG });
+    let (decisions, _) = listened(AccessConfig { decisions: 1, ..CONFIG });
     let (live, vod) = (decisions.route("live"), decisions.route("vod"));
     let of =
         |name: &str| decisions.stats_by_route().into_iter().find(|(known, _)| **known == *name).unwrap().1;

@@ -29,12 +29,12 @@ const OPEN: TenantLimits = TenantLimits {
 };
 
 const CONFIG: AccessConfig = AccessConfig {
-    allowed: 8,
-    denied: 4,
+    decisions: 8,
+    denials: 4,
     questions: 4,
     timeout: Duration::from_secs(60),
     tenants: 4,
-    limits: OPEN,
+    tenant_limits: OPEN,
 };
 
 /// Decisions that somebody listens to.

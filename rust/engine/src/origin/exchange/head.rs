@@ -58,8 +58,8 @@ impl<'a> HeadReader<'a> {
                     return Ok((head, rest, self.first_byte.unwrap_or_default()));
                 }
                 interim += 1;
-                if interim > limits.interim {
-                    let detail = format!("more than {} interim responses", limits.interim);
+                if interim > limits.interim_responses {
+                    let detail = format!("more than {} interim responses", limits.interim_responses);
                     return Err(Code::TooManyInterim.error(detail));
                 }
                 // What 100 (Continue) allows, whoever sends the request does already.

@@ -32,7 +32,7 @@ fn place(host: &str, name_lifetime: Duration) -> Arc<Place> {
         connection_age: LONG,
         name_lifetime,
         log_interval: LONG,
-        head: HeadLimits { bytes: 4096, fields: 16, interim: 1 },
+        head: HeadLimits { head_bytes: 4096, head_fields: 16, interim_responses: 1 },
         body: BodyLimits { chunk_extension_bytes: 16, trailer_bytes: 16 },
     };
     let endpoint = Endpoint::new(Scheme::Http, host, 80, None).unwrap();

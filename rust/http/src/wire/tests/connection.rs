@@ -65,9 +65,9 @@ impl Limits {
     /// In the form of the reference.
     pub(crate) fn maxima(self) -> Maxima {
         Maxima {
-            line: self.head.line,
-            head: self.head.bytes,
-            fields: self.head.fields,
+            line: self.head.line_bytes,
+            head: self.head.head_bytes,
+            fields: self.head.head_fields,
             extensions: self.body.chunk_extension_bytes,
             trailer: self.body.trailer_bytes,
         }

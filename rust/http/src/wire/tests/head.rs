@@ -155,10 +155,13 @@ fn a_head_may_be_as_large_as_its_limit_and_not_a_byte_larger() {
         let frame = "HTTP/1.1 200 OK\r\nA: \r\n\r\n".len();
         format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(size - frame))
     };
-    let largest = build(HEAD_LIMITS.bytes);
-    assert_eq!(HeadScanner::new(&HEAD_LIMITS).scan(largest.as_bytes()).unwrap(), Some(HEAD_LIMITS.bytes));
+    let largest = build(HEAD_LIMITS.head_bytes);
+    assert_eq!(
+        HeadScanner::new(&HEAD_LIMITS).scan(largest.as_bytes()).unwrap(),
+        Some(HEAD_LIMITS.head_bytes)
+    );
     assert_eq!(parse_head(largest.as_bytes(), &HEAD_LIMITS).unwrap().headers().len(), 1);
-    assert_eq!(refused(build(HEAD_LIMITS.bytes + 1)), "HEAD_TOO_LARGE");
+    assert_eq!(refused(build(HEAD_LIMITS.head_bytes + 1)), "HEAD_TOO_LARGE");
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn an_endless_head_is_refused_at_its_limit() {
     for endless in ["HTTP/1.1 200 ", "HTTP/1.1 200 OK\r\nA: ", "HTTP/1.1 200 OK\r\nA"] {
         let mut scanner = HeadScanner::new(&HEAD_LIMITS);
         let mut bytes = endless.to_owned();
-        while bytes.len() < HEAD_LIMITS.bytes {
+        while bytes.len() < HEAD_LIMITS.head_bytes {
             assert_eq!(scanner.scan(bytes.as_bytes()).unwrap(), None);
             bytes.push('x');
         }
@@ -176,7 +179,7 @@ fn an_endless_head_is_refused_at_its_limit() {
 
 #[test]
 fn no_byte_beyond_the_limit_decides() {
-    let limits = HeadLimits { bytes: 3, ..HEAD_LIMITS };
+    let limits = HeadLimits { head_bytes: 3, ..HEAD_LIMITS };
     for bytes in ["HTT", "HTTX", "HTTP/1.1 200 OK\r\n\r\n"] {
         assert_eq!(name(&HeadScanner::new(&limits).scan(bytes.as_bytes()).unwrap_err()), "HEAD_TOO_LARGE");
     }
@@ -186,8 +189,8 @@ fn no_byte_beyond_the_limit_decides() {
 #[test]
 fn the_number_of_fields_is_limited() {
     let build = |count: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "a:\r\n".repeat(count));
-    assert_eq!(head(build(HEAD_LIMITS.fields)).unwrap().headers().len(), HEAD_LIMITS.fields);
-    assert_eq!(refused(build(HEAD_LIMITS.fields + 1)), "HEAD_TOO_LARGE");
+    assert_eq!(head(build(HEAD_LIMITS.head_fields)).unwrap().headers().len(), HEAD_LIMITS.head_fields);
+    assert_eq!(refused(build(HEAD_LIMITS.head_fields + 1)), "HEAD_TOO_LARGE");
     assert_eq!(head(build(0)).unwrap().headers().len(), 0);
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LIMITS: IncomingLimits = IncomingLimits { line: 64, bytes: 512, fields: 8 };
+const LIMITS: IncomingLimits = IncomingLimits { line_bytes: 64, head_bytes: 512, head_fields: 8 };
 
 fn parse(bytes: impl AsRef<[u8]>) -> Result<Incoming> {
     let bytes = bytes.as_ref();
@@ -173,14 +173,14 @@ fn one_empty_line_may_come_first() {
 #[test]
 fn what_is_too_long_says_what() {
     let target = |length: usize| line(&format!("GET /{} HTTP/1.1", "a".repeat(length)));
-    let room = LIMITS.line - "GET / HTTP/1.1".len();
+    let room = LIMITS.line_bytes - "GET / HTTP/1.1".len();
     assert!(parse(target(room)).is_ok());
     assert_eq!(code(target(room + 1)), "TARGET_TOO_LONG");
     assert_eq!(code(target(4096)), "TARGET_TOO_LONG");
-    assert_eq!(code("a".repeat(LIMITS.line + 2)), "TARGET_TOO_LONG");
-    assert!(parse(with(&"A: b\r\n".repeat(LIMITS.fields - 1))).is_ok());
-    assert_eq!(code(with(&"A: b\r\n".repeat(LIMITS.fields))), "REQUEST_HEAD_TOO_LARGE");
-    assert_eq!(code(with(&format!("A: {}\r\n", "b".repeat(LIMITS.bytes)))), "REQUEST_HEAD_TOO_LARGE");
+    assert_eq!(code("a".repeat(LIMITS.line_bytes + 2)), "TARGET_TOO_LONG");
+    assert!(parse(with(&"A: b\r\n".repeat(LIMITS.head_fields - 1))).is_ok());
+    assert_eq!(code(with(&"A: b\r\n".repeat(LIMITS.head_fields))), "REQUEST_HEAD_TOO_LARGE");
+    assert_eq!(code(with(&format!("A: {}\r\n", "b".repeat(LIMITS.head_bytes)))), "REQUEST_HEAD_TOO_LARGE");
 }
 
 #[test]

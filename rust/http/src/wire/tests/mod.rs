@@ -22,14 +22,14 @@ use penstock_memory::pool::{Pool, PoolConfig, Purpose, REGION, Slice};
 use reference::{Decoded, End};
 use request_reference::{Maxima, ParsedRequest};
 
-const HEAD_LIMITS: HeadLimits = HeadLimits { bytes: 4096, fields: 32, interim: 4 };
+const HEAD_LIMITS: HeadLimits = HeadLimits { head_bytes: 4096, head_fields: 32, interim_responses: 4 };
 const BODY_LIMITS: BodyLimits = BodyLimits { chunk_extension_bytes: 64, trailer_bytes: 128 };
 
 fn slice(bytes: &[u8]) -> Slice {
     static POOL: OnceLock<Pool> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
         Pool::new(PoolConfig {
-            budget: 64 * REGION,
+            memory: 64 * REGION,
             reserve: 0,
             heads: 0,
             pressed_percent: 80,

@@ -9,7 +9,8 @@ use super::request_reference::requests;
 use super::splits::{edited, pieces, some};
 use super::*;
 
-const LIMITS: Limits = Limits { head: IncomingLimits { line: 40, bytes: 160, fields: 5 }, body: BODY_LIMITS };
+const LIMITS: Limits =
+    Limits { head: IncomingLimits { line_bytes: 40, head_bytes: 160, head_fields: 5 }, body: BODY_LIMITS };
 
 fn outcome<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (Vec<ParsedRequest>, End) {
     let (arrived, left) = read(LIMITS, pieces);

@@ -15,7 +15,11 @@ fn corpus() -> (Limits, Vec<Value>) {
     let corpus: Value = serde_json::from_str(CORPUS).unwrap();
     let limit = |name: &str| usize::try_from(corpus["limits"][name].as_u64().unwrap()).unwrap();
     let limits = Limits {
-        head: IncomingLimits { line: limit("line"), bytes: limit("head"), fields: limit("fields") },
+        head: IncomingLimits {
+            line_bytes: limit("line"),
+            head_bytes: limit("head"),
+            head_fields: limit("fields"),
+        },
         body: BodyLimits {
             chunk_extension_bytes: limit("chunk_extensions"),
             trailer_bytes: limit("trailers"),
@@ -151,9 +155,9 @@ fn a_refusal_is_answered_with_the_status_of_its_cases() {
 fn the_reference_reads_every_case_as_it_says() {
     let (limits, cases) = corpus();
     let maxima = Maxima {
-        line: limits.head.line,
-        head: limits.head.bytes,
-        fields: limits.head.fields,
+        line: limits.head.line_bytes,
+        head: limits.head.head_bytes,
+        fields: limits.head.head_fields,
         extensions: limits.body.chunk_extension_bytes,
         trailer: limits.body.trailer_bytes,
     };

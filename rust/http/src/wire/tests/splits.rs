@@ -151,7 +151,7 @@ proptest! {
         max_bytes in 0..200_usize,
         max_fields in 0..6_usize,
     ) {
-        let limits = HeadLimits { bytes: max_bytes, fields: max_fields, interim: 0 };
+        let limits = HeadLimits { head_bytes: max_bytes, head_fields: max_fields, interim_responses: 0 };
         let expected = reference::head(&bytes, max_bytes, max_fields);
         prop_assert_eq!(&scanned(&bytes, &[], &limits), &expected);
         prop_assert_eq!(&scanned(&bytes, &cuts, &limits), &expected);

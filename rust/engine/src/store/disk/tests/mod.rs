@@ -47,7 +47,7 @@ pub(in super::super) fn policy() -> Policy {
         negative: Duration::ZERO,
         stale_while_revalidate: Duration::ZERO,
         stale_if_error: Duration::from_millis(1500),
-        cookies: Cookies::Explicit,
+        store_cookies: Cookies::Explicit,
         clients_may_refresh: true,
         languages: Languages::Preferred,
         range_fill: RangeFill::Whole,
