@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 use super::access::Access;
 use super::asking::Asking;
 use super::entry::{Entry, Settled};
-use super::fill::Joiner;
 use super::filling::{Duty, Filling, Own};
+use super::in_flight::Waiter;
 use super::order::Order;
 use crate::cache::Why;
 use crate::error::{Code, Error};
@@ -19,7 +19,7 @@ pub(super) enum Wait {
     /// It has the origin asked, and is told what comes.
     Lead(Box<Filling>, mpsc::UnboundedReceiver<Own>),
     /// Another request has had the origin asked.
-    Join(Joiner<Settled>),
+    Join(Waiter<Settled>),
 }
 
 impl Access {
@@ -30,7 +30,7 @@ impl Access {
         let duty = match order.awaited().filter(|_| !alone) {
             None => None,
             Some(span) => match entry.join(span) {
-                Some(joiner) => return Wait::Join(joiner),
+                Some(waiter) => return Wait::Join(waiter),
                 None => self.lead(entry, asking, span),
             },
         };

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use super::body::Follower;
 use super::disk::Filed;
 use super::eviction::Item;
-use super::fill::{Fill, Joiner, Leader};
+use super::in_flight::{InFlight, Leader, Waiter};
 use super::object::{Bytes, Object, Part};
 use crate::cache::{Candidates, Key, Stored, Time, Variants};
 use crate::error::Error;
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     /// Where each of those is found; made when it is needed after they have changed.
     variants: OnceCell<Box<Variants>>,
     /// What is being fetched, until its head is there: each with the bytes that are asked for.
-    fills: Vec<(Span, Arc<Fill<Settled>>)>,
+    fills: Vec<(Span, Arc<InFlight<Settled>>)>,
 }
 
 /// What is stored under a key and can be read.
@@ -111,14 +111,14 @@ impl Entry {
     }
 
     /// Waits along for what is being fetched that has all of `span`, if there is such a fill.
-    pub(super) fn join(&self, span: Span) -> Option<Joiner<Settled>> {
-        self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| Fill::join(fill))
+    pub(super) fn join(&self, span: Span) -> Option<Waiter<Settled>> {
+        self.fills.iter().find(|(there, _)| there.contains(span)).map(|(_, fill)| InFlight::join(fill))
     }
 
     /// Begins a fill of `span` that others may join; none where there are too many.
     pub(super) fn lead(&mut self, span: Span) -> Option<Leader<Settled>> {
         (self.fills.len() < FILLS).then(|| {
-            let (fill, leader) = Fill::new();
+            let (fill, leader) = InFlight::new();
             self.fills.push((span, fill));
             leader
         })

@@ -173,9 +173,9 @@ impl Access {
                         Some(Own::Interim(_)) | None => return Err(closed()),
                     }
                 }
-                Step::Wait(Wait::Join(joiner)) => {
-                    let joiner = waited.insert(joiner);
-                    match poll_fn(|context| joiner.poll(context)).await {
+                Step::Wait(Wait::Join(waiter)) => {
+                    let waiter = waited.insert(waiter);
+                    match poll_fn(|context| waiter.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
                         Some(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
                             let detail = Some(CacheStatus::IF_ERROR);

@@ -13,7 +13,7 @@ use super::body::{Body, Filler, Follower, THIN};
 use super::cache::Cache;
 use super::entry::Settled;
 use super::eviction::Item;
-use super::fill::Leader;
+use super::in_flight::Leader;
 use super::index::Note;
 use super::object::Object;
 use super::order::Order;

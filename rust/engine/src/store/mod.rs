@@ -4,7 +4,7 @@
 mod body;
 mod budget;
 mod eviction;
-mod fill;
+mod in_flight;
 
 #[cfg(not(loom))]
 mod access;
@@ -50,7 +50,7 @@ mod voids;
 pub use body::{Body, Filler, Follower};
 pub use budget::Budget;
 pub use eviction::{Eviction, Item, Rules};
-pub use fill::{Fill, Joiner, Leader};
+pub use in_flight::{InFlight, Leader, Waiter};
 
 #[cfg(not(loom))]
 pub use access::{Access, Caching};

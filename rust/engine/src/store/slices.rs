@@ -185,9 +185,9 @@ impl Slices {
                         }
                     };
                 }
-                Way::Wait(Wait::Join(joiner)) => {
-                    let joiner = waited.insert(joiner);
-                    match poll_fn(|context| joiner.poll(context)).await {
+                Way::Wait(Wait::Join(waiter)) => {
+                    let waiter = waited.insert(waiter);
+                    match poll_fn(|context| waiter.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
                         Some(Settled::Over(old, _)) if old.is_same_state(&self.state) => {
                             return Err(changed());

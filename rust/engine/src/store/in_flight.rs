@@ -10,7 +10,7 @@ use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::waiters::Waiters;
 
 /// What is waited for. The index holds it while it lasts. `T` is what all are told.
-pub struct Fill<T> {
+pub struct InFlight<T> {
     state: Mutex<State<T>>,
 }
 
@@ -22,17 +22,17 @@ struct State<T> {
 /// The duty to say what became of it.
 #[derive(Debug)]
 pub struct Leader<T: Clone> {
-    fill: Arc<Fill<T>>,
+    fill: Arc<InFlight<T>>,
 }
 
 /// Waits for what the leader says.
 #[derive(Debug)]
-pub struct Joiner<T: Clone> {
-    fill: Arc<Fill<T>>,
+pub struct Waiter<T: Clone> {
+    fill: Arc<InFlight<T>>,
     number: usize,
 }
 
-impl<T: Clone> Fill<T> {
+impl<T: Clone> InFlight<T> {
     /// A fill that has just begun.
     pub fn new() -> (Arc<Self>, Leader<T>) {
         let fill = Arc::new(Self {
@@ -42,8 +42,8 @@ impl<T: Clone> Fill<T> {
     }
 
     /// Waits along.
-    pub fn join(fill: &Arc<Self>) -> Joiner<T> {
-        Joiner { fill: Arc::clone(fill), number: lock(&fill.state).joined.join() }
+    pub fn join(fill: &Arc<Self>) -> Waiter<T> {
+        Waiter { fill: Arc::clone(fill), number: lock(&fill.state).joined.join() }
     }
 
     fn settle(&self, outcome: Option<T>) {
@@ -65,7 +65,7 @@ impl<T: Clone> Leader<T> {
     }
 
     /// What this leads.
-    pub fn fill(&self) -> &Arc<Fill<T>> {
+    pub fn fill(&self) -> &Arc<InFlight<T>> {
         &self.fill
     }
 }
@@ -76,7 +76,7 @@ impl<T: Clone> Drop for Leader<T> {
     }
 }
 
-impl<T: Clone> Joiner<T> {
+impl<T: Clone> Waiter<T> {
     /// What the leader has told; `None` if it has left without a word.
     pub fn poll(&self, context: &Context<'_>) -> Poll<Option<T>> {
         let mut state = lock(&self.fill.state);
@@ -87,15 +87,15 @@ impl<T: Clone> Joiner<T> {
     }
 }
 
-impl<T: Clone> Drop for Joiner<T> {
+impl<T: Clone> Drop for Waiter<T> {
     fn drop(&mut self) {
         lock(&self.fill.state).joined.leave(self.number);
     }
 }
 
-impl<T> fmt::Debug for Fill<T> {
+impl<T> fmt::Debug for InFlight<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fill").finish_non_exhaustive()
+        f.debug_struct("InFlight").finish_non_exhaustive()
     }
 }
 
@@ -103,27 +103,27 @@ impl<T> fmt::Debug for Fill<T> {
 mod tests {
     use super::*;
 
-    fn look(joiner: &Joiner<u8>) -> Poll<Option<u8>> {
-        joiner.poll(&Context::from_waker(Waker::noop()))
+    fn look(waiter: &Waiter<u8>) -> Poll<Option<u8>> {
+        waiter.poll(&Context::from_waker(Waker::noop()))
     }
 
     #[test]
     fn all_are_told_also_those_who_join_late() {
-        let (fill, leader) = Fill::new();
-        let early = Fill::join(&fill);
+        let (fill, leader) = InFlight::new();
+        let early = InFlight::join(&fill);
         assert!(look(&early).is_pending());
         leader.settle(7);
-        for joiner in [early, Fill::join(&fill)] {
-            assert_eq!(look(&joiner), Poll::Ready(Some(7)));
+        for waiter in [early, InFlight::join(&fill)] {
+            assert_eq!(look(&waiter), Poll::Ready(Some(7)));
         }
     }
 
     #[test]
     fn a_leader_that_leaves_releases_them() {
-        let (fill, leader) = Fill::new();
-        let joiner = Fill::join(&fill);
+        let (fill, leader) = InFlight::new();
+        let waiter = InFlight::join(&fill);
         drop(leader);
-        assert_eq!(look(&joiner), Poll::Ready(None));
+        assert_eq!(look(&waiter), Poll::Ready(None));
     }
 }
 
@@ -140,15 +140,15 @@ mod loom_models {
     #[test]
     fn whoever_joins_is_told_whatever_the_leader_does() {
         model(3, || {
-            let (fill, leader) = Fill::new();
+            let (fill, leader) = InFlight::new();
             let late = Arc::clone(&fill);
-            let joiner = Fill::join(&fill);
+            let waiter = InFlight::join(&fill);
             let leading = thread::spawn(move || leader.settle(7));
             let joining = thread::spawn(move || {
-                let joiner = Fill::join(&late);
-                block_on(poll_fn(|context| joiner.poll(context)))
+                let waiter = InFlight::join(&late);
+                block_on(poll_fn(|context| waiter.poll(context)))
             });
-            assert_eq!(block_on(poll_fn(|context| joiner.poll(context))), Some(7));
+            assert_eq!(block_on(poll_fn(|context| waiter.poll(context))), Some(7));
             assert_eq!(joining.join().unwrap(), Some(7));
             leading.join().unwrap();
         });
