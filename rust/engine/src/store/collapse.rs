@@ -4,11 +4,10 @@
 use tokio::sync::mpsc;
 
 use super::access::Access;
-use super::asking::Asking;
 use super::entry::{Entry, Settled};
 use super::filling::{Duty, Filling, Own};
 use super::in_flight::Waiter;
-use super::order::Order;
+use super::lookup::{FetchPlan, Lookup};
 use crate::cache::Why;
 use crate::error::{Code, Error};
 use crate::sync::Arc;
@@ -24,37 +23,43 @@ pub(super) enum Wait {
 
 impl Access {
     /// Has the origin asked, or waits for what another has had it asked.
-    pub(super) fn ask(&self, entry: &mut Entry, asking: &Arc<Asking>, order: Order, is_apart: bool) -> Wait {
+    pub(super) fn ask(
+        &self,
+        entry: &mut Entry,
+        lookup: &Arc<Lookup>,
+        plan: FetchPlan,
+        is_apart: bool,
+    ) -> Wait {
         // Who wants the origin asked is not served with what another had it asked before.
-        let alone = is_apart || order.why == Why::Request || asking.method == "HEAD";
-        let duty = match order.awaited().filter(|_| !alone) {
+        let alone = is_apart || plan.why == Why::Request || lookup.method == "HEAD";
+        let duty = match plan.awaited().filter(|_| !alone) {
             None => None,
             Some(span) => match entry.join(span) {
                 Some(waiter) => return Wait::Join(waiter),
-                None => self.lead(entry, asking, span),
+                None => self.lead(entry, lookup, span),
             },
         };
         let (sender, receiver) = mpsc::unbounded_channel();
-        Wait::Lead(Box::new(self.filling(asking, duty, Some(sender), order)), receiver)
+        Wait::Lead(Box::new(self.filling(lookup, duty, Some(sender), plan)), receiver)
     }
 
-    pub(super) fn lead(&self, entry: &mut Entry, asking: &Arc<Asking>, span: Span) -> Option<Duty> {
-        entry.lead(span).map(|leader| Duty::new(&self.cache, asking, leader))
+    pub(super) fn lead(&self, entry: &mut Entry, lookup: &Arc<Lookup>, span: Span) -> Option<Duty> {
+        entry.lead(span).map(|leader| Duty::new(&self.cache, lookup, leader))
     }
 
     pub(super) fn filling(
         &self,
-        asking: &Arc<Asking>,
+        lookup: &Arc<Lookup>,
         duty: Option<Duty>,
         own: Option<mpsc::UnboundedSender<Own>>,
-        order: Order,
+        plan: FetchPlan,
     ) -> Filling {
         Filling {
             access: self.clone(),
-            asking: Arc::clone(asking),
+            lookup: Arc::clone(lookup),
             duty,
             own,
-            order,
+            plan,
             since: self.cache.since(),
             is_again: false,
         }

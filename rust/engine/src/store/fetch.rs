@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 
 use super::access::Access;
-use super::asking::Asking;
 use super::cache::Cache;
 use super::collapse::{Wait, closed};
 use super::delivery::Delivery;
@@ -12,8 +11,8 @@ use super::entry::{Entry, Settled};
 use super::filling::{Fetched, Filling, Own};
 use super::hit::Serving;
 use super::index::{Memory, Note};
+use super::lookup::{FetchPlan, Lookup};
 use super::object::Object;
-use super::order::Order;
 use super::posted::Posted;
 use super::purge::Meant;
 use super::requests::Went;
@@ -109,16 +108,16 @@ impl Access {
         let key = self.overrides.key.as_deref();
         let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
         let may_be_stored = (is_read || request.method == "POST") && !self.overrides.bypass;
-        let asking = Arc::new(Asking::new(&mut request, &self.policy.query, key, may_be_stored));
+        let lookup = Arc::new(Lookup::new(&mut request, &self.policy.query, key, may_be_stored));
         let with_body = !matches!(request.body, RequestBody::None);
         if with_body || !is_read {
-            return self.pass(&asking, request, forwarded(Why::Method), feed).await;
+            return self.pass(&lookup, request, forwarded(Why::Method), feed).await;
         }
         if self.overrides.bypass {
-            return self.pass(&asking, request, forwarded(Why::Bypass), feed).await;
+            return self.pass(&lookup, request, forwarded(Why::Bypass), feed).await;
         }
-        let lines = asking.lines();
-        let request = asking.read(&lines);
+        let lines = lookup.lines();
+        let request = lookup.read(&lines);
         // Who has waited for a fill holds it until the delivery does.
         let mut waited = None;
         let mut refused = 0;
@@ -126,17 +125,17 @@ impl Access {
             let now = Cache::now();
             let step = |entry: &mut Entry, memory: &Memory<'_>| {
                 let is_apart = refused >= MOST_REFUSED || memory.is_apart(request.authorized, now);
-                self.step(entry, memory, &asking, &request, is_apart, now)
+                self.step(entry, memory, &lookup, &request, is_apart, now)
             };
-            match self.cache.index.with_memory(&asking.key, step) {
+            match self.cache.index.with_memory(&lookup.key, step) {
                 Step::Serve(Serving { object, answer, mut status }, refresh) => {
                     let object = match self.at_hand(object, &answer, request.method).await {
                         Brought::Here(object) => object,
                         Brought::Again => continue,
-                        Brought::Failed => return self.unread(&asking, feed).await,
+                        Brought::Failed => return self.unread(&lookup, feed).await,
                     };
                     status.collapsed = waited.is_some();
-                    let slices = self.slices(&object, &answer, &asking);
+                    let slices = self.slices(&object, &answer, &lookup);
                     let serving = Serving { object, answer, status };
                     let (requests, name) = (&self.requests, &self.policy.rules.name);
                     let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
@@ -150,7 +149,7 @@ impl Access {
                     return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
                 }
                 Step::Pass(status) => {
-                    return self.pass(&asking, asking.as_it_came(), status, feed).await;
+                    return self.pass(&lookup, lookup.as_it_came(), status, feed).await;
                 }
                 Step::Wait(Wait::Lead(filling, mut own)) => {
                     tokio::spawn(filling.run());
@@ -162,12 +161,12 @@ impl Access {
                     };
                     match own {
                         Some(Own::Serve(fetched)) => {
-                            if let Some(served) = self.prepare(fetched, &request, &asking, feed).await? {
+                            if let Some(served) = self.prepare(fetched, &request, &lookup, feed).await? {
                                 return Ok(served);
                             }
                         }
                         Some(Own::Pass(stream, status, cut)) => {
-                            return self.forward(&asking, stream, status, None, cut, feed).await;
+                            return self.forward(&lookup, stream, status, None, cut, feed).await;
                         }
                         Some(Own::Failed(error)) => return Err(error),
                         Some(Own::Interim(_)) | None => return Err(closed()),
@@ -183,7 +182,7 @@ impl Access {
                                 CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
                             let fetched =
                                 Fetched { object, status, sent: None, as_it_came: None, held: None };
-                            if let Some(served) = self.prepare(fetched, &request, &asking, feed).await? {
+                            if let Some(served) = self.prepare(fetched, &request, &lookup, feed).await? {
                                 return Ok(served);
                             }
                         }
@@ -200,7 +199,7 @@ impl Access {
         &self,
         entry: &mut Entry,
         memory: &Memory<'_>,
-        asking: &Arc<Asking>,
+        lookup: &Arc<Lookup>,
         request: &Request<'_>,
         is_apart: bool,
         now: Time,
@@ -222,9 +221,9 @@ impl Access {
             }
             Decision::Begin { .. } | Decision::Complete { .. } if memory.has(Note::Unsliced, now) => {
                 let status = CacheStatus { forwarded: Some(Why::Partial), ..CacheStatus::default() };
-                let mut order = Order::new(Why::Partial, status);
-                order.fill(as_asked(request), request);
-                Step::Wait(self.ask(entry, asking, order, is_apart))
+                let mut plan = FetchPlan::new(Why::Partial, status);
+                plan.fill(as_asked(request), request);
+                Step::Wait(self.ask(entry, lookup, plan, is_apart))
             }
             Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => Step::Serve(
                 Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
@@ -233,19 +232,19 @@ impl Access {
             Decision::HitStale { stored, answer, refresh } => {
                 let (object, status) = (object(*stored), status(Some(*stored)));
                 let filling = refresh.as_ref().filter(|_| !entry.is_filling()).map(|conditions| {
-                    let mut order = Order {
+                    let mut plan = FetchPlan {
                         stored: Some(Arc::clone(&object)),
                         conditions: conditions.clone(),
                         asked: if conditions.is_empty() { Asked::Nothing } else { Asked::Validity },
-                        ..Order::new(Why::Stale, CacheStatus::default())
+                        ..FetchPlan::new(Why::Stale, CacheStatus::default())
                     };
                     match refill(request, &object.stored, &self.policy.rules) {
                         // What one client asks for is nothing to fetch behind its back.
                         Wanted::Asked => {}
-                        wanted => order.fill(wanted, request),
+                        wanted => plan.fill(wanted, request),
                     }
-                    let duty = order.awaited().and_then(|span| self.lead(entry, asking, span));
-                    Box::new(self.filling(asking, duty, None, order))
+                    let duty = plan.awaited().and_then(|span| self.lead(entry, lookup, span));
+                    Box::new(self.filling(lookup, duty, None, plan))
                 });
                 Step::Serve(Serving { object, answer: answer.clone(), status }, filling)
             }
@@ -254,15 +253,15 @@ impl Access {
             Decision::Complete { stored, missing, if_range } => {
                 let (object, status) = (object(*stored), status(None));
                 // Several ranges would come in several parts; then all of it is fetched.
-                let order = if let [span] = missing.as_slice() {
+                let plan = if let [span] = missing.as_slice() {
                     // Of slices, those that are there are found again when they are read.
                     let is_sliced = Slicing::of(&object.stored, &self.policy.rules).is_some();
                     let object = if is_sliced { Arc::new(object.without_parts()) } else { object };
-                    Order::rest(Why::Partial, status, object, *span, if_range)
+                    FetchPlan::rest(Why::Partial, status, object, *span, if_range)
                 } else {
-                    Order { stored: Some(object), ..Order::new(Why::Partial, status) }
+                    FetchPlan { stored: Some(object), ..FetchPlan::new(Why::Partial, status) }
                 };
-                Step::Wait(self.ask(entry, asking, order, is_apart))
+                Step::Wait(self.ask(entry, lookup, plan, is_apart))
             }
             Decision::Revalidate { stored, conditions, why } => {
                 let (object, status) = (object(*stored), status(None));
@@ -270,24 +269,25 @@ impl Access {
                 // Where it is not.
                 let wanted = refill(request, &object.stored, &self.policy.rules);
                 let asked = Asked::Validity;
-                let mut order = Order { stored: Some(object), conditions, asked, ..Order::new(*why, status) };
-                order.fill(wanted, request);
-                Step::Wait(self.ask(entry, asking, order, is_apart))
+                let mut plan =
+                    FetchPlan { stored: Some(object), conditions, asked, ..FetchPlan::new(*why, status) };
+                plan.fill(wanted, request);
+                Step::Wait(self.ask(entry, lookup, plan, is_apart))
             }
             Decision::Select { among, conditions, fill } => {
                 let (variants, conditions) =
                     (among.iter().map(|place| object(*place)).collect(), conditions.clone());
                 let asked = Asked::Validity;
-                let order = Order::new(Why::VaryMiss, status(None));
-                let mut order = Order { variants, conditions, asked, ..order };
-                order.fill(self.fill(*fill, request, memory, now), request);
-                Step::Wait(self.ask(entry, asking, order, is_apart))
+                let plan = FetchPlan::new(Why::VaryMiss, status(None));
+                let mut plan = FetchPlan { variants, conditions, asked, ..plan };
+                plan.fill(self.fill(*fill, request, memory, now), request);
+                Step::Wait(self.ask(entry, lookup, plan, is_apart))
             }
             Decision::Miss { stored, why, fill } => {
                 let (object, status) = (stored.map(object), status(None));
-                let mut order = Order { stored: object, ..Order::new(*why, status) };
-                order.fill(self.fill(*fill, request, memory, now), request);
-                Step::Wait(self.ask(entry, asking, order, is_apart))
+                let mut plan = FetchPlan { stored: object, ..FetchPlan::new(*why, status) };
+                plan.fill(self.fill(*fill, request, memory, now), request);
+                Step::Wait(self.ask(entry, lookup, plan, is_apart))
             }
         }
     }
@@ -306,12 +306,12 @@ impl Access {
 
     /// What reads `object` piece by piece, if that is how `answer` is read: where it is in slices, or on a disk that may fail
     /// on the way.
-    fn slices(&self, object: &Object, answer: &Answer, asking: &Arc<Asking>) -> Option<Arc<Slices>> {
+    fn slices(&self, object: &Object, answer: &Answer, lookup: &Arc<Lookup>) -> Option<Arc<Slices>> {
         let slicing = Slicing::of(&object.stored, &self.policy.rules);
         let may_be_added_to = object.is_in_parts() && object.stored.validators.strong().is_some();
         let is_in_pieces = (slicing.is_some() && !object.is_in_one(answer))
-            || (may_be_added_to && !object.is_at_hand(answer, &asking.method));
-        is_in_pieces.then(|| Slices::new(self, asking, object, slicing))
+            || (may_be_added_to && !object.is_at_hand(answer, &lookup.method));
+        is_in_pieces.then(|| Slices::new(self, lookup, object, slicing))
     }
 
     fn may_stand_in(&self, object: &Object, request: &Request<'_>) -> bool {
@@ -325,16 +325,16 @@ impl Access {
         &self,
         fetched: Fetched,
         request: &Request<'_>,
-        asking: &Arc<Asking>,
+        lookup: &Arc<Lookup>,
         feed: &Feed,
     ) -> Result<Option<Served>> {
         let Fetched { object, status, sent, as_it_came, held } = fetched;
         let rules = &self.policy.rules;
         if is_of_unknown_length(request, &object.stored)
-            && !self.cache.index.has_note(&asking.key, Note::Unranged, Cache::now())
+            && !self.cache.index.has_note(&lookup.key, Note::Unranged, Cache::now())
         {
             drop(held);
-            let pass = self.pass(asking, asking.as_it_came(), forwarded(Why::Partial), feed);
+            let pass = self.pass(lookup, lookup.as_it_came(), forwarded(Why::Partial), feed);
             return pass.await.map(Some);
         }
         let answer = answer(request, &object.stored, rules).unwrap_or_else(|gap| {
@@ -344,10 +344,10 @@ impl Access {
         let object = match self.at_hand(object, &answer, request.method).await {
             Brought::Here(object) => object,
             Brought::Again => return Ok(None),
-            Brought::Failed => return self.unread(asking, feed).await.map(Some),
+            Brought::Failed => return self.unread(lookup, feed).await.map(Some),
         };
         self.requests.count(Went::of(&status));
-        let slices = self.slices(&object, &answer, asking);
+        let slices = self.slices(&object, &answer, lookup);
         let (method, name, now) = (request.method, &rules.name, Cache::now());
         let delivery = Delivery::new(object, slices.as_ref(), sent, &answer, &status, method, name, now);
         // It holds itself from now on.
@@ -362,24 +362,24 @@ impl Access {
     }
 
     /// What is stored cannot be read at this moment: as if there were no cache.
-    async fn unread(&self, asking: &Asking, feed: &Feed) -> Result<Served> {
+    async fn unread(&self, lookup: &Lookup, feed: &Feed) -> Result<Served> {
         let detail = Some("unread");
         let status = CacheStatus { forwarded: Some(Why::Bypass), detail, ..CacheStatus::default() };
-        self.pass(asking, asking.as_it_came(), status, feed).await
+        self.pass(lookup, lookup.as_it_came(), status, feed).await
     }
 
     /// Has the origin asked as if there were no cache.
     async fn pass(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         request: Box<origin::Request>,
         status: CacheStatus,
         feed: &Feed,
     ) -> Result<Served> {
         let (inner, stream) = self.cache.stream();
-        let since = (asking.method == "POST").then(|| self.cache.since());
+        let since = (lookup.method == "POST").then(|| self.cache.since());
         let fetching = origin::fetch(Arc::clone(&self.origins), request, inner);
-        let ((), result) = tokio::join!(fetching, self.forward(asking, stream, status, since, None, feed));
+        let ((), result) = tokio::join!(fetching, self.forward(lookup, stream, status, since, None, feed));
         result
     }
 
@@ -387,7 +387,7 @@ impl Access {
     /// when it was asked for, where it may be stored all the same.
     async fn forward(
         &self,
-        asking: &Asking,
+        lookup: &Lookup,
         stream: Stream,
         mut status: CacheStatus,
         since: Option<Since>,
@@ -404,21 +404,21 @@ impl Access {
         .await?;
         let Some(ResponseHead { head, timings, reused }) = stream.head() else { return Err(closed()) };
         let lines: Vec<_> = response_fields(head).collect();
-        let targets = invalidated(&asking.method, asking.target(), head.status, &lines);
+        let targets = invalidated(&lookup.method, lookup.target(), head.status, &lines);
         let mut keys: Vec<_> =
-            targets.iter().map(|target| asking.key_of(target, &self.policy.query)).collect();
-        let posted = since.and_then(|since| Posted::begin(self, asking, since, head, &lines));
+            targets.iter().map(|target| lookup.key_of(target, &self.policy.query)).collect();
+        let posted = since.and_then(|since| Posted::begin(self, lookup, since, head, &lines));
         if posted.is_some() {
             // That has been done.
-            keys.retain(|key| *key != asking.key);
+            keys.retain(|key| *key != lookup.key);
         }
         if !keys.is_empty() {
             self.cache.let_go(self.cache.index.purge(&Meant::Keys(keys)), None);
         }
         status.forwarded_status = Some(head.status);
         status.stored = posted.is_some();
-        if head.status == 200 && asking.has_range() {
-            self.note(&asking.key, Note::Unranged);
+        if head.status == 200 && lookup.has_range() {
+            self.note(&lookup.key, Note::Unranged);
         }
         let fields = cut.map(|cut| cut.fields(&lines));
         let fields = fields.as_ref().map_or_else(|| head.headers().collect(), Fields::clone);

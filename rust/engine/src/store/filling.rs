@@ -8,15 +8,14 @@ use std::task::Poll;
 use tokio::sync::mpsc;
 
 use super::access::Access;
-use super::asking::Asking;
 use super::body::{Body, Filler, Follower, THIN};
 use super::cache::Cache;
 use super::entry::Settled;
 use super::eviction::Item;
 use super::in_flight::Leader;
 use super::index::Note;
+use super::lookup::{FetchPlan, Lookup};
 use super::object::Object;
-use super::order::Order;
 use super::policy::Unread;
 use super::voids::Since;
 use crate::cache::{
@@ -61,13 +60,13 @@ pub(super) struct Fetched {
 #[derive(Debug)]
 pub(super) struct Duty {
     cache: Arc<Cache>,
-    asking: Arc<Asking>,
+    lookup: Arc<Lookup>,
     leader: Option<Leader<Settled>>,
 }
 
 impl Duty {
-    pub(super) fn new(cache: &Arc<Cache>, asking: &Arc<Asking>, leader: Leader<Settled>) -> Self {
-        Self { cache: Arc::clone(cache), asking: Arc::clone(asking), leader: Some(leader) }
+    pub(super) fn new(cache: &Arc<Cache>, lookup: &Arc<Lookup>, leader: Leader<Settled>) -> Self {
+        Self { cache: Arc::clone(cache), lookup: Arc::clone(lookup), leader: Some(leader) }
     }
 
     fn tell(mut self, settled: Settled) {
@@ -79,13 +78,13 @@ impl Duty {
     /// From now on those wait who want any of `span`.
     fn widen(&self, span: Span) {
         let Some(leader) = &self.leader else { return };
-        self.cache.index.with(&self.asking.key, |entry| entry.widen(leader, span));
+        self.cache.index.with(&self.lookup.key, |entry| entry.widen(leader, span));
     }
 
     /// From now on nobody joins.
     fn release(&mut self) -> Option<Leader<Settled>> {
         let leader = self.leader.take()?;
-        self.cache.index.with(&self.asking.key, |entry| entry.release(&leader));
+        self.cache.index.with(&self.lookup.key, |entry| entry.release(&leader));
         Some(leader)
     }
 }
@@ -99,12 +98,12 @@ impl Drop for Duty {
 /// One fetch.
 pub(super) struct Filling {
     pub(super) access: Access,
-    pub(super) asking: Arc<Asking>,
+    pub(super) lookup: Arc<Lookup>,
     /// Who else waits.
     pub(super) duty: Option<Duty>,
     /// Who has had it begun, unless nobody is waiting.
     pub(super) own: Option<mpsc::UnboundedSender<Own>>,
-    pub(super) order: Order,
+    pub(super) plan: FetchPlan,
     /// When the origin was asked.
     pub(super) since: Since,
     /// Whether it has been asked before, for something else.
@@ -128,7 +127,7 @@ impl Filling {
             self.since = self.access.cache.since();
             let fetching = origin::fetch(
                 Arc::clone(&self.access.origins),
-                self.asking.order(&self.order.conditions),
+                self.lookup.origin_request(&self.plan.conditions),
                 feed,
             );
             let ((), next) = tokio::join!(fetching, self.receive(stream));
@@ -142,8 +141,8 @@ impl Filling {
     /// origin says leads from the last to another, and from what is asked again only to the last.
     fn ask_again(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
         self.is_again = true;
-        self.order.forget_conditions();
-        self.order.fill(wanted, request);
+        self.plan.forget_conditions();
+        self.plan.fill(wanted, request);
         Next::Again
     }
 
@@ -165,10 +164,10 @@ impl Filling {
     async fn receive(&mut self, stream: Stream) -> Next {
         let arrived = self.pass_interim(&stream).await;
         let received = Cache::now();
-        let asking = Arc::clone(&self.asking);
-        let own_lines = asking.lines();
-        let request = asking.read(&own_lines);
-        let old = self.order.stored.clone();
+        let lookup = Arc::clone(&self.lookup);
+        let own_lines = lookup.lines();
+        let request = lookup.read(&own_lines);
+        let old = self.plan.stored.clone();
         let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
             let error = arrived.err().unwrap_or_else(|| Code::Internal.error("a head that had come is gone"));
             let rules = &self.access.policy.rules;
@@ -180,7 +179,7 @@ impl Filling {
         };
         let lines: Vec<_> = response_fields(head).collect();
         let old = match old {
-            None if head.status == 304 => self.order.confirmed(&lines, received),
+            None if head.status == 304 => self.plan.confirmed(&lines, received),
             old => old,
         };
         let reply = Reply {
@@ -188,14 +187,13 @@ impl Filling {
             lines: &lines,
             timing: Timing { requested: self.since.requested, received },
         };
-        self.order.status.forwarded_status = Some(head.status);
+        self.plan.status.forwarded_status = Some(head.status);
         let stored = old.as_ref().map(|object| &object.stored);
-        let outcome =
-            answered(&request, self.order.asked, stored, reply, &self.access.policy.rules, received);
+        let outcome = answered(&request, self.plan.asked, stored, reply, &self.access.policy.rules, received);
         self.learn(head.status, &request);
         let cut = Cut::of(&request, head.status, &lines, received).filter(|_| self.own.is_some());
         if self.is_unfit(&outcome, head.status, &request) {
-            return match cut.filter(|_| self.order.asked != Asked::Rest && !self.may_be_whole(&outcome)) {
+            return match cut.filter(|_| self.plan.asked != Asked::Rest && !self.may_be_whole(&outcome)) {
                 Some(cut) => self.pass_part(stream, &outcome, old.as_ref(), cut),
                 None => self.without_part(&outcome, &request),
             };
@@ -234,7 +232,7 @@ impl Filling {
                     if request.method != "HEAD" && answer(&request, &object.stored, rules).is_err() {
                         // It is still good, and has not all that its one client wants: others find it.
                         let wanted = refill(&request, &object.stored, rules);
-                        self.order.stored = Some(object);
+                        self.plan.stored = Some(object);
                         self.tell_others(Settled::Look(None));
                         return self.ask_again(wanted, &request);
                     }
@@ -270,22 +268,22 @@ impl Filling {
     ) {
         let (body, filler) = Body::new(&self.access.cache.budget);
         let length = stored.length();
-        let object = Object::whole(stored, reason, self.access.item(&self.asking.key, 0), body);
+        let object = Object::whole(stored, reason, self.access.item(&self.lookup.key, 0), body);
         let object = Arc::new(object.tagged(self.access.tags()));
-        self.order.status.stored = self.put(&object, old.as_deref());
+        self.plan.status.stored = self.put(&object, old.as_deref());
         // Nobody follows it yet, and it is not abandoned.
         let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
         let fetched = Fetched { sent, held: held.clone(), ..self.fetched(Arc::clone(&object)) };
         self.tell(self.look(old, Some(&object), held), Own::Serve(fetched));
         if self.copy(stream, filler, &object.item, length).await {
             self.measure(&object);
-            self.access.cache.admit(&self.asking.key, &object.item);
+            self.access.cache.admit(&self.lookup.key, &object.item);
         }
     }
 
     /// Stores `object`, unless it has been purged since it was asked for, or something newer has come; and says whether.
     fn put(&self, object: &Arc<Object>, old: Option<&Object>) -> bool {
-        let is_stored = self.access.cache.put(&self.asking.key, old, object, self.since);
+        let is_stored = self.access.cache.put(&self.lookup.key, old, object, self.since);
         if is_stored {
             self.see_whether_stale(object);
         }
@@ -294,7 +292,7 @@ impl Filling {
 
     /// Stores what is now known of `old`, unless that has left.
     fn renew(&self, old: &Object, object: &Arc<Object>) {
-        if self.access.cache.renew(&self.asking.key, old, object, self.since) {
+        if self.access.cache.renew(&self.lookup.key, old, object, self.since) {
             self.see_whether_stale(object);
         }
     }
@@ -310,14 +308,14 @@ impl Filling {
     fn look(&self, old: Option<Arc<Object>>, new: Option<&Object>, held: Option<Arc<Follower>>) -> Settled {
         let is_over = |old: &Arc<Object>| !new.is_some_and(|new| new.is_same_state(old));
         match old.filter(is_over) {
-            Some(old) if self.order.asked == Asked::Rest => Settled::Over(old, held),
+            Some(old) if self.plan.asked == Asked::Rest => Settled::Over(old, held),
             _ => Settled::Look(held),
         }
     }
 
     /// What has turned out is believed for a while.
     fn note(&self, note: Note) {
-        self.access.note(&self.asking.key, note);
+        self.access.note(&self.lookup.key, note);
     }
 
     fn tell(&mut self, settled: Settled, own: Own) {
@@ -337,15 +335,15 @@ impl Filling {
 
     /// All of `object`, as it is stored.
     fn fetched(&self, object: Arc<Object>) -> Fetched {
-        let status = self.order.status.clone();
+        let status = self.plan.status.clone();
         Fetched { object, status, sent: None, as_it_came: None, held: None }
     }
 
     fn serve_stale(&mut self, object: Arc<Object>) {
-        self.order.status.detail = Some(CacheStatus::IF_ERROR);
+        self.plan.status.detail = Some(CacheStatus::IF_ERROR);
         let fetched = self.fetched(Arc::clone(&object));
         // Who has joined after a purge must not get what that was of.
-        let is_void = self.access.cache.index.is_void(&self.asking.key, &object, self.since);
+        let is_void = self.access.cache.index.is_void(&self.lookup.key, &object, self.since);
         let settled = if is_void { Settled::Look(None) } else { Settled::Stale(object) };
         self.tell(settled, Own::Serve(fetched));
     }
@@ -367,7 +365,7 @@ impl Filling {
         if let Some(note) = note {
             self.note(note);
         }
-        let status = self.order.status.clone();
+        let status = self.plan.status.clone();
         let settled = match self.look(old.cloned(), None, None) {
             Settled::Look(_) if note.is_none() => Settled::Refused,
             settled => settled,
@@ -382,7 +380,7 @@ impl Filling {
             (Some(old), Held::Dropped) => self.forget_state(old),
             (Some(old), Held::Stale) => {
                 let stored = Stored { is_invalid: true, ..old.stored.clone() };
-                self.access.cache.renew(&self.asking.key, old, &Arc::new(old.updated(stored)), self.since);
+                self.access.cache.renew(&self.lookup.key, old, &Arc::new(old.updated(stored)), self.since);
             }
         }
     }
@@ -396,7 +394,7 @@ impl Filling {
         item: &Arc<Item<Key>>,
         length: Option<u64>,
     ) -> bool {
-        let forget = || self.access.cache.forget_part(&self.asking.key, item);
+        let forget = || self.access.cache.forget_part(&self.lookup.key, item);
         let mut is_kept = true;
         loop {
             let next = poll_fn(|context| {
@@ -457,20 +455,20 @@ impl Filling {
     /// All of `object` has come: its length is known from now on, and with it its ranges.
     fn measure(&self, object: &Object) {
         if let (None, Some(length)) = (object.stored.length(), object.length()) {
-            self.access.cache.index.with(&self.asking.key, |entry| entry.measure(&object.item, length));
+            self.access.cache.index.with(&self.lookup.key, |entry| entry.measure(&object.item, length));
         }
     }
 
     fn forget(&self, object: &Arc<Object>) {
         // By its bytes: what is known of them may have been renewed meanwhile.
-        self.access.cache.forget(&self.asking.key, |other| other.is_of(object));
+        self.access.cache.forget(&self.lookup.key, |other| other.is_of(object));
     }
 
     /// Whatever there is of the state of `object`, however it has come.
     fn forget_state(&self, object: &Object) {
         self.access
             .cache
-            .forget(&self.asking.key, |other| other.is_of(object) || other.is_same_state(object));
+            .forget(&self.lookup.key, |other| other.is_of(object) || other.is_same_state(object));
     }
 
     /// Whether the fetch goes on though nobody reads.

@@ -2,10 +2,10 @@
 //! sent nothing is made that does not matter to the answer.
 
 use super::access::Caching;
-use super::asking::socket;
 use super::cache::{Cache, seconds};
 use super::delivery::Delivery;
 use super::entry::Entry;
+use super::lookup::socket;
 use super::object::Object;
 use super::requests::{Requests, Went};
 use super::slices::Slices;

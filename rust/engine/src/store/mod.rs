@@ -9,8 +9,6 @@ mod in_flight;
 #[cfg(not(loom))]
 mod access;
 #[cfg(not(loom))]
-mod asking;
-#[cfg(not(loom))]
 mod cache;
 #[cfg(not(loom))]
 mod collapse;
@@ -31,9 +29,9 @@ mod index;
 #[cfg(not(loom))]
 mod listing;
 #[cfg(not(loom))]
-mod object;
+mod lookup;
 #[cfg(not(loom))]
-mod order;
+mod object;
 #[cfg(not(loom))]
 mod policy;
 #[cfg(not(loom))]

@@ -2,9 +2,9 @@
 //! it as it comes. Nobody reads it here before it is whole, because the fetch ends with the client.
 
 use super::access::Access;
-use super::asking::Asking;
 use super::body::{Body, Filler};
 use super::cache::Cache;
+use super::lookup::Lookup;
 use super::object::Object;
 use super::voids::{Began, Since};
 use crate::cache::{Content, Stored, Timing};
@@ -18,7 +18,7 @@ use crate::wire::list::Lines;
 #[derive(Debug)]
 pub(super) struct Posted<'a> {
     access: &'a Access,
-    asking: &'a Asking,
+    lookup: &'a Lookup,
     object: Arc<Object>,
     filler: Filler,
     began: Began,
@@ -29,7 +29,7 @@ impl<'a> Posted<'a> {
     /// with every request that changes something.
     pub(super) fn begin(
         access: &'a Access,
-        asking: &'a Asking,
+        lookup: &'a Lookup,
         since: Since,
         head: &Head,
         lines: &Lines<'_>,
@@ -37,8 +37,8 @@ impl<'a> Posted<'a> {
         if access.overrides.bypass {
             return None;
         }
-        let (now, own_lines) = (Cache::now(), asking.lines());
-        let request = asking.read(&own_lines);
+        let (now, own_lines) = (Cache::now(), lookup.lines());
+        let request = lookup.read(&own_lines);
         let timing = Timing { requested: since.requested, received: now };
         let stored = Stored::of(&request, head.status, lines, timing, &access.policy.rules).ok()?;
         let is_whole = matches!(stored.content, Content::Whole(_));
@@ -46,11 +46,11 @@ impl<'a> Posted<'a> {
             return None;
         }
         let (body, filler) = Body::new(&access.cache.budget);
-        let object = Object::whole(stored, head.reason(), access.item(&asking.key, 0), body);
+        let object = Object::whole(stored, head.reason(), access.item(&lookup.key, 0), body);
         let object = Arc::new(object.tagged(access.tags()));
-        let (gone, began) = access.cache.index.supersede(&asking.key, &object, since.purge);
+        let (gone, began) = access.cache.index.supersede(&lookup.key, &object, since.purge);
         access.cache.let_go(gone, None);
-        began.map(|began| Self { access, asking, object, filler, began })
+        began.map(|began| Self { access, lookup, object, filler, began })
     }
 
     /// Takes more of the body; nothing is kept if it becomes too much.
@@ -65,9 +65,9 @@ impl<'a> Posted<'a> {
         Arc::make_mut(&mut self.object).measure(self.filler.body().length());
         self.filler.finish(ending);
         let cache = &self.access.cache;
-        if let Some(added) = cache.index.offer(&self.asking.key, &self.object, self.began) {
+        if let Some(added) = cache.index.offer(&self.lookup.key, &self.object, self.began) {
             cache.let_go_of_rest(added);
-            cache.admit(&self.asking.key, &self.object.item);
+            cache.admit(&self.lookup.key, &self.object.item);
         }
     }
 }

@@ -11,14 +11,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use super::access::Access;
-use super::asking::Asking;
 use super::cache::{Cache, seconds};
 use super::collapse::{Wait, closed};
 use super::disk::{Filed, Unread};
 use super::entry::Settled;
 use super::filling::Own;
+use super::lookup::{FetchPlan, Lookup};
 use super::object::{Object, Reader};
-use super::order::Order;
 use crate::cache::{CacheStatus, Slicing, Why};
 use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
@@ -29,7 +28,7 @@ use crate::wire::{EntityTag, Span};
 #[derive(Debug)]
 pub(super) struct Slices {
     access: Access,
-    asking: Arc<Asking>,
+    lookup: Arc<Lookup>,
     /// What all of it must be of, without the bytes: else all that there were when it was asked for would be held.
     state: Arc<Object>,
     /// None where it is in whatever parts have come.
@@ -87,12 +86,12 @@ impl Found {
 impl Slices {
     pub(super) fn new(
         access: &Access,
-        asking: &Arc<Asking>,
+        lookup: &Arc<Lookup>,
         object: &Object,
         slicing: Option<Slicing>,
     ) -> Arc<Self> {
         let state = Arc::new(object.without_parts());
-        Arc::new(Self { access: access.clone(), asking: Arc::clone(asking), state, slicing })
+        Arc::new(Self { access: access.clone(), lookup: Arc::clone(lookup), state, slicing })
     }
 
     /// Reads `span`, or all of it. What can be read at once of its beginning in `object` is not looked for again.
@@ -135,7 +134,7 @@ impl Slices {
         let mut is_unreadable = false;
         loop {
             let now = seconds(Cache::now());
-            let way = cache.index.with(&self.asking.key, |entry| {
+            let way = cache.index.with(&self.lookup.key, |entry| {
                 let there = entry.same_state(&self.state);
                 if let Some(object) = there {
                     object.hit_part(place, now);
@@ -154,7 +153,7 @@ impl Slices {
                     return Way::End;
                 };
                 // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
-                Way::Wait(self.access.ask(entry, &self.asking, self.order(missing), false))
+                Way::Wait(self.access.ask(entry, &self.lookup, self.plan(missing), false))
             });
             match way {
                 Way::There(found) => return Ok(found),
@@ -203,10 +202,10 @@ impl Slices {
         }
     }
 
-    fn order(&self, slice: Span) -> Order {
+    fn plan(&self, slice: Span) -> FetchPlan {
         let tag = self.state.stored.validators.strong().map(EntityTag::to_bytes).unwrap_or_default();
         let (stored, status) = (Arc::clone(&self.state), CacheStatus::default());
-        Order { continues: true, ..Order::rest(Why::Partial, status, stored, slice, &tag) }
+        FetchPlan { continues: true, ..FetchPlan::rest(Why::Partial, status, stored, slice, &tag) }
     }
 }
 

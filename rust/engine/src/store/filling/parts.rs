@@ -10,8 +10,8 @@ use crate::cache::{
 use crate::store::body::Body;
 use crate::store::entry::Settled;
 use crate::store::index::Note;
+use crate::store::lookup::Extent;
 use crate::store::object::Object;
-use crate::store::order::Extent;
 use crate::store::slices::changed;
 use crate::stream::Stream;
 use crate::sync::Arc;
@@ -20,9 +20,9 @@ use crate::wire::{Ranges, Span, Spec};
 impl Filling {
     /// Notes what the answer tells of ranges there.
     pub(super) fn learn(&self, status: u16, request: &Request<'_>) {
-        let has_range = match self.order.extent {
+        let has_range = match self.plan.extent {
             Extent::Whole => false,
-            Extent::Own(_) => self.order.asked != Asked::Rest,
+            Extent::Own(_) => self.plan.asked != Asked::Rest,
             Extent::Asked(_) => request.if_range.is_none(),
         };
         if has_range && status == 200 {
@@ -32,7 +32,7 @@ impl Filling {
 
     /// Whether it is the answer to a Range of the cache's own, and can neither be kept nor go to the client as it is.
     pub(super) fn is_unfit(&self, outcome: &Outcome, status: u16, request: &Request<'_>) -> bool {
-        let Extent::Own(wanted) = self.order.extent else { return false };
+        let Extent::Own(wanted) = self.plan.extent else { return false };
         match outcome {
             // The client has not asked for this part, nor under this condition.
             Outcome::Pass { .. } if matches!(status, 206 | 412) => true,
@@ -40,7 +40,7 @@ impl Filling {
             Outcome::Pass { .. } if status == 416 => {
                 let specs = request.ranges.as_ref().map_or([].as_slice(), Ranges::specs);
                 let is_clients = matches!(specs, [Spec::From(first, _)] if *first >= wanted.start());
-                !is_clients || request.if_range.is_some() || self.order.continues
+                !is_clients || request.if_range.is_some() || self.plan.continues
             }
             Outcome::Pass { .. } => false,
             _ => !self.does(outcome, wanted),
@@ -84,7 +84,7 @@ impl Filling {
     }
 
     fn is_of_beginning(&self) -> bool {
-        matches!(self.order.extent, Extent::Own(wanted) if wanted.start() == 0)
+        matches!(self.plan.extent, Extent::Own(wanted) if wanted.start() == 0)
     }
 
     /// A client's range is followed whatever becomes of a response: where all of it was asked for and is not stored, the
@@ -97,7 +97,7 @@ impl Filling {
         request: &Request<'_>,
     ) -> Option<Next> {
         let is_wanted = self.own.is_some() && request.ranges.is_some();
-        if !is_wanted || status != 200 || self.order.extent != Extent::Whole {
+        if !is_wanted || status != 200 || self.plan.extent != Extent::Whole {
             return None;
         }
         let (wanted, held) = match outcome {
@@ -120,7 +120,7 @@ impl Filling {
             _ => return None,
         };
         self.hold(old, held);
-        self.order.stored.take_if(|_| held == Held::Dropped);
+        self.plan.stored.take_if(|_| held == Held::Dropped);
         Some(self.ask_for(wanted, request))
     }
 
@@ -132,7 +132,7 @@ impl Filling {
         if !is_too_large {
             return Note::Apart;
         }
-        if may_be_sliced && self.order.extent == Extent::Whole {
+        if may_be_sliced && self.plan.extent == Extent::Whole {
             return Note::Large;
         }
         self.note(Note::Unsliced);
@@ -142,7 +142,7 @@ impl Filling {
     /// Asks for so much instead, and has others who want that wait for it.
     fn ask_for(&mut self, wanted: Wanted, request: &Request<'_>) -> Next {
         let next = self.ask_again(wanted, request);
-        match self.order.awaited() {
+        match self.plan.awaited() {
             Some(span) => self.duty.iter().for_each(|duty| duty.widen(span)),
             None => self.tell_others(Settled::Look(None)),
         }
@@ -152,10 +152,10 @@ impl Filling {
     /// What is done instead where the answer to a Range of the cache's own does not do.
     pub(super) fn without_part(&mut self, outcome: &Outcome, request: &Request<'_>) -> Next {
         let policy = Arc::clone(&self.access.policy);
-        let rest_of = self.order.stored.take_if(|_| self.order.asked == Asked::Rest);
+        let rest_of = self.plan.stored.take_if(|_| self.plan.asked == Asked::Rest);
         let is_unclear = matches!(outcome, Outcome::Refetch);
         match rest_of {
-            Some(old) if self.order.continues => {
+            Some(old) if self.plan.continues => {
                 self.forget_state(&old);
                 if matches!(policy.rules.range_fill, RangeFill::Auto(_)) {
                     // Nobody has asked for slices: where origins disagree about the entity tag, they are left alone.
@@ -175,7 +175,7 @@ impl Filling {
                 return self.ask_for(wanted, request);
             }
             // It says nothing about what is stored.
-            Some(old) => self.order.stored = Some(old),
+            Some(old) => self.plan.stored = Some(old),
             None => {}
         }
         self.ask_again(fill(request, &policy.rules), request)
@@ -195,7 +195,7 @@ impl Filling {
             }
             // That the origin has another one by now is no reason to fetch it in one piece.
             Outcome::Store { stored, span: None } => {
-                self.order.asked != Asked::Rest || self.access.has_room(stored)
+                self.plan.asked != Asked::Rest || self.access.has_room(stored)
             }
             Outcome::Refetch => false,
             Outcome::Update { .. } | Outcome::ServeStale | Outcome::Pass { .. } => true,
@@ -205,14 +205,14 @@ impl Filling {
     /// Keeps a part, beside what is there of the same state.
     pub(super) async fn add(&mut self, stream: Stream, stored: Stored, span: Span, old: Option<Arc<Object>>) {
         let (body, filler) = Body::new(&self.access.cache.budget);
-        let item = self.access.item(&self.asking.key, span.start());
+        let item = self.access.item(&self.lookup.key, span.start());
         let object =
-            Object::part(stored, self.access.item(&self.asking.key, 0), Arc::clone(&item), span, body);
+            Object::part(stored, self.access.item(&self.lookup.key, 0), Arc::clone(&item), span, body);
         let object = Arc::new(object.tagged(self.access.tags()));
         self.access.cache.make_room(usize::try_from(span.len()).unwrap_or(usize::MAX));
-        self.order.status.stored =
-            self.access.cache.add(&self.asking.key, old.as_deref(), &object, self.since);
-        if self.order.status.stored {
+        self.plan.status.stored =
+            self.access.cache.add(&self.lookup.key, old.as_deref(), &object, self.since);
+        if self.plan.status.stored {
             self.see_whether_stale(&object);
         }
         // What was there when it was asked for is for who has asked, whatever has left since.
@@ -222,12 +222,12 @@ impl Filling {
         };
         let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
         // An origin may answer with other bytes than its client has asked for.
-        let as_it_came = matches!(self.order.extent, Extent::Asked(_)).then(|| Answer::Partial(vec![span]));
+        let as_it_came = matches!(self.plan.extent, Extent::Asked(_)).then(|| Answer::Partial(vec![span]));
         let fetched = Fetched { as_it_came, held: held.clone(), ..self.fetched(own) };
         let settled = self.look(old, Some(&object), held);
         self.tell(settled, Own::Serve(fetched));
         if self.copy(&stream, filler, &item, Some(span.len())).await {
-            self.access.cache.admit(&self.asking.key, &item);
+            self.access.cache.admit(&self.lookup.key, &item);
         }
     }
 }

@@ -1,14 +1,15 @@
-//! What is asked for: the client's request, as whoever fetches on its behalf keeps it.
+//! One lookup: the client's request, as what fetches on its behalf keeps it, and the plan of a fetch: what the origin is to be
+//! asked, and about what.
 
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStrExt;
 
-use crate::cache::{Key, Query, Request, SOCKET, Target};
-
+use super::object::Object;
+use crate::cache::{Asked, CacheStatus, Fill, Key, Query, Request, SOCKET, Target, Time, Why, confirmed};
 use crate::origin::{self, Endpoint, RequestBody, Timeouts, Upstream};
 use crate::sync::Arc;
 use crate::wire::list::Lines;
-use crate::wire::{Fields, is_one_of};
+use crate::wire::{Fields, Ranges, Span, Spec, is_one_of};
 
 /// Fields that ask for less than all of a response: what is fetched for a cache is fetched whole.
 const PARTIAL: [&str; 6] =
@@ -21,7 +22,7 @@ pub(super) fn socket(endpoint: &Endpoint) -> Option<(&[u8], &[u8])> {
 
 /// A request without a body.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct Lookup {
     endpoint: Endpoint,
     upstream: Option<Arc<Upstream>>,
     pub(super) method: String,
@@ -33,7 +34,7 @@ pub(super) struct Asking {
     pub(super) key: Key,
 }
 
-impl Asking {
+impl Lookup {
     /// `key` stands in place of path and query in the key, if there is one. Where the answer may be stored, `request` is
     /// from now on for what `query` leaves of its target, and nothing else: see [`Query`].
     pub(super) fn new(
@@ -104,7 +105,7 @@ impl Asking {
     }
 
     /// What the origin is asked: for all of it, under `conditions` of the cache's own. HEAD is asked as it came.
-    pub(super) fn order(&self, conditions: &Fields) -> Box<origin::Request> {
+    pub(super) fn origin_request(&self, conditions: &Fields) -> Box<origin::Request> {
         let headers = if self.method == "HEAD" {
             Arc::clone(&self.headers)
         } else {
@@ -133,5 +134,105 @@ impl Asking {
             // Many may wait for what it brings, and nobody for what is refreshed.
             reports: true,
         })
+    }
+}
+
+/// How much of a representation is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All of it.
+    Whole,
+    /// What the client asks for; which bytes those are is known where it is one range with two ends.
+    Asked(Option<Span>),
+    /// These bytes, in a Range of the cache's own: what comes does for the client only together with what is stored.
+    Own(Span),
+}
+
+/// What the origin is to be asked, and about what.
+pub(super) struct FetchPlan {
+    pub(super) why: Why,
+    pub(super) status: CacheStatus,
+    /// What is stored and no longer fresh, or not all that is wanted.
+    pub(super) stored: Option<Arc<Object>>,
+    /// What other requests have selected, the newest first: any of it may be good for this one.
+    pub(super) variants: Vec<Arc<Object>>,
+    pub(super) conditions: Fields,
+    pub(super) asked: Asked,
+    pub(super) extent: Extent,
+    /// Whoever asks is in the middle of what is stored: nothing else will do.
+    pub(super) continues: bool,
+}
+
+impl FetchPlan {
+    pub(super) fn new(why: Why, status: CacheStatus) -> Self {
+        let (conditions, asked, extent) = (Fields::default(), Asked::Nothing, Extent::Whole);
+        let variants = Vec::new();
+        Self { why, status, stored: None, variants, conditions, asked, extent, continues: false }
+    }
+
+    /// What a 304 with the fields `lines` is about.
+    pub(super) fn confirmed(&self, lines: &Lines<'_>, received: Time) -> Option<Arc<Object>> {
+        let states = self.variants.iter().map(|object| &object.stored.validators);
+        confirmed(states, lines, received).map(|place| Arc::clone(&self.variants[place]))
+    }
+
+    /// For the rest of `stored`, if that is still its state: `if_range` is its entity tag.
+    pub(super) fn rest(
+        why: Why,
+        status: CacheStatus,
+        stored: Arc<Object>,
+        span: Span,
+        if_range: &[u8],
+    ) -> Self {
+        let mut plan = Self { stored: Some(stored), asked: Asked::Rest, ..Self::new(why, status) };
+        plan.range(span);
+        plan.conditions.push(b"If-Range", if_range);
+        plan
+    }
+
+    /// For these bytes alone.
+    fn range(&mut self, span: Span) {
+        self.conditions.push(b"Range", format!("bytes={span}").as_bytes());
+        self.extent = Extent::Own(span);
+    }
+
+    /// For so much.
+    pub(super) fn fill(&mut self, wanted: Fill, request: &Request<'_>) {
+        match wanted {
+            Fill::Whole => {}
+            Fill::Span(span) => self.range(span),
+            Fill::Asked => self.range_of(request),
+        }
+    }
+
+    /// For what the client asks for.
+    fn range_of(&mut self, request: &Request<'_>) {
+        for (name, value) in request.lines.iter().filter(|(name, _)| is_one_of(name, &["range", "if-range"]))
+        {
+            self.conditions.push(name, value);
+        }
+        let span = match request.ranges.as_ref().map(Ranges::specs) {
+            Some([Spec::From(first, Some(last))]) if request.if_range.is_none() => {
+                Span::new(*first, last.saturating_add(1))
+            }
+            _ => None,
+        };
+        self.extent = Extent::Asked(span);
+    }
+
+    /// The same anew, about nothing that is stored.
+    pub(super) fn forget_conditions(&mut self) {
+        (self.asked, self.extent) = (Asked::Nothing, Extent::Whole);
+        self.conditions = Fields::default();
+        self.variants.clear();
+    }
+
+    /// The bytes that others may wait for; none where it is not known what will come.
+    pub(super) fn awaited(&self) -> Option<Span> {
+        match self.extent {
+            Extent::Whole => Some(Span::ALL),
+            Extent::Asked(span) => span,
+            Extent::Own(span) => Some(span),
+        }
     }
 }
