@@ -7,12 +7,12 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 
 /// Bytes that a hub may take of the pool.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct HistoryBudget {
     limit: usize,
     used: AtomicUsize,
 }
 
-impl Budget {
+impl HistoryBudget {
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, used: AtomicUsize::new(0) }
     }
@@ -42,20 +42,20 @@ impl Budget {
 /// Bytes that are taken.
 #[derive(Debug)]
 pub(super) struct Charge {
-    budget: Arc<Budget>,
+    budget: Arc<HistoryBudget>,
     bytes: usize,
 }
 
 impl Charge {
     /// Of nothing yet.
-    pub(super) fn nothing(budget: &Arc<Budget>) -> Self {
+    pub(super) fn nothing(budget: &Arc<HistoryBudget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
     /// Makes it `bytes`, if there is room for what that is more.
     pub(super) fn resize(&mut self, bytes: usize) -> bool {
         if bytes > self.bytes {
-            let Some(mut more) = Budget::take(&self.budget, bytes - self.bytes) else { return false };
+            let Some(mut more) = HistoryBudget::take(&self.budget, bytes - self.bytes) else { return false };
             more.bytes = 0;
         } else if bytes < self.bytes {
             self.budget.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use std::mem::size_of;
 use std::sync::Arc as Plain;
 use std::time::Duration;
 
-use super::budget::{Budget, Charge};
+use super::budget::{Charge, HistoryBudget};
 use super::encode::{Event, Text, id_of};
 use super::{History, Id};
 use crate::error::{Code, Error, Result};
@@ -44,7 +44,7 @@ thread_local! {
 #[derive(Debug, Clone)]
 pub(super) struct Room {
     pub(super) pool: Pool,
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: Arc<HistoryBudget>,
     pub(super) history: History,
 }
 
@@ -477,7 +477,7 @@ impl Log {
 
     fn take(&self, size: usize) -> Result<(Writer, Charge)> {
         let writer = self.room.pool.writer(size, Purpose::Bulk)?;
-        let charge = Budget::take(&self.room.budget, writer.capacity());
+        let charge = HistoryBudget::take(&self.room.budget, writer.capacity());
         Ok((writer, charge.ok_or_else(|| self.full(size))?))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use loom::future::block_on;
 use loom::thread;
 
-use super::budget::Budget;
+use super::budget::HistoryBudget;
 use super::log::{Found, Log, Name, Room};
 use super::topic::{Gone, Mark, Phase, Topic};
 use super::{Event, History, Id, Join};
@@ -21,7 +21,7 @@ const NOW: Duration = Duration::ZERO;
 fn topic() -> Arc<Topic> {
     let history = History { events: 8, bytes: 4096, age: None };
     let pool = Pool::new(config(REGION)).unwrap();
-    let room = Room { pool, budget: Arc::new(Budget::new(REGION)), history };
+    let room = Room { pool, budget: Arc::new(HistoryBudget::new(REGION)), history };
     Arc::new(Topic::new("news", room, Id::default(), Phase::Open))
 }
 

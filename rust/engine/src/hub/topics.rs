@@ -12,7 +12,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::admitted::Admitted;
-use super::budget::Budget;
+use super::budget::HistoryBudget;
 use super::counts::Counted;
 use super::guests::{Guest, Guests};
 use super::id::Ids;
@@ -144,7 +144,7 @@ pub struct TopicStats {
 impl Hub {
     /// One without topics, whose history lies in `pool`.
     pub fn new(pool: Pool, config: HubConfig) -> Self {
-        let budget = Arc::new(Budget::new(config.memory));
+        let budget = Arc::new(HistoryBudget::new(config.memory));
         let room = Room { pool, budget, history: config.history };
         let (ids, topics, wanted) = (Ids::default(), Mutex::default(), Mutex::default());
         let (began, log, guests) = (Instant::now(), Mutex::default(), Arc::default());

@@ -11,9 +11,9 @@ use std::fmt;
 use std::mem::take;
 use std::ops::Range;
 use std::sync::Arc as Plain;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use super::budget::{Budget, PIECE};
 use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
 use crate::stream::Ending;
@@ -29,7 +29,7 @@ pub(super) const THIN: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Body {
     state: Mutex<State>,
-    budget: Plain<Budget>,
+    budget: Plain<CacheBudget>,
 }
 
 #[derive(Default)]
@@ -71,7 +71,7 @@ pub struct Follower {
 
 impl Body {
     /// An empty one that takes what it costs of `budget`, and the right to fill it.
-    pub fn new(budget: &Plain<Budget>) -> (Arc<Self>, Filler) {
+    pub fn new(budget: &Plain<CacheBudget>) -> (Arc<Self>, Filler) {
         let body = Arc::new(Self { state: Mutex::new(State::default()), budget: Plain::clone(budget) });
         (Arc::clone(&body), Filler { body })
     }
@@ -316,6 +316,43 @@ impl fmt::Debug for State {
             .field("followers", &self.followers.taken())
             .field("end", &self.end)
             .finish_non_exhaustive()
+    }
+}
+
+/// What a piece costs besides its slab, so that a body of a million chunks is not taken to be small.
+const PIECE: usize = 64;
+
+/// Bytes that a cache may keep, at their true cost, which is whole slabs. What is evicted counts until its last reader has
+/// left.
+#[derive(Debug)]
+pub struct CacheBudget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+impl CacheBudget {
+    /// One of which nothing is used.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, used: AtomicUsize::new(0) }
+    }
+
+    /// What may be kept.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// What is kept.
+    pub fn used(&self) -> usize {
+        // Relaxed here and below: a sum, which orders nothing.
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn give(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc as Plain;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::budget::Budget;
+use super::body::CacheBudget;
 use super::disk::{Disk, DiskConfig, DiskStats};
 use super::eviction::{Eviction, Item};
 use super::index::{Added, Index};
@@ -27,7 +27,7 @@ const AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub struct Cache {
     pub(super) index: Index,
-    pub(super) budget: Plain<Budget>,
+    pub(super) budget: Plain<CacheBudget>,
     pub(super) pool: Pool,
     pub(super) disk: Option<Disk>,
     pub(super) requests: Routes,
@@ -95,7 +95,7 @@ impl Cache {
         let kept = limit - disk.as_ref().map_or(0, Disk::leaving_limit);
         let eviction = Mutex::new(Eviction::new(kept as u64));
         let index = Index::new(variants);
-        let (budget, queries) = (Plain::new(Budget::new(limit)), Mutex::default());
+        let (budget, queries) = (Plain::new(CacheBudget::new(limit)), Mutex::default());
         let requests = Routes::default();
         let evicted = AtomicU64::new(0);
         Self { index, budget, pool, disk, requests, evicted, queries, eviction, flow, meter }

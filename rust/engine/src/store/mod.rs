@@ -2,7 +2,6 @@
 //! while they come and after; and which of them leave when room is needed.
 
 mod body;
-mod budget;
 mod eviction;
 mod in_flight;
 
@@ -45,8 +44,7 @@ mod slices;
 #[cfg(not(loom))]
 mod voids;
 
-pub use body::{Body, Filler, Follower};
-pub use budget::Budget;
+pub use body::{Body, CacheBudget, Filler, Follower};
 pub use eviction::{Eviction, Item, Rules};
 pub use in_flight::{InFlight, Leader, Waiter};
 

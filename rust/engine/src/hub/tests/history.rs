@@ -6,13 +6,13 @@ use proptest::prelude::*;
 
 use super::pool;
 use crate::error::Code;
-use crate::hub::budget::Budget;
+use crate::hub::budget::HistoryBudget;
 use crate::hub::log::{Found, Log, NAMES_READ, Room};
 use crate::hub::{Event, History, Id};
 use crate::sync::Arc;
 
 fn room(history: History, memory: usize) -> Room {
-    Room { pool: pool(4), budget: Arc::new(Budget::new(memory)), history }
+    Room { pool: pool(4), budget: Arc::new(HistoryBudget::new(memory)), history }
 }
 
 fn history(events: usize, bytes: usize) -> History {

@@ -13,7 +13,7 @@ const WINDOW: u64 = 10;
 
 /// What may be spent, and what has been.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct RetryBudget {
     percent: u64,
     per_second: u64,
     start: Instant,
@@ -29,7 +29,7 @@ struct Slot {
     retries: u64,
 }
 
-impl Budget {
+impl RetryBudget {
     pub(super) fn new(percent: u32, per_second: u32, now: Instant) -> Self {
         Self { percent: percent.into(), per_second: per_second.into(), start: now, slots: VecDeque::new() }
     }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_share_of_the_requests_may_be_sent_again() {
         let now = Instant::now();
-        let mut budget = Budget::new(20, 0, now);
+        let mut budget = RetryBudget::new(20, 0, now);
         assert!(!budget.spend(now), "there was no request yet");
         for _ in 0..10 {
             budget.earn(now);
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_a_window_ago_is_forgotten() {
         let now = Instant::now();
-        let mut budget = Budget::new(100, 0, now);
+        let mut budget = RetryBudget::new(100, 0, now);
         budget.earn(now);
         assert_eq!(budget.left(now + Duration::from_secs(WINDOW - 1)), 1);
         assert_eq!(budget.left(now + Duration::from_secs(WINDOW)), 0);
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn a_quiet_upstream_may_retry_as_well() {
         let now = Instant::now();
-        let mut budget = Budget::new(0, 2, now);
+        let mut budget = RetryBudget::new(0, 2, now);
         assert_eq!((0..100).filter(|_| budget.spend(now)).count(), 20);
         let later = now + Duration::from_secs(WINDOW);
         assert_eq!((0..100).filter(|_| budget.spend(later)).count(), 20);
@@ -118,7 +118,7 @@ mod tests {
             events in prop::collection::vec((0..3000_u64, any::<bool>()), 1..200),
         ) {
             let start = Instant::now();
-            let mut budget = Budget::new(percent, per_second, start);
+            let mut budget = RetryBudget::new(percent, per_second, start);
             let (mut at, mut requests, mut retries) = (0, Vec::new(), Vec::new());
             for (pause, is_request) in events {
                 at += pause;

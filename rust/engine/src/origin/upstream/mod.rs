@@ -34,7 +34,7 @@ pub(super) use turn::Turn;
 use super::endpoint::Endpoint;
 use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::wire::Fields;
-use budget::Budget;
+use budget::RetryBudget;
 use latency::Latencies;
 use seat::Seat;
 
@@ -52,7 +52,7 @@ struct State {
     seats: Vec<Seat>,
     /// Seats so far.
     named: u64,
-    budget: Budget,
+    budget: RetryBudget,
     counts: UpstreamCounts,
     latencies: Latencies,
     /// A task of some engine thread sends checks.
@@ -128,7 +128,7 @@ impl Upstream {
         let state = State {
             seats: (0..).zip(members).map(|(id, member)| Seat::new(id, member, false, now)).collect(),
             named: count,
-            budget: Budget::new(retries.budget_percent, retries.budget_per_second, now),
+            budget: RetryBudget::new(retries.budget_percent, retries.budget_per_second, now),
             counts: UpstreamCounts::default(),
             latencies: Latencies::new(),
             is_checked: false,

@@ -16,8 +16,8 @@ impl Wake for Count {
     }
 }
 
-fn budget() -> Plain<Budget> {
-    Plain::new(Budget::new(REGION))
+fn budget() -> Plain<CacheBudget> {
+    Plain::new(CacheBudget::new(REGION))
 }
 
 fn slice(pool: &Pool, bytes: &[u8]) -> Slice {

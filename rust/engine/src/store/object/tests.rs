@@ -5,7 +5,7 @@ use std::sync::Arc as Plain;
 use super::*;
 use crate::cache::Answer;
 use crate::store::body::Body;
-use crate::store::budget::Budget;
+use crate::store::body::CacheBudget;
 use crate::store::disk::tests::{filed, key, part};
 use crate::stream::Ending;
 use crate::wire::Spans;
@@ -17,7 +17,7 @@ fn item(place: u64) -> Arc<Item<Key>> {
 }
 
 fn in_memory(start: u64, end: u64) -> Object {
-    let (body, filler) = Body::new(&Plain::new(Budget::new(1 << 20)));
+    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
     filler.finish(Ending::default());
     let span = Span::new(start, end).unwrap();
     Object::part(part(start, end, LENGTH), item(0), item(start), span, body)

@@ -6,7 +6,7 @@ mod queue;
 mod reading;
 
 use super::super::body::Body;
-use super::super::budget::Budget;
+use super::super::body::CacheBudget;
 use super::super::eviction::Item;
 use super::filed::Filed;
 use super::format::{Known, Layout, encode};
@@ -97,7 +97,7 @@ fn head(stored: &Stored, length: u64) -> (Layout, Vec<u8>) {
 
 /// A body of nothing, that takes so much.
 fn leaving(cost: usize) -> Leaving {
-    let (body, filler) = Body::new(&Plain::new(Budget::new(1 << 20)));
+    let (body, filler) = Body::new(&Plain::new(CacheBudget::new(1 << 20)));
     filler.finish(Ending::default());
     Leaving { item: Item::new(1, key()), body, cost }
 }
