@@ -19,7 +19,7 @@ use super::tally::{Lane, Tallies};
 use crate::app::{Fault, Queue, QueueStats};
 use crate::error::{Code, Error};
 use crate::inspect::Counts;
-use crate::net::{Clock, Demand, Life};
+use crate::net::{Demand, Life, StallClock};
 use crate::pool::CLASSES;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -64,7 +64,7 @@ pub struct Site {
     pub(super) logs_application: bool,
     /// Lines that the log had no room for.
     pub(super) unlogged: AtomicU64,
-    pub(super) clock: Plain<Clock>,
+    pub(super) clock: Plain<StallClock>,
     begun: AtomicBool,
     /// Open connections, by engine thread.
     loads: Vec<AtomicUsize>,
@@ -137,7 +137,7 @@ impl Site {
             log,
             logs_application: true,
             unlogged: AtomicU64::new(0),
-            clock: Plain::new(Clock::new()),
+            clock: Plain::new(StallClock::new()),
             begun: AtomicBool::new(false),
             loads,
             accepted: AtomicU64::new(0),

@@ -8,8 +8,8 @@ use std::num::NonZeroUsize;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::outbox::Payload;
-use super::{Connection, Life, Outbox, Piece, Stop};
+use super::write_buffer::Payload;
+use super::{Connection, Life, Piece, Stop, WriteBuffer};
 use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
 use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head};
@@ -164,10 +164,10 @@ enum Fill {
 /// A message on its way out.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    outbox: Outbox,
+    buffer: WriteBuffer,
     /// `None`: there is no more.
     body: Option<Body>,
-    /// Whoever keeps what is in the outbox, behind the end of the body: it counts as read until it is with the kernel.
+    /// Whoever keeps what is in the buffer, behind the end of the body: it counts as read until it is with the kernel.
     kept: Option<Supply>,
     payload: u64,
     /// How the body has failed, behind what came of it before.
@@ -188,7 +188,7 @@ impl Outgoing {
     /// another length than was announced.
     pub(crate) fn new(limit: Option<Duration>, wrong_length: Code) -> Self {
         Self {
-            outbox: Outbox::new(limit),
+            buffer: WriteBuffer::new(limit),
             body: None,
             kept: None,
             payload: 0,
@@ -203,7 +203,7 @@ impl Outgoing {
 
     /// Gives signs of `life` from now on.
     pub(crate) fn begin_life(&mut self, life: &Life) {
-        self.outbox.begin_life(life);
+        self.buffer.begin_life(life);
     }
 
     /// Undoes [`Outgoing::begin_life`].
@@ -213,19 +213,19 @@ impl Outgoing {
 
     /// The body comes over a connection for which others wait in `line`.
     pub(crate) fn feed_on(&self, line: usize) {
-        self.outbox.feed_on(line);
+        self.buffer.feed_on(line);
     }
 
     /// Appends what stands before the body.
     pub(crate) fn push(&mut self, piece: Piece) {
-        self.outbox.push(piece);
+        self.buffer.push(piece);
     }
 
     /// Appends the head of the response: from now on it is this that [`Outgoing::has_begun`] tells of, and nothing that went
     /// before it.
     pub(crate) fn push_head(&mut self, bytes: Vec<u8>) {
-        self.begun &= !self.outbox.is_empty();
-        self.outbox.push(Piece::Bytes(bytes));
+        self.begun &= !self.buffer.is_empty();
+        self.buffer.push(Piece::Bytes(bytes));
     }
 
     /// Whether the kernel has any of the message.
@@ -273,12 +273,12 @@ impl Outgoing {
     /// Whether all that was announced is with the kernel, even if the source has not said that this was all.
     pub(crate) fn is_drained(&self) -> bool {
         let is_announced = |body: &Body| matches!(body.framing, BodyFraming::Empty | BodyFraming::Length(0));
-        self.outbox.is_empty() && self.body.as_ref().is_none_or(is_announced)
+        self.buffer.is_empty() && self.body.as_ref().is_none_or(is_announced)
     }
 
     /// Whether the kernel has a part of what was to be sent: what is written behind it would be read as the rest.
     pub(crate) fn is_torn(&self) -> bool {
-        self.begun && !self.outbox.is_empty()
+        self.begun && !self.buffer.is_empty()
     }
 
     /// Whether the framing shows the other side that there should be more, however the connection ends.
@@ -288,12 +288,12 @@ impl Outgoing {
             BodyFraming::Chunked => body.extent == Extent::Whole,
             BodyFraming::UntilClose | BodyFraming::Tunnel => false,
         };
-        self.outbox.is_empty() && self.body.as_ref().is_some_and(is_visible)
+        self.buffer.is_empty() && self.body.as_ref().is_some_and(is_visible)
     }
 
     /// How long the socket may take no byte.
     pub(crate) fn limit(&self) -> Duration {
-        self.outbox.limit()
+        self.buffer.limit()
     }
 
     /// Ends the body after what was taken from its supply, as if it had been all; with `last`, after what the supply has at
@@ -308,14 +308,14 @@ impl Outgoing {
             let Some(Ok(())) = next.map(|payload| self.enqueue(payload)) else { break };
         }
         if is_chunked {
-            self.outbox.push(Piece::Mark(LAST_CHUNK));
+            self.buffer.push(Piece::Mark(LAST_CHUNK));
         }
         self.kept = self.take_supply().filter(|supply| matches!(supply, Supply::Source(_)));
     }
 
     /// Takes the rest of the body back; what was taken from it and not sent is dropped.
     pub(crate) fn detach(&mut self) -> Option<Supply> {
-        self.outbox.clear();
+        self.buffer.clear();
         self.take_supply()
     }
 
@@ -354,17 +354,17 @@ impl Outgoing {
                     Err(error) => self.failure = Some(error),
                 }
             }
-            if let Some(error) = self.failure.as_ref().filter(|_| self.outbox.is_empty() || !self.begun) {
+            if let Some(error) = self.failure.as_ref().filter(|_| self.buffer.is_empty() || !self.begun) {
                 return Poll::Ready(Err(Fault::Source(error.clone())));
             }
-            if self.outbox.is_empty() {
+            if self.buffer.is_empty() {
                 self.kept = None;
-                ready!(self.outbox.poll_flush(context, connection)).map_err(Fault::Socket)?;
+                ready!(self.buffer.poll_flush(context, connection)).map_err(Fault::Socket)?;
                 let Some(supply) = self.supply() else { return Poll::Ready(Ok(())) };
                 supply.idle();
                 return Poll::Pending;
             }
-            self.written += ready!(self.outbox.poll_write(context, connection)).map_err(Fault::Socket)?;
+            self.written += ready!(self.buffer.poll_write(context, connection)).map_err(Fault::Socket)?;
             self.begun = true;
         }
     }
@@ -372,16 +372,16 @@ impl Outgoing {
     fn fill(&mut self, context: &mut Context<'_>) -> Result<Fill> {
         loop {
             let Some(Body { supply, .. }) = &mut self.body else { return Ok(Fill::Dry) };
-            if self.outbox.is_full() {
+            if self.buffer.is_full() {
                 supply.attend(context);
                 return Ok(Fill::Full);
             }
-            let Poll::Ready(next) = supply.poll_next(context, self.outbox.held()) else {
+            let Poll::Ready(next) = supply.poll_next(context, self.buffer.held()) else {
                 return Ok(Fill::Dry);
             };
             match next {
                 // It is we who hold the window: what is queued here goes first.
-                Some(Err(error)) if error.code() == Code::WindowHeld && !self.outbox.is_empty() => {
+                Some(Err(error)) if error.code() == Code::WindowHeld && !self.buffer.is_empty() => {
                     return Ok(Fill::Full);
                 }
                 Some(Err(error)) => return Err(error),
@@ -398,13 +398,13 @@ impl Outgoing {
         match &mut self.body {
             Some(Body { framing: BodyFraming::Length(rest), .. }) => {
                 *rest = rest.checked_sub(length.get() as u64).ok_or_else(too_long)?;
-                self.outbox.push(Piece::Payload(payload));
+                self.buffer.push(Piece::Payload(payload));
             }
             Some(Body { framing: BodyFraming::Empty, .. }) => return Err(too_long()),
             Some(Body { framing: BodyFraming::Chunked, extent: Extent::Whole | Extent::Part, .. }) => {
-                self.outbox.push(Piece::Chunk(encode_chunk_head(length), payload));
+                self.buffer.push(Piece::Chunk(encode_chunk_head(length), payload));
             }
-            Some(_) | None => self.outbox.push(Piece::Payload(payload)),
+            Some(_) | None => self.buffer.push(Piece::Payload(payload)),
         }
         Ok(())
     }
@@ -413,7 +413,7 @@ impl Outgoing {
         if let Some(Body { framing, extent: Extent::Whole | Extent::Framed, .. }) = &self.body {
             match framing {
                 BodyFraming::Length(1..) => return Err(wrong_length(self.wrong_length, "shorter")()),
-                BodyFraming::Chunked => self.outbox.push(Piece::Mark(LAST_CHUNK)),
+                BodyFraming::Chunked => self.buffer.push(Piece::Mark(LAST_CHUNK)),
                 BodyFraming::Empty
                 | BodyFraming::Length(0)
                 | BodyFraming::UntilClose
@@ -422,7 +422,7 @@ impl Outgoing {
         }
         let supply = self.take_supply();
         // What it came over, if it was a connection, is free again.
-        self.outbox.feed_on(0);
+        self.buffer.feed_on(0);
         self.kept = supply.filter(|supply| matches!(supply, Supply::Source(_)));
         Ok(())
     }

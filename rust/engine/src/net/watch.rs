@@ -1,5 +1,6 @@
 //! A limit on waiting that is set anew for every read, without touching the runtime's timer for every read.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -92,6 +93,15 @@ impl Timer {
     fn serves(&self, context: &Context<'_>, now: Instant, due: Instant) -> bool {
         now < self.fires && self.fires <= due && self.task.will_wake(context.waker())
     }
+}
+
+/// From three quarters of `time` to all of it, at random, so that what begins together does not go on together: nothing takes
+/// longer than was asked for. None of it is secret.
+pub(crate) fn shortened(time: Duration) -> Duration {
+    // The one way to chance in std: hashers are keyed at random, each anew.
+    #[expect(clippy::cast_possible_truncation, reason = "a part of what is random is as random")]
+    let random = RandomState::new().build_hasher().finish() as u16;
+    time.mul_f64(1.0 - f64::from(random) / f64::from(u16::MAX) / 4.0)
 }
 
 #[cfg(test)]
@@ -190,5 +200,14 @@ mod tests {
         watch.start(None);
         tokio::time::advance(LIMIT * 2).await;
         assert!(!expired(&mut watch).await);
+    }
+
+    #[test]
+    fn times_are_spread_over_their_last_quarter() {
+        let time = Duration::from_secs(1000);
+        let times: Vec<_> = (0..1000).map(|_| shortened(time)).collect();
+        assert!(times.iter().all(|shorter| (time * 3 / 4..=time).contains(shorter)));
+        let early = times.iter().filter(|shorter| **shorter < time * 7 / 8).count();
+        assert!((300..700).contains(&early), "{early} of 1000 in the first half");
     }
 }

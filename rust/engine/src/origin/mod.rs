@@ -12,7 +12,7 @@
 //!     │    ├─ origins ─ place (leases, idle connections; sweep), line (who waits)
 //!     │    │             └─ tally (what is counted), notices (what is told)
 //!     │    ├─ connect ─ names, resolve, tls
-//!     │    └─ exchange ─ head, upload ─ net (reader, outbox, connection, socket)
+//!     │    └─ exchange ─ head, upload ─ net (reader, write_buffer, connection, socket)
 //!     └─ feeding, relayed ─ body (of whichever origin) ─ arriving (of one connection) ─ upload, net
 //! ```
 

@@ -66,12 +66,12 @@ pub(super) struct Place {
     /// Bytes that were written here.
     written: u64,
     rest: Option<Box<Rest>>,
-    clock: Option<Box<Clock>>,
+    clock: Option<Box<Schedule>>,
 }
 
 /// When something is due, for one for whom something ever is.
 #[derive(Debug)]
-struct Clock {
+struct Schedule {
     /// How long it may be sent nothing.
     heartbeat: Option<Duration>,
     /// When it was sent something.
@@ -92,7 +92,7 @@ impl Seats {
     pub(super) fn take(&mut self, connection: Option<Arc<Connection>>, times: Times) -> usize {
         let now = Instant::now();
         let (heartbeat, most) = (times.heartbeat.map(shortened), times.most.map(shortened));
-        let clock = Clock { heartbeat, sent_at: now, ends_at: most.map(|most| now + most) };
+        let clock = Schedule { heartbeat, sent_at: now, ends_at: most.map(|most| now + most) };
         let clock = (heartbeat.is_some() || most.is_some()).then(|| Box::new(clock));
         let place = Place { connection, clock, ..Place::default() };
         let due = place.due();

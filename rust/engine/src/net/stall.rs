@@ -13,8 +13,8 @@ use crate::sync::{Arc, Mutex, lock};
 /// Of one message on its way to a client. The task that sends is the one who writes here; one that looks for whom to
 /// cut reads.
 #[derive(Debug, Default)]
-pub(crate) struct Vital {
-    /// When the client began to take nothing of what waits for it, by the [`Clock`]; 0 while it does.
+pub(crate) struct Stall {
+    /// When the client began to take nothing of what waits for it, by the [`StallClock`]; 0 while it does.
     waiting_since: AtomicU64,
     /// Bytes that waited for it then.
     held: AtomicUsize,
@@ -32,21 +32,21 @@ pub(crate) struct Vital {
     owner: Mutex<Option<Waker>>,
 }
 
-/// A [`Vital`] that its clock knows until this is dropped.
+/// A [`Stall`] that its clock knows until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Life {
-    clock: Arc<Clock>,
-    vital: Arc<Vital>,
+    clock: Arc<StallClock>,
+    stall: Arc<Stall>,
 }
 
 impl Life {
-    pub(crate) fn new(clock: &Arc<Clock>) -> Self {
-        Self { clock: Arc::clone(clock), vital: clock.enter() }
+    pub(crate) fn new(clock: &Arc<StallClock>) -> Self {
+        Self { clock: Arc::clone(clock), stall: clock.enter() }
     }
 
     /// For whoever writes the message.
-    pub(crate) fn share(&self) -> (Arc<Clock>, Arc<Vital>) {
-        (Arc::clone(&self.clock), Arc::clone(&self.vital))
+    pub(crate) fn share(&self) -> (Arc<StallClock>, Arc<Stall>) {
+        (Arc::clone(&self.clock), Arc::clone(&self.stall))
     }
 
     /// The client of this message comes back for the rest. Whoever calls this looks then whether it is to end already.
@@ -54,24 +54,24 @@ impl Life {
         // Under the lock that `stop_resumable` holds while it looks: that sees the flag, or what was set before it is seen
         // by whoever calls this.
         let _all = lock(&self.clock.all);
-        self.vital.resumes.store(true, Ordering::Relaxed);
+        self.stall.resumes.store(true, Ordering::Relaxed);
     }
 
     /// Has this message alone end.
     pub(crate) fn stop(&self) {
-        self.vital.stop();
+        self.stall.stop();
     }
 
     /// Whether everything is to end; the task of `context` is woken when that changes.
     pub(crate) fn is_stopped(&self, context: &Context<'_>) -> bool {
-        watch(&self.vital.owner, context);
-        self.vital.stopped.load(Ordering::Relaxed)
+        watch(&self.stall.owner, context);
+        self.stall.stopped.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.clock.leave(&self.vital);
+        self.clock.leave(&self.stall);
     }
 }
 
@@ -90,10 +90,10 @@ impl Demand {
         self.bytes == 0 && self.connections.is_empty()
     }
 
-    /// What `vital` holds is free, or about to be.
-    fn meet(&mut self, vital: &Vital) {
-        self.bytes = self.bytes.saturating_sub(vital.held.load(Ordering::Relaxed).max(LEAST_HELD));
-        if let Some(waiting) = self.connections.get_mut(&vital.line.load(Ordering::Relaxed)) {
+    /// What `stall` holds is free, or about to be.
+    fn meet(&mut self, stall: &Stall) {
+        self.bytes = self.bytes.saturating_sub(stall.held.load(Ordering::Relaxed).max(LEAST_HELD));
+        if let Some(waiting) = self.connections.get_mut(&stall.line.load(Ordering::Relaxed)) {
             *waiting = waiting.saturating_sub(1);
         }
     }
@@ -115,15 +115,15 @@ const LEAST_HELD: usize = 4096;
 
 /// Knows the time, and who lives by it.
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct StallClock {
     begun: Instant,
-    all: Mutex<Vec<Arc<Vital>>>,
+    all: Mutex<Vec<Arc<Stall>>>,
     /// Of those that ended with it.
     for_memory: AtomicU64,
     for_connections: AtomicU64,
 }
 
-impl Clock {
+impl StallClock {
     pub(crate) fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -133,18 +133,18 @@ impl Clock {
         }
     }
 
-    fn enter(&self) -> Arc<Vital> {
-        let vital = Arc::new(Vital::default());
+    fn enter(&self) -> Arc<Stall> {
+        let stall = Arc::new(Stall::default());
         let mut all = lock(&self.all);
-        vital.place.store(all.len(), Ordering::Relaxed);
-        all.push(Arc::clone(&vital));
-        vital
+        stall.place.store(all.len(), Ordering::Relaxed);
+        all.push(Arc::clone(&stall));
+        stall
     }
 
-    fn leave(&self, vital: &Arc<Vital>) {
+    fn leave(&self, stall: &Arc<Stall>) {
         let mut all = lock(&self.all);
         // Known, and not searched: there may be as many as there are clients. Written under the lock only.
-        let place = vital.place.load(Ordering::Relaxed);
+        let place = stall.place.load(Ordering::Relaxed);
         all.swap_remove(place);
         if let Some(moved) = all.get(place) {
             moved.place.store(place, Ordering::Relaxed);
@@ -160,29 +160,29 @@ impl Clock {
         let now = self.now();
         let grace = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         let mut stalled = Vec::new();
-        for vital in lock(&self.all).iter() {
-            let since = vital.waiting_since.load(Ordering::Relaxed);
-            if vital.cut.load(Ordering::Relaxed) != UNCUT {
-                demand.meet(vital);
+        for stall in lock(&self.all).iter() {
+            let since = stall.waiting_since.load(Ordering::Relaxed);
+            if stall.cut.load(Ordering::Relaxed) != UNCUT {
+                demand.meet(stall);
             } else if since > 0 && now.saturating_sub(since) >= grace {
-                stalled.push((since, Arc::clone(vital)));
+                stalled.push((since, Arc::clone(stall)));
             }
         }
         stalled.sort_unstable_by_key(|(since, _)| *since);
         let mut cut = Cut::default();
-        for (_, vital) in stalled {
-            let line = vital.line.load(Ordering::Relaxed);
+        for (_, stall) in stalled {
+            let line = stall.line.load(Ordering::Relaxed);
             let is_waited_for = demand.connections.get(&line).is_some_and(|waiting| *waiting > 0);
             let what = match (is_waited_for, demand.bytes) {
                 (false, 0) => continue,
                 (true, 0) => FOR_CONNECTION,
                 _ => FOR_MEMORY,
             };
-            demand.meet(&vital);
+            demand.meet(&stall);
             cut.for_memory += u64::from(what == FOR_MEMORY);
             cut.for_connections += u64::from(what == FOR_CONNECTION);
-            vital.cut.store(what, Ordering::Relaxed);
-            wake(&vital.writer);
+            stall.cut.store(what, Ordering::Relaxed);
+            wake(&stall.writer);
         }
         cut
     }
@@ -198,19 +198,19 @@ impl Clock {
     /// Everything that lives now is to end.
     pub(crate) fn stop(&self) {
         let all = lock(&self.all).clone();
-        for vital in &all {
-            vital.stop();
+        for stall in &all {
+            stall.stop();
         }
     }
 
     /// What clients come back for is to end.
     pub(crate) fn stop_resumable(&self) {
         let all = lock(&self.all);
-        let resumable = all.iter().filter(|vital| vital.resumes.load(Ordering::Relaxed));
+        let resumable = all.iter().filter(|stall| stall.resumes.load(Ordering::Relaxed));
         let resumable: Vec<_> = resumable.map(Arc::clone).collect();
         drop(all);
-        for vital in &resumable {
-            vital.stop();
+        for stall in &resumable {
+            stall.stop();
         }
     }
 
@@ -220,7 +220,7 @@ impl Clock {
     }
 }
 
-impl Vital {
+impl Stall {
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         wake(&self.owner);
@@ -234,7 +234,7 @@ impl Vital {
     }
 
     /// The client takes nothing now of `held` bytes. Whether the message has been cut.
-    pub(crate) fn wait(&self, context: &Context<'_>, clock: &Clock, held: usize) -> bool {
+    pub(crate) fn wait(&self, context: &Context<'_>, clock: &StallClock, held: usize) -> bool {
         if self.waiting_since.load(Ordering::Relaxed) == 0 {
             self.held.store(held, Ordering::Relaxed);
             self.waiting_since.store(clock.now(), Ordering::Relaxed);
@@ -244,14 +244,14 @@ impl Vital {
     }
 
     /// It was cut, and ends with that.
-    pub(crate) fn note_cut(&self, clock: &Clock) {
+    pub(crate) fn note_cut(&self, clock: &StallClock) {
         let is_for_memory = self.cut.load(Ordering::Relaxed) == FOR_MEMORY;
         let count = if is_for_memory { &clock.for_memory } else { &clock.for_connections };
         count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It was cut, but the client had taken something meanwhile: it begins to wait now.
-    pub(crate) fn spare(&self, clock: &Clock) {
+    pub(crate) fn spare(&self, clock: &StallClock) {
         self.waiting_since.store(clock.now(), Ordering::Relaxed);
         self.cut.store(UNCUT, Ordering::Relaxed);
     }
@@ -289,16 +289,16 @@ mod tests {
         Demand { bytes, ..Demand::default() }
     }
 
-    fn wait(vital: &Vital, clock: &Clock) -> bool {
-        vital.wait(&Context::from_waker(Waker::noop()), clock, HELD)
+    fn wait(stall: &Stall, clock: &StallClock) -> bool {
+        stall.wait(&Context::from_waker(Waker::noop()), clock, HELD)
     }
 
     #[tokio::test(start_paused = true)]
     async fn those_that_have_waited_longest_are_cut_once_and_no_more_than_it_takes() {
-        let clock = Clock::new();
+        let clock = StallClock::new();
         let [idle, oldest, old, young] = [(); 4].map(|()| clock.enter());
-        for vital in [&oldest, &old, &young] {
-            assert!(!wait(vital, &clock));
+        for stall in [&oldest, &old, &young] {
+            assert!(!wait(stall, &clock));
             advance(SECOND).await;
         }
         assert_eq!(clock.cut(4 * SECOND, bytes(1)), Cut::default(), "nobody has waited for so long");
@@ -315,11 +315,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_waits_for_a_connection_is_given_those_of_its_own_line() {
-        let clock = Clock::new();
+        let clock = StallClock::new();
         let [none, other, first, second, third] = [(); 5].map(|()| clock.enter());
-        for (vital, line) in [(&none, 0), (&other, 1), (&first, 2), (&second, 2), (&third, 2)] {
-            vital.feed_on(line);
-            wait(vital, &clock);
+        for (stall, line) in [(&none, 0), (&other, 1), (&first, 2), (&second, 2), (&third, 2)] {
+            stall.feed_on(line);
+            wait(stall, &clock);
             advance(SECOND).await;
         }
         let demand = || Demand { bytes: 0, connections: HashMap::from([(2, 2)]) };
@@ -330,10 +330,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_makes_progress_or_has_left_is_not_waiting() {
-        let clock = Clock::new();
+        let clock = StallClock::new();
         let [moving, gone] = [(); 2].map(|()| clock.enter());
-        for vital in [&moving, &gone] {
-            wait(vital, &clock);
+        for stall in [&moving, &gone] {
+            wait(stall, &clock);
         }
         advance(SECOND).await;
         moving.rest();
@@ -343,10 +343,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_takes_all_before_it_is_cut_is_not_taken_for_one_that_will_be() {
-        let clock = Clock::new();
+        let clock = StallClock::new();
         let [moving, stalled] = [(); 2].map(|()| clock.enter());
-        for vital in [&moving, &stalled] {
-            wait(vital, &clock);
+        for stall in [&moving, &stalled] {
+            wait(stall, &clock);
             advance(SECOND).await;
         }
         assert_eq!(clock.cut(SECOND, bytes(1)).for_memory, 1, "the one that has waited for longest");
@@ -357,11 +357,11 @@ mod tests {
 
     #[test]
     fn whoever_leaves_is_forgotten_in_any_order() {
-        let clock = Clock::new();
+        let clock = StallClock::new();
         let mut all: Vec<_> = (0..5).map(|_| clock.enter()).collect();
         for at in [1, 3, 0, 1, 0] {
-            let vital = all.remove(at);
-            clock.leave(&vital);
+            let stall = all.remove(at);
+            clock.leave(&stall);
             let known = lock(&clock.all);
             assert!(
                 known.len() == all.len()
@@ -372,7 +372,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_is_spared_begins_to_wait_anew() {
-        let clock = Clock::new();
+        let clock = StallClock::new();
         let slow = clock.enter();
         wait(&slow, &clock);
         advance(SECOND).await;
@@ -393,7 +393,7 @@ mod tests {
                 self.0.fetch_add(1, Ordering::Relaxed);
             }
         }
-        let clock = Arc::new(Clock::new());
+        let clock = Arc::new(StallClock::new());
         let life = Life::new(&clock);
         let counts = [(); 2].map(|()| std::sync::Arc::new(Count(AtomicU64::new(0))));
         let [owner, writer] = counts.clone().map(Waker::from);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use super::{Clock, Connection, Life, Vital, Watch};
+use super::{Connection, Life, Stall, StallClock, Watch};
 use crate::error;
 use crate::pool::{Pool, Purpose, Slice};
 use crate::stream::{Delivery, charge};
@@ -128,7 +128,7 @@ pub(crate) enum Stop {
 
 /// What waits to be written to one connection.
 #[derive(Debug)]
-pub(crate) struct Outbox {
+pub(crate) struct WriteBuffer {
     pieces: VecDeque<Piece>,
     /// Parts of the pieces.
     parts: usize,
@@ -142,10 +142,10 @@ pub(crate) struct Outbox {
     untaken: Option<usize>,
     /// The socket is what is waited for.
     waits: bool,
-    life: Option<(Shared<Clock>, Shared<Vital>)>,
+    life: Option<(Shared<StallClock>, Shared<Stall>)>,
 }
 
-impl Outbox {
+impl WriteBuffer {
     /// `limit` is how long the socket may take no byte.
     pub(crate) fn new(limit: Option<Duration>) -> Self {
         Self {
@@ -174,8 +174,8 @@ impl Outbox {
 
     /// What is sent comes over a connection for which others wait in `line`.
     pub(crate) fn feed_on(&self, line: usize) {
-        if let Some((_, vital)) = &self.life {
-            vital.feed_on(line);
+        if let Some((_, stall)) = &self.life {
+            stall.feed_on(line);
         }
     }
 
@@ -286,9 +286,9 @@ impl Outbox {
         if let Poll::Ready(result) = operation {
             if std::mem::take(&mut self.waits) {
                 self.stall.start(None);
-                if let Some((_, vital)) = &self.life {
+                if let Some((_, stall)) = &self.life {
                     // What remains begins to wait with the next refusal.
-                    vital.rest();
+                    stall.rest();
                 }
             }
             return Poll::Ready(result.map_err(Stop::Broken));
@@ -297,15 +297,15 @@ impl Outbox {
             self.untaken = connection.untaken();
             self.stall.start(self.limit);
         }
-        if self.life.as_ref().is_some_and(|(clock, vital)| vital.wait(context, clock, self.held)) {
+        if self.life.as_ref().is_some_and(|(clock, stall)| stall.wait(context, clock, self.held)) {
             if !self.has_taken(connection) {
-                if let Some((clock, vital)) = &self.life {
-                    vital.note_cut(clock);
+                if let Some((clock, stall)) = &self.life {
+                    stall.note_cut(clock);
                 }
                 return Poll::Ready(Err(Stop::Cut));
             }
-            if let Some((clock, vital)) = &self.life {
-                vital.spare(clock);
+            if let Some((clock, stall)) = &self.life {
+                stall.spare(clock);
             }
         }
         while self.stall.poll_expired(context).is_ready() {
