@@ -1,7 +1,7 @@
-//! Who has been let in to a topic, from the decision, which any thread may make, to the engine thread that serves it.
+//! An admitted subscriber of a topic, from the decision, which any thread may make, to the engine thread that serves it.
 //!
-//! The two lie apart because an application decides before the head and hands the body over behind it. The invariant:
-//! whoever has been counted in is counted out once, served or not.
+//! The two lie apart because an application decides before the head and hands the body over after it. The invariant:
+//! a subscriber that is counted in is counted out once, served or not.
 
 use super::Terms;
 use super::encode::{gap, retry};
@@ -12,7 +12,7 @@ use super::topic::{Entered, Topic};
 use crate::net::Connection;
 use crate::sync::Arc;
 
-/// One who is counted among the subscribers of a topic until this is dropped.
+/// A subscriber that is counted among those of its topic until this is dropped.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) topic: Arc<Topic>,
@@ -25,7 +25,7 @@ impl Drop for Member {
     }
 }
 
-/// One who has been let in, and is not served yet.
+/// A subscriber that is admitted, and not served yet.
 #[derive(Debug)]
 pub struct Admitted {
     pub(super) member: Member,
@@ -55,7 +55,7 @@ impl Wire {
         Self { chunked, express: is_express.then(|| Arc::clone(connection)) }
     }
 
-    /// Through whoever sends it alone, such as one that counts what passes.
+    /// Through its sender alone, such as one that counts what passes.
     pub(crate) fn through(chunked: bool) -> Self {
         Self { chunked, express: None }
     }

@@ -1,7 +1,7 @@
 //! What the history of all topics of a hub may take, and who has taken it: bytes at their true cost, which is whole slabs, and
 //! the lists of what lies in them.
 //!
-//! What has left a history counts as long as somebody is being sent it: its memory is taken until then.
+//! What has left a history counts until it is sent to its last subscriber: its memory is taken until then.
 
 use crate::sync::{Arc, AtomicUsize, Ordering};
 

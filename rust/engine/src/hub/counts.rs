@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of a topic, or of those that are gone.
+/// Counters of a topic, or of the topics that are gone.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) events: AtomicU64,
@@ -33,7 +33,7 @@ pub struct Counted {
     pub gaps: u64,
     /// Subscribers that were cut off because they did not keep up.
     pub slow: u64,
-    /// Events that subscribers missed who went on behind a gap.
+    /// Events that subscribers missed and went on after a gap.
     pub dropped: u64,
     /// Events that newer ones of their keys stood for.
     pub conflated: u64,

@@ -25,7 +25,7 @@ pub struct Event<'a> {
     pub key: Option<&'a str>,
     /// After how many milliseconds a client that was disconnected comes back.
     pub retry: Option<u64>,
-    /// It has no id on the wire, so that nobody can come back by it.
+    /// It has no id on the wire, so that no client can come back by it.
     pub nameless: bool,
 }
 
@@ -128,7 +128,7 @@ impl Chunk<'_> {
     }
 }
 
-/// The lines of `data`, however they end: one at least, and behind each line end one more.
+/// The lines of `data`, however they end: one at least, and one more after each line end.
 fn each_line(mut data: &[u8], mut take: impl FnMut(&[u8])) {
     while let Some(end) = memchr2(b'\r', b'\n', data) {
         take(&data[..end]);

@@ -1,8 +1,8 @@
 //! A topic that one stream feeds: each of its events is published, with the id that it has or one of the hub's, and its end
 //! finishes the topic.
 //!
-//! The stream goes on whether anybody listens or not: who comes later gets the transcript. A stream that fails is told of by a
-//! named event before the end, so that nobody takes what there is for the whole.
+//! The stream goes on without subscribers, too: later ones get the transcript. A stream that fails is told of by a
+//! named event before the end, so that no client takes what there is for the whole.
 
 use std::future::poll_fn;
 
@@ -28,14 +28,14 @@ pub async fn feed(claim: Claim, stream: Stream, error_event: String, note: impl 
             None => break None,
         }
     };
-    // The stream is cancelled before anybody is told that it is over.
+    // The stream is cancelled before a subscriber is told that it is over.
     drop(stream);
     if let Some(error) = &failure {
         note(error);
     }
     let told = failure.is_none_or(|error| tell(&claim, &error, &error_event));
     if told {
-        // An error means that the hub has been closed: nobody is left to be told.
+        // An error means that the hub has been closed: there is no subscriber to tell.
         let _ = claim.hub.finish(claim.topic());
     } else {
         claim.abandon();
@@ -59,9 +59,9 @@ fn usable(id: &[u8]) -> Option<&str> {
     std::str::from_utf8(id).ok().filter(|id| !id.is_empty() && id.len() <= LONGEST)
 }
 
-/// Whether those who listen will hear of `error`, or need not.
+/// Whether the subscribers will hear of `error`, or need not.
 fn tell(claim: &Claim, error: &Error, name: &str) -> bool {
-    // Somebody has ended the topic, or the hub: that is no failure of the stream.
+    // The topic, or the hub, was ended: that is no failure of the stream.
     if matches!(error.code(), Code::TopicFinished | Code::HubClosed) {
         return true;
     }

@@ -1,4 +1,4 @@
-//! How long a subscription may go on, as far as that does not depend on it: whoever authorises it says so, again and again.
+//! How long a subscription may go on, as its authoriser says, again and again.
 
 use std::fmt;
 use std::pin::Pin;
@@ -25,7 +25,7 @@ impl Lease {
         self.0.send_replace(end(time));
     }
 
-    /// How long it may still go on, and then what is said of that, for as long as somebody may say it.
+    /// How long it may still go on, and then what is said of that, for as long as it may be said.
     pub(crate) fn renewals(&self) -> (Option<Duration>, Renewals) {
         let mut until = self.0.subscribe();
         let left = left(*until.borrow_and_update());
@@ -67,14 +67,14 @@ fn left(end: Option<Instant>) -> Option<Duration> {
 pub(crate) struct Renewals(watch::Receiver<Option<Instant>>);
 
 impl Renewals {
-    /// For how long it may go on from now on; none when nobody is left to say so.
+    /// For how long it may go on from now on; `None` once that cannot be said any more.
     pub(crate) async fn next(&mut self) -> Option<Option<Duration>> {
         self.0.changed().await.ok()?;
         Some(left(*self.0.borrow_and_update()))
     }
 }
 
-/// A lease that is watched by whoever does something else as well.
+/// A lease that a task watches beside its other work.
 pub(super) struct Watched(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl Watched {

@@ -149,7 +149,7 @@ impl fmt::Display for Name {
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) bytes: Slice,
-    /// The number of the event behind it.
+    /// The number of the event after it.
     pub(super) next: u64,
     /// Events in it.
     pub(super) events: u64,
@@ -333,7 +333,7 @@ impl Log {
         at.and_then(|at| self.entries.get(at)).map_or(0, |entry| self.total - entry.before)
     }
 
-    /// The place behind the event that is called `name` on the wire, if that is there; also where it was the last to leave.
+    /// The place after the event that is called `name` on the wire, if that is there; also where it was the last to leave.
     pub(super) fn place_after(&self, name: &str) -> Option<u64> {
         let is_here = |id: &Id| match id {
             // Between two that are there nothing is missing: a log that counts has places without an event.
@@ -348,7 +348,7 @@ impl Log {
         };
         let by_floor = || (self.floor_name.as_deref() == Some(name)).then_some(self.floor);
         let id = name.parse().ok().filter(is_here).or_else(by_name).or_else(by_floor)?;
-        // Those without a name share the place of the event before them, and nobody comes back for them.
+        // Events without a name share the place of the event before them, and no client comes back for them.
         Some(self.first + self.entries.partition_point(|entry| entry.id <= id) as u64)
     }
 
@@ -483,7 +483,7 @@ impl Log {
 
     /// As [`Log::take`]; where the hub or the pool has no room, what is oldest here leaves.
     fn take_at_cost(&mut self, size: usize) -> Result<(Writer, Charge)> {
-        // What somebody is being sent would leave for nothing: it counts until then.
+        // What a subscriber is being sent would leave for nothing: it counts until then.
         let mine = self.segments.iter().filter(|segment| Arc::strong_count(&segment.charge) == 1);
         let own: usize = mine.map(|segment| segment.charge.bytes()).sum();
         if self.room.budget.free() + own < size {

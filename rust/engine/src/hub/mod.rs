@@ -1,7 +1,7 @@
 //! Topics: events that are published once, kept for a while, and sent to any number of subscribers.
 //!
 //! An event is encoded once, into slabs of the pool that events share (`log`); what a subscriber is sent is slices of
-//! these, and several events that lie side by side are one. Whoever publishes, on whatever thread, appends under the topic's
+//! these, and several events that lie side by side are one. A publisher, on any thread, appends under the topic's
 //! lock (`topic`) and wakes one task on each engine thread that has subscribers (`topic/row`), which writes it to all of them that
 //! have had all before; who has not goes by its connection's own task. A subscriber is the body of a
 //! response (`subscriber`). What it had before it came says where it begins (`resume`).
@@ -11,7 +11,7 @@
 //!                           └─ row (engine thread 1) ─ subscriber …
 //! ```
 //!
-//! The invariant: a subscriber gets every event behind its place once, in order, or is told of a gap before it gets another.
+//! The invariant: a subscriber gets every event after its place once, in order, or is told of a gap before it gets another.
 
 mod budget;
 mod counts;

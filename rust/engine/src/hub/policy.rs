@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How much of a topic stays for those who come later, or come back. What is beyond any of these leaves, oldest first.
+/// How much of a topic stays for subscribers that come later, or come back. What is beyond any of these leaves, oldest first.
 #[derive(Debug, Clone, Copy)]
 pub struct History {
     /// Events; one at least.
@@ -29,7 +29,7 @@ pub struct HubConfig {
     pub external: bool,
 }
 
-/// What becomes of a subscriber that does not keep up.
+/// The end of a subscriber that does not keep up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slow {
     /// Its response ends behind a whole event, so that it comes back for the rest by its last id, if that is still there.
@@ -59,7 +59,7 @@ pub enum Join {
 pub struct Terms {
     /// Where they begin that had nothing before.
     pub join: Join,
-    /// What becomes of those who do not keep up.
+    /// What is done with a subscriber that does not keep up.
     pub slow: Slow,
     /// After how many milliseconds a client that was disconnected is to come back; `None`: as it likes.
     pub retry: Option<u64>,

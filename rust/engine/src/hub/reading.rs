@@ -59,7 +59,7 @@ pub(crate) fn fields(resumption: Resumption, is_over: bool) -> Vec<Field> {
     fields
 }
 
-/// Lets whoever `reading` is of subscribe. Needs no engine thread.
+/// Admits the subscriber that `reading` describes. Needs no engine thread.
 ///
 /// # Errors
 /// `BAD_TOPIC`, `UNKNOWN_TOPIC`, `TOO_MANY_TOPICS`, `TOO_MANY_REQUESTS`, `HUB_CLOSED`.
@@ -69,7 +69,7 @@ pub async fn admit(hub: Arc<Hub>, reading: Reading) -> Result<Admission> {
     hub.subscribe(&reading.topic, asked).await
 }
 
-/// Subscribes, and feeds a head and what comes. Ends with the topic, or when nobody takes it.
+/// Subscribes, and feeds a head and what comes. Ends with the topic, or when its consumer leaves.
 pub async fn read(hub: Arc<Hub>, reading: Reading, feed: Feed) {
     let admission = tokio::select! {
         biased;
@@ -88,13 +88,13 @@ pub async fn read(hub: Arc<Hub>, reading: Reading, feed: Feed) {
     }
 }
 
-/// Feeds what comes to one who has been let in, on the calling engine thread. Ends with the topic, with the lease, or when
-/// nobody takes it.
+/// Feeds what comes to an admitted subscriber, on the calling engine thread. Ends with the topic, with the lease, or when
+/// its consumer leaves.
 pub async fn pass_on(hub: Arc<Hub>, admitted: Box<Admitted>, lease: Option<Lease>, feed: Feed) {
     let began = Instant::now();
     let over = async {
         match lease {
-            // Watched here, and not by the subscriber: nobody asks that while the consumer has no room.
+            // Watched here, and not by the subscriber, which is not polled while the consumer has no room.
             Some(lease) => lease.over().await,
             None => std::future::pending().await,
         }

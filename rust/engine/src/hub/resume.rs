@@ -39,7 +39,7 @@ pub(super) fn begin(log: &Log, after: Option<&str>, join: Join) -> Beginning {
     match (after, join) {
         (Some(after), _) => match log.place_after(after) {
             Some(place) => Beginning { place, resumption: Resumption::Full },
-            // It is older than all that is there, or not of this topic, or of a life of it that nobody here remembers:
+            // It is older than all that is there, or not of this topic, or of a life of it that is not remembered here:
             // which of them, and what came between, is not known.
             None => Beginning { place: log.first(), resumption: Resumption::Gap },
         },

@@ -34,7 +34,7 @@ pub(crate) struct Subscriber {
     text: Option<Vec<u8>>,
     /// What the last event that it was given is called, if it had one.
     last: Option<Name>,
-    /// How long it may go on, where somebody says so meanwhile.
+    /// How long it may go on, if its authoriser says so meanwhile.
     lease: Option<Watched>,
     /// It has once had all that there was.
     has_caught_up: bool,

@@ -1,6 +1,6 @@
 //! One topic: its history under a lock, and who waits for what comes.
 //!
-//! Whoever publishes appends under the lock, which gives the order, and wakes one follower for each engine thread that has
+//! A publisher appends under the lock, which gives the order, and wakes one follower for each engine thread that has
 //! subscribers. The lock is never held across I/O. The invariant: a follower that has been told that there is nothing new
 //! is woken by the next change, because it is told and takes its place under the same lock.
 
@@ -33,7 +33,7 @@ pub(super) use seats::{Rest, Times, Turn};
 /// How far a topic has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// What was published before is being loaded; nobody is let in yet.
+    /// What was published before is being loaded; no subscriber is admitted yet.
     Loading,
     /// More may come.
     Open,
@@ -60,7 +60,7 @@ pub(super) struct Topic {
 struct State {
     log: Log,
     phase: Phase,
-    /// An external log is being asked whether it has more; nobody is let in meanwhile.
+    /// An external log is being asked whether it has more; no subscriber is admitted meanwhile.
     is_checked: bool,
     subscribers: usize,
     /// A stream publishes to it.
@@ -96,7 +96,7 @@ pub(super) struct Fullness {
 pub(super) struct Gone;
 
 impl Topic {
-    /// An empty one. Whoever had an id up to `floor` cannot know what came since.
+    /// An empty one. A client that had an id up to `floor` cannot know what came since.
     pub(super) fn new(name: &str, room: Room, floor: Id, phase: Phase) -> Self {
         Self {
             name: name.into(),
@@ -253,7 +253,7 @@ impl Topic {
         state.log.name_before(state.log.tail())
     }
 
-    /// A number for one who follows, and what it has seen if it has seen all.
+    /// The number of a new follower, and its mark once it has seen all.
     pub(super) fn follow(&self) -> (u64, Mark) {
         let mut state = lock(&self.state);
         state.next_follower += 1;
@@ -282,7 +282,7 @@ impl Topic {
         }
     }
 
-    /// Drops what is too old. Whether the topic is of no use any more, and then it is gone: nobody listens, and nothing is
+    /// Drops what is too old. Whether the topic is of no use any more, and then it is gone: it has no subscriber, and nothing is
     /// there or it was finished so long ago.
     pub(super) fn tend(&self, now: Duration, finished_age: Duration) -> bool {
         let mut state = lock(&self.state);
@@ -301,7 +301,7 @@ impl Topic {
         goes
     }
 
-    /// The hub is closed: whoever listens is to end.
+    /// The hub is closed: its subscribers are to end.
     pub(super) fn close(&self) {
         let mut state = lock(&self.state);
         state.phase = Phase::Gone;

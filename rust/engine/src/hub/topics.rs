@@ -1,7 +1,7 @@
 //! A hub: its topics by name, the ids that it gives out, and what all of them take together.
 //!
 //! Any thread may publish, on none is anything waited for. Topics come with what is published or with their first
-//! subscriber, and go when nobody listens and nothing is left of them.
+//! subscriber, and go when they have no subscriber and no event.
 
 mod external;
 
@@ -96,7 +96,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) guest: Guest<'a>,
 }
 
-/// What becomes of one who subscribes.
+/// The result of a subscription.
 #[derive(Debug)]
 pub enum Admission {
     /// It is let in.
@@ -220,7 +220,7 @@ impl Hub {
         }
     }
 
-    /// Takes the names of topics of which an external log is to be asked; if there are none, `waker` is woken when there are.
+    /// Takes the names of topics of which an external log is to be asked; if there is none, `waker` is woken when there is one.
     pub fn wanted(&self, waker: &Waker) -> Vec<String> {
         let mut wanted = lock(&self.wanted);
         if wanted.names.is_empty() {
@@ -338,7 +338,7 @@ impl Hub {
             return Err(unknown(name));
         }
         if lock(&self.topics).by_name.len() >= self.config.topics {
-            // Some may be there only until somebody looks.
+            // Some may be there only until the next look.
             self.tend();
         }
         let phase = if self.config.external { Phase::Loading } else { Phase::Open };
@@ -346,7 +346,7 @@ impl Hub {
         if topics.closed {
             return Err(closed());
         }
-        // Somebody else may have made it meanwhile.
+        // Another thread may have made it meanwhile.
         if let Some(topic) = topics.by_name.get(name) {
             return Ok(Arc::clone(topic));
         }

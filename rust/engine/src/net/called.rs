@@ -33,7 +33,7 @@ impl<F: Future + Unpin> Called<F> {
             let bell = Arc::new(Bell { rung: AtomicBool::new(true), task: context.waker().clone() });
             (Arc::clone(&bell), Waker::from(bell))
         }));
-        // Relaxed: whoever rings wakes the task behind it, which then looks again. Acquire pairs with the Release of
+        // Relaxed: what rings wakes the task after it, which then looks again. Acquire pairs with the Release of
         // `wake_by_ref`: what happened before the bell was rung, the future sees.
         if !bell.rung.load(Ordering::Relaxed) || !bell.rung.swap(false, Ordering::Acquire) {
             return Poll::Pending;
@@ -86,7 +86,7 @@ mod tests {
             assert!(called.poll(context).is_pending(), "nobody has called");
             rounds += 1;
             assert_eq!(task.0.load(Ordering::Relaxed), rounds - 1);
-            // What the future has left with whoever wakes it.
+            // What the future has left with its waker.
             called.bell.as_ref().unwrap().1.wake_by_ref();
             assert_eq!(task.0.load(Ordering::Relaxed), rounds, "the task is woken with it");
         }

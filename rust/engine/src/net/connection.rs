@@ -1,4 +1,4 @@
-//! One connection: the socket, TLS if there is any, and how bytes get from it into memory that somebody else owns.
+//! One connection: the socket, TLS if there is any, and how bytes get from it into memory that its reader owns.
 //!
 //! Everything is polled through `&self`, so that a request body can be sent while its response is being read; the
 //! lock inside is hardly contended: both halves are polled by one task, and others only ask for an option of the socket. Plain HTTP reads with one `recv`
@@ -51,7 +51,7 @@ struct Inner {
 pub(crate) enum Unrest {
     /// It ended, well or not.
     Closed,
-    /// It brought bytes that nobody asked for.
+    /// It brought bytes that no request asked for.
     Bytes,
 }
 
@@ -98,7 +98,7 @@ impl Connection {
         }
     }
 
-    /// Writes what the socket takes at once of `bytes`, past whoever waits for it; that nothing is taken is `WouldBlock`. Not
+    /// Writes what the socket takes at once of `bytes`, past the task that waits for it; that nothing is taken is `WouldBlock`. Not
     /// over TLS.
     pub(crate) fn write_now(&self, bytes: &[u8]) -> io::Result<usize> {
         self.with_socket(|socket| socket.option(|socket| socket.send_with_flags(bytes, libc::MSG_NOSIGNAL)))
@@ -146,14 +146,14 @@ impl Connection {
     pub(crate) fn unrest(&self) -> Option<Unrest> {
         let mut inner = lock(&self.inner);
         if self.tls {
-            // What was decrypted already, and what of a record is there, the kernel no longer has.
+            // Bytes that are decrypted already, and a part of a record that is here, are no longer in the kernel.
             if let Poll::Ready(unrest) = inner.poll_unrest(&mut Context::from_waker(Waker::noop())) {
                 return Some(unrest);
             }
         }
         match inner.transport.socket().peek() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
-            // Over TLS most likely a farewell: nobody can tell before it is decrypted.
+            // Over TLS most likely a close_notify: that is not known before it is decrypted.
             Ok(1..) if !self.tls => Some(Unrest::Bytes),
             _ => Some(Unrest::Closed),
         }
@@ -236,7 +236,7 @@ fn poll_read_records(
 }
 
 impl Drop for Inner {
-    /// RFC 8446, section 6.1, asks for a `close_notify`. As far as the socket takes it now: nobody waits for it.
+    /// RFC 8446, section 6.1, asks for a `close_notify`. Only what the socket takes now is sent: no task waits for it.
     fn drop(&mut self) {
         if let Transport::Tls(stream) = &mut self.transport {
             let _ = Pin::new(stream).poll_shutdown(&mut Context::from_waker(Waker::noop()));

@@ -1,4 +1,4 @@
-//! Connections, to origins and from clients: bytes between a socket and memory that somebody else owns.
+//! Connections, to origins and from clients: bytes between a socket and memory that the caller owns.
 //!
 //! Everything is polled on the engine thread that the socket is registered with. The invariants: nothing is read
 //! before there is something to read and memory for it; nothing that waits to be written is copied; every wait for

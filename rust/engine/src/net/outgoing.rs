@@ -14,7 +14,7 @@ use crate::error::{Code, Error, Result};
 use crate::stream::Stream;
 use crate::wire::{BodyFraming, LAST_CHUNK, encode_chunk_head};
 
-/// A body that whoever sends it asks for its bytes, such as what a cache keeps, or what an origin's connection brings.
+/// A body that its sender asks for bytes, such as what a cache keeps, or what an origin's connection brings.
 pub(crate) trait Source: fmt::Debug + Send {
     /// The next bytes, or the end of the body; the task of `context` is woken when there may be more. `held` is what those
     /// before take that have not been sent, of a window if there is one: beyond it comes `WINDOW_HELD`.
@@ -43,11 +43,11 @@ pub(crate) trait Source: fmt::Debug + Send {
         None
     }
 
-    /// What is asked for from now on is sent to nobody.
+    /// What is asked for from now on is not sent.
     fn client_left(&mut self) {}
 }
 
-/// Whoever gives the bytes of a body.
+/// What gives the bytes of a body.
 #[derive(Debug)]
 pub(crate) enum Supply {
     Stream(Stream),
@@ -167,16 +167,16 @@ pub(crate) struct Outgoing {
     buffer: WriteBuffer,
     /// `None`: there is no more.
     body: Option<Body>,
-    /// Whoever keeps what is in the buffer, behind the end of the body: it counts as read until it is with the kernel.
+    /// The owner of what is in the buffer after the end of the body: it counts as read until the kernel has it.
     kept: Option<Supply>,
     payload: u64,
     /// How the body has failed, behind what came of it before.
     failure: Option<Error>,
-    /// Somebody may have seen the beginning.
+    /// The client may have seen the beginning.
     begun: bool,
-    /// Bytes that the kernel took of this since somebody asked.
+    /// Bytes that the kernel took of this since the last question.
     written: usize,
-    /// Bytes that bodies which are gone have written themselves, and what somebody was told of those of all bodies.
+    /// Bytes that bodies which are gone have written themselves, and the bytes of all bodies that were reported.
     aside: u64,
     aside_told: u64,
     /// What it is when a body has another length than was announced: that depends on who has announced it.
@@ -276,7 +276,7 @@ impl Outgoing {
         self.buffer.is_empty() && self.body.as_ref().is_none_or(is_announced)
     }
 
-    /// Whether the kernel has a part of what was to be sent: what is written behind it would be read as the rest.
+    /// Whether the kernel has a part of what was to be sent: what is written after it would be read as the rest.
     pub(crate) fn is_torn(&self) -> bool {
         self.begun && !self.buffer.is_empty()
     }
@@ -339,7 +339,7 @@ impl Outgoing {
     }
 
     /// Sends what there is. Ready when the body has ended and all of it is with the kernel; one that has failed, when
-    /// all that came of it before is, or at once if nobody has seen anything yet.
+    /// all that came of it before is, or at once if the client has seen nothing yet.
     pub(crate) fn poll_send(
         &mut self,
         context: &mut Context<'_>,

@@ -37,7 +37,7 @@ pub(crate) enum Read {
     Nothing,
 }
 
-/// Reads messages from one connection, which each call is given: whoever reads may own it as well.
+/// Reads messages from one connection, which each call is given: the caller may own both.
 #[derive(Debug)]
 pub(crate) struct Reader {
     peer: Peer,
@@ -133,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// Gives a slab back that nobody needs while nothing comes; looks at it from `begin`, if the wait begins now.
+    /// Gives a slab back that is not needed while nothing comes; looks at it from `begin`, if the wait begins now.
     fn linger(&mut self, context: &mut Context<'_>, begin: Option<Instant>) {
         let mut begin = begin;
         while self.writer.is_some() {
@@ -177,7 +177,7 @@ impl Reader {
     }
 
     /// Sees to it that more can be read behind `held`, the beginning of a head. One that outgrows its slab moves to a
-    /// larger one, and one that lies behind the body of another message to one of its own, so that a few bytes do not
+    /// larger one, and one that follows the body of another message to one of its own, so that a few bytes do not
     /// keep a large one. No payload is in it yet.
     pub(crate) async fn make_room(&mut self, held: &mut Option<Slice>) -> Result<()> {
         if self.writer.as_ref().is_none_or(|writer| writer.remaining() == 0) {

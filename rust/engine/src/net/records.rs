@@ -1,6 +1,6 @@
 //! A socket below TLS that knows where in its records it has been read to.
 //!
-//! TLS keeps a part of a record to itself until the rest has come, and says so to nobody. An idle connection with such a part
+//! TLS keeps a part of a record to itself until the rest has come, and does not say so. An idle connection with such a part
 //! in it is not quiet: the rest would be decrypted after the next request was sent, and be taken for its response.
 
 use std::io::{self, IoSlice};

@@ -35,7 +35,7 @@ impl Socket {
         }
     }
 
-    /// Somebody else was told that the socket takes nothing: whether it still does not, and the runtime waits for it.
+    /// Another writer was told that the socket takes nothing: whether it still does not, and the runtime waits for it.
     ///
     /// The runtime's view is cleared first and the kernel asked then. It may have announced room meanwhile, once, and
     /// what was cleared was that: to wait then would be for ever.

@@ -44,15 +44,15 @@ impl Life {
         Self { clock: Arc::clone(clock), stall: clock.enter() }
     }
 
-    /// For whoever writes the message.
+    /// For the writer of the message.
     pub(crate) fn share(&self) -> (Arc<StallClock>, Arc<Stall>) {
         (Arc::clone(&self.clock), Arc::clone(&self.stall))
     }
 
-    /// The client of this message comes back for the rest. Whoever calls this looks then whether it is to end already.
+    /// The client of this message comes back for the rest. The caller looks then whether it is to end already.
     pub(crate) fn note_resumable(&self) {
         // Under the lock that `stop_resumable` holds while it looks: that sees the flag, or what was set before it is seen
-        // by whoever calls this.
+        // by the caller of this.
         let _all = lock(&self.clock.all);
         self.stall.resumes.store(true, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Whether nobody waits for anything.
+    /// Whether no request waits for anything.
     pub(crate) fn is_met(&self) -> bool {
         self.bytes == 0 && self.connections.is_empty()
     }
@@ -118,7 +118,7 @@ const LEAST_HELD: usize = 4096;
 pub(crate) struct StallClock {
     begun: Instant,
     all: Mutex<Vec<Arc<Stall>>>,
-    /// Of those that ended with it.
+    /// Messages that ended because of it.
     for_memory: AtomicU64,
     for_connections: AtomicU64,
 }
@@ -151,7 +151,7 @@ impl StallClock {
         }
     }
 
-    // Relaxed throughout: a look more or less does not matter, and whoever is cut or stopped is woken, under the lock of its
+    // Relaxed throughout: a look more or less does not matter, and a message that is cut or stopped is woken, under the lock of its
     // waker, which it takes before it looks.
 
     /// Cuts as many as it takes to meet `demand`, those first that have waited for their clients for longest, and none that

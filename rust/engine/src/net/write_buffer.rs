@@ -27,13 +27,13 @@ pub(crate) enum Piece {
     Bytes(Vec<u8>),
     /// Of its own, and of others.
     Shared(Arc<Vec<u8>>),
-    /// A chunk: its size line, its bytes, and the line end behind them.
+    /// A chunk: its size line, its bytes, and the line end after them.
     Chunk(ChunkHead, Payload),
     /// Constant.
     Mark(&'static [u8]),
     /// Of a body.
     Payload(Payload),
-    /// Of somebody who is told by its drop that it is no longer needed.
+    /// Of an owner that is told by its drop that it is no longer needed.
     Foreign(Box<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -42,7 +42,7 @@ pub(crate) enum Piece {
 pub(crate) enum Payload {
     /// Of the pool, and charged to a stream.
     Charged(Delivery),
-    /// Of the pool, and charged to whoever gives them.
+    /// Of the pool, and charged to their giver.
     Kept(Slice),
     /// Of its own, such as what stands between the parts of a body.
     Text(Vec<u8>),
@@ -197,7 +197,7 @@ impl WriteBuffer {
         self.pieces.is_empty()
     }
 
-    /// What takes room in the window of whoever gives the body.
+    /// What takes room in the window of the body.
     pub(crate) fn held(&self) -> usize {
         self.held
     }

@@ -25,7 +25,7 @@ pub struct Published<'a> {
 /// How much a topic has taken of what it was given.
 #[derive(Debug)]
 pub struct Taken {
-    /// How many of them, from the first on; those that were there already count.
+    /// How many of them, from the first on; events that were there already count.
     pub count: usize,
     /// Why not all.
     pub full: Option<Error>,
@@ -123,7 +123,7 @@ impl Topic {
     }
 
     /// Whether the log is to be asked before one is let in that had `after`: that may have been published elsewhere a moment
-    /// ago. Nobody is let in then until [`Topic::checked`] is called.
+    /// ago. No subscriber is admitted then until [`Topic::checked`] is called.
     pub(in crate::hub) fn is_to_be_checked(&self, after: &str) -> bool {
         let mut state = lock(&self.state);
         let is = state.phase == Phase::Open && state.log.place_after(after).is_none();

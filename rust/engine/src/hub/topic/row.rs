@@ -1,9 +1,9 @@
 //! The subscribers of one topic on one engine thread, and the one task that follows the topic for all of them.
 //!
-//! Whoever publishes wakes the task once, and the task writes the event to each subscriber that has had all before: a system
+//! A publisher wakes the task once, and the task writes the event to each subscriber that has had all before: a system
 //! call each, and no task of a connection is woken. One whose socket does not take all of it is left to its connection's
 //! task, with the rest. The task has the one timer, too. Made with the first subscriber, ended with the last. Everything here
-//! happens on one engine thread, so that between two waits nobody else writes to these connections; the lock is for the
+//! happens on one engine thread, so that between two waits no other task writes to these connections; the lock is for the
 //! compiler.
 
 use std::future::poll_fn;

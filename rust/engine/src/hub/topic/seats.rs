@@ -59,7 +59,7 @@ pub(super) struct Place {
     ends: bool,
     /// Where to write to while it is idle. None: its task has to be woken.
     connection: Option<Arc<Connection>>,
-    /// What the last event is called that was written here; the log may not have it any more when somebody asks.
+    /// What the last event is called that was written here; the log may not have it any more when it is asked for.
     last: Option<Name>,
     /// Its task, while that waits.
     waker: Option<Waker>,
@@ -134,7 +134,7 @@ impl Seats {
         end < seats.end
     }
 
-    /// Before when nothing is due. Whoever asks is woken when that has become earlier.
+    /// Before when nothing is due. The caller is woken when that becomes earlier.
     pub(super) fn due(&mut self, alarm: &Waker) -> Option<Instant> {
         if !self.alarm.as_ref().is_some_and(|known| known.will_wake(alarm)) {
             self.alarm = Some(alarm.clone());

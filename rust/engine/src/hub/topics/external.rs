@@ -57,7 +57,7 @@ impl AddAssign for LogCounted {
 }
 
 impl Hub {
-    /// Notes how it fares with its log, as whoever follows that says.
+    /// Notes how it fares with its log, as its follower says.
     pub fn set_log(&self, stats: LogStats) {
         *lock(&self.log) = Some(stats);
     }
@@ -93,7 +93,7 @@ impl Hub {
         Ok(self.existing(topic, |topic| topic.interrupt(floor, self.now()))? == Some(true))
     }
 
-    /// Gives the subscribers of a topic an event that nobody can come back by. Whether there is such a topic.
+    /// Gives the subscribers of a topic an event that no client can come back by. Whether there is such a topic.
     ///
     /// # Errors
     /// As [`Hub::publish`](super::Hub::publish).
@@ -115,7 +115,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Whether an event could be published, before anybody else is given it.
+    /// Whether an event could be published, before any subscriber is given it.
     ///
     /// # Errors
     /// `BAD_TOPIC`, `HUB_CLOSED`; `BAD_EVENT` also for one that is larger than its topic's history.
