@@ -208,7 +208,7 @@ impl Outgoing {
 
     /// Undoes [`Outgoing::begin_life`].
     pub(crate) fn end_life(&mut self) {
-        self.outbox.end_life();
+        self.buffer.end_life();
     }
 
     /// The body comes over a connection for which others wait in `line`.

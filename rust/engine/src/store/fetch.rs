@@ -82,7 +82,7 @@ fn end(feed: Feed, result: Result<Ending>) {
     }
 }
 
-/// Who has waited for so many requests that the origin has refused, or has failed at, asks it without waiting for another: it
+/// A request that has waited for so many others that the origin has refused, or has failed at, asks it without waiting for another: it
 /// may refuse all.
 /// Arbitrary; each costs a round trip, and who wants others not to wait for one another must be first as often.
 const MOST_REFUSED: u32 = 3;
@@ -118,8 +118,8 @@ impl Access {
         }
         let lines = lookup.lines();
         let request = lookup.read(&lines);
-        // Who has waited for a fill holds it until the delivery does.
-        let mut waited = None;
+        // A request that has waited for a fill holds it until the delivery does.
+        let mut joined = None;
         let mut refused = 0;
         loop {
             let now = Cache::now();
@@ -134,12 +134,12 @@ impl Access {
                         Brought::Again => continue,
                         Brought::Failed => return self.unread(&lookup, feed).await,
                     };
-                    status.collapsed = waited.is_some();
+                    status.collapsed = joined.is_some();
                     let slices = self.slices(&object, &answer, &lookup);
                     let serving = Serving { object, answer, status };
                     let (requests, name) = (&self.requests, &self.policy.rules.name);
                     let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
-                    drop(waited);
+                    drop(joined);
                     if let Some(filling) = refresh {
                         tokio::spawn(filling.run());
                     }
@@ -173,7 +173,7 @@ impl Access {
                     }
                 }
                 Step::Wait(Wait::Join(waiter)) => {
-                    let waiter = waited.insert(waiter);
+                    let waiter = joined.insert(waiter);
                     match poll_fn(|context| waiter.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
                         Some(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {

@@ -129,8 +129,8 @@ impl Slices {
     async fn find(self: Arc<Self>, place: u64, end: u64) -> Result<Found> {
         let end = self.end_of_slice(place, end);
         let cache = &self.access.cache;
-        // Who has waited for a fill holds it until what came is followed.
-        let mut waited = None;
+        // A request that has waited for a fill holds it until what came is followed.
+        let mut joined = None;
         let mut is_unreadable = false;
         loop {
             let now = seconds(Cache::now());
@@ -185,7 +185,7 @@ impl Slices {
                     };
                 }
                 Way::Wait(Wait::Join(waiter)) => {
-                    let waiter = waited.insert(waiter);
+                    let waiter = joined.insert(waiter);
                     match poll_fn(|context| waiter.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
                         Some(Settled::Over(old, _)) if old.is_same_state(&self.state) => {
@@ -264,7 +264,7 @@ impl SliceReader {
                 let detail = "what was read of the slice before has to be sent first";
                 return Poll::Ready(Some(Err(Code::WindowHeld.error(detail))));
             }
-            // What has been read is let go before more is waited for.
+            // What has been read is released before more is waited for.
             self.current = None;
             self.look_ahead(self.place, context);
             match std::mem::replace(&mut self.next, Next::Wanted) {
