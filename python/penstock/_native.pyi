@@ -472,11 +472,16 @@ class Hub:
     ) -> str:
         """Publish, and give the event's place in the order of the hub's. `named`: its id; `retry`: milliseconds."""
 
-    def load(self, topic: str, floor: str, entries: Sequence[Entry]) -> bool:
-        """Open a topic that is waiting for it with what an external log has behind `floor`. False: it is not."""
+    def load(self, topic: str, floor: str, entries: Sequence[Entry]) -> tuple[int, str | None] | None:
+        """Open a topic that is waiting for it with what an external log has after `floor`.
 
-    def take(self, topic: str, entries: Sequence[Entry]) -> tuple[int, str | None] | None:
-        """Append what an external log has next: how many were taken, and why not more.
+        Gives how many of the entries it refuses, and why the first. None: it is not waiting.
+        """
+
+    def take(
+        self, topic: str, entries: Sequence[Entry]
+    ) -> tuple[int, str | None, tuple[int, str | None]] | None:
+        """Append what an external log has next: how many were taken, why not more, and the refused, as for `load`.
 
         None: the topic is not there, or waits to be loaded.
         """

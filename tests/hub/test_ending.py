@@ -115,13 +115,13 @@ async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(to
     assert native.stats().subscribers == 0, "nobody is let in"
     entries = [Entry(position, None, Event(data)) for position, data in (("20-1", "a"), ("30-0", "b"))]
     assert native.take("news", entries) is None, "it waits for what was before"
-    assert native.load("news", "10-0", entries)
-    assert not native.load("news", "10-0", entries), "once"
-    assert native.take("news", entries) == (2, None), "they are there"
+    assert native.load("news", "10-0", entries) == (0, None)
+    assert native.load("news", "10-0", entries) is None, "once"
+    assert native.take("news", entries) == (2, None, (0, None)), "they are there"
     for client in clients:
         head = await in_time(client.head())
         assert head.one("Penstock-Resume") == (None if client is clients[2] else "full")
-    assert native.take("news", [Entry("31-0", None, Event("c"))]) == (1, None)
+    assert native.take("news", [Entry("31-0", None, Event("c"))]) == (1, None, (0, None))
     for client, expected in zip(clients, (["b", "c"], ["a", "b", "c"], ["c"]), strict=True):
         assert [parse(await in_time(client.chunk())).data for _ in expected] == expected
     native.close()

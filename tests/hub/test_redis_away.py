@@ -347,12 +347,35 @@ async def test_an_entry_that_is_no_event_is_skipped_with_a_gap_and_the_reader_go
     await gap(subscriber)
     assert await subscriber.data(1) == ["second"]
     assert (node.log.connections, node.log.error) == (1, None)
-    # What the engine refuses has been told to the subscriber alone.
-    assert "BAD_EVENT: what the log has" in caplog.text or blob.startswith(b'{"type"')
+    assert node.log.gaps == 1
+    # What the engine refuses is told of like what the reader cannot read.
+    refused = "BAD_EVENT: the type of an event has a line end or a NUL"
+    assert ("BAD_EVENT: what the log has" in caplog.text) != (refused in caplog.text)
+    assert (refused in caplog.text) == blob.startswith(b'{"type"')
+    caplog.clear()
     other = await nodes.node()
     late = await other.subscribe(after=first)
     await gap(late)
     assert await late.data(1) == ["second"]
+
+
+async def test_events_that_are_refused_are_gaps_and_are_logged_once_in_an_interval(
+    nodes: Nodes, redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await nodes.node()
+    subscriber = await node.subscribe()
+    begin = time.monotonic()
+    for count in range(5):
+        before = await node.hub.publish("news", "good")
+        assert await subscriber.data(1) == ["good"]
+        redis.call("XADD", "penstock:news", "*", "before", before, "event", b'{"type":"a\\nb"}\nx')
+        await node.hub.publish("news", "next")
+        await gap(subscriber)
+        assert await subscriber.data(1) == ["next"]
+        assert node.log.gaps == count + 1
+    lines = [text for text in caplog.messages if "lacks 1 events of the log" in text]
+    assert 1 <= len(lines) <= 1 + (time.monotonic() - begin) / 10
+    assert "topic 'news' lacks" in lines[0]
 
 
 async def test_what_is_asked_before_redis_was_tried_waits_for_that(edge: Edges, redis: RedisServer) -> None:

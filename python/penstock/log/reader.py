@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from penstock import _native
+from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError, make_error
 from penstock.stream import FrameStream
 
@@ -24,6 +25,8 @@ from .interface import NOTHING, Entry, Event, Log, Source, order
 __all__ = ["LogStats", "Reader"]
 
 _LOG: Final = logging.getLogger("penstock.hub")
+# For what others that publish to the log can cause.
+_LIMITED: Final = LimitedLog(_LOG)
 
 # Of a topic that was opened while nothing could be learnt of it. No log has this position, and it is not that of a topic
 # that was never published to.
@@ -339,14 +342,28 @@ class Reader:
             # It has gone, or is a new one that is wanted.
             topic.position = None
             return False
-        count, full = taken
+        count, full, refused = taken
         self._received += count
+        self._note_refused(name, *refused)
         if count:
             topic.position = entries[count - 1].position
         if full is not None:
             topic.is_behind = True
             _LOG.warning("topic %r waits for room: %s", name, full)
         return full is None
+
+    def _note_refused(self, name: str, count: int, why: str | None) -> None:
+        """Tell of entries that the engine has refused, of which it has told subscribers by a gap."""
+        if count:
+            self._gaps += count
+            _LIMITED.log(
+                logging.WARNING,
+                "refused",
+                "topic %r lacks %d events of the log, and its subscribers are told of a gap: %s",
+                name,
+                count,
+                why,
+            )
 
     def _interrupt(self, name: str, topic: _Topic, floor: str) -> None:
         self._gaps += 1
@@ -412,7 +429,7 @@ class Reader:
         except Exception:  # noqa: BLE001 (nobody is left waiting)
             _LOG.exception("a bug in penstock; topic %r is opened without its history", name)
         with contextlib.suppress(PenstockError):
-            if self._hub.load(name, _UNKNOWN, []):
+            if self._hub.load(name, _UNKNOWN, []) is not None:
                 topic.position = _UNKNOWN
             self._hub.checked(name)
 
@@ -426,10 +443,12 @@ class Reader:
                     # Nobody knows what it was: the history begins after it, so that who had less is told of a gap.
                     _skipped(name, entry)
                     floor, readable = entry.position, entries[at:]
-            if self._hub.load(name, floor, readable):
+            refused = self._hub.load(name, floor, readable)
+            if refused is not None:
                 topic.position = entries[-1].position if entries else floor
                 topic.is_alone = False
                 self._received += len(readable)
+                self._note_refused(name, *refused)
 
     async def _for_each(self, names: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
         names = list(names)
@@ -438,6 +457,10 @@ class Reader:
 
 
 def _skipped(name: str, entry: Entry) -> None:
-    _LOG.warning(
-        "BAD_EVENT: what the log has at %s of topic %r is no event, and is skipped", entry.position, name
+    _LIMITED.log(
+        logging.WARNING,
+        "skipped",
+        "BAD_EVENT: what the log has at %s of topic %r is no event, and is skipped",
+        entry.position,
+        name,
     )

@@ -9,7 +9,8 @@ use penstock_engine::app::{self, Subscribing};
 use penstock_engine::edge::{Pattern, Topics as EdgeTopics};
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub::{
-    self, Counted, Event, HubConfig, HubStats, Id, LogStats, Published, Reading, Terms, TopicStats,
+    self, Counted, Event, HubConfig, HubStats, Id, LogStats, Published, Reading, Refused, Taken, Terms,
+    TopicStats,
 };
 use penstock_engine::relay_spec::RouteLimits;
 use penstock_engine::{Code, Error};
@@ -95,6 +96,13 @@ struct LogEvent {
     retry: Option<u64>,
 }
 
+/// Events that a topic has refused: how many, and why the first.
+type RefusedRow = (usize, Option<String>);
+
+fn refused_row(refused: Refused) -> RefusedRow {
+    (refused.count, refused.error.map(|error| format!("{}: {error}", error.code().name())))
+}
+
 fn published<'a>(py: Python<'_>, entries: &'a [LogEntry]) -> PyResult<Vec<Published<'a>>> {
     let event = |event: &'a LogEvent| Event {
         data: event.data.as_bytes(),
@@ -145,24 +153,35 @@ impl Hub {
         self.shared.publish(topic, &event).map(|id| id.to_string()).into_python(py)
     }
 
-    /// Opens a topic that is waiting for it with what an external log has behind `floor`. False: it is not.
+    /// Opens a topic that is waiting for it with what an external log has after `floor`. Gives how many of that it refuses, and
+    /// why the first; None: it is not waiting.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it of the list")]
-    fn load(&self, py: Python<'_>, topic: &str, floor: &str, entries: Vec<LogEntry>) -> PyResult<bool> {
+    fn load(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        floor: &str,
+        entries: Vec<LogEntry>,
+    ) -> PyResult<Option<RefusedRow>> {
         let entries = published(py, &entries)?;
-        self.shared.load(topic, id(py, floor)?, &entries).into_python(py)
+        Ok(self.shared.load(topic, id(py, floor)?, &entries).into_python(py)?.map(refused_row))
     }
 
-    /// Appends what an external log has next. How many were taken, and why not more; None: the topic is not there, or waits.
+    /// Appends what an external log has next. How many were taken, why not more, and what was refused of them, as for `load`;
+    /// None: the topic is not there, or waits.
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 makes it of the list")]
     fn take(
         &self,
         py: Python<'_>,
         topic: &str,
         entries: Vec<LogEntry>,
-    ) -> PyResult<Option<(usize, Option<String>)>> {
+    ) -> PyResult<Option<(usize, Option<String>, RefusedRow)>> {
         let entries = published(py, &entries)?;
         let taken = self.shared.take(topic, &entries).into_python(py)?;
-        Ok(taken.map(|taken| (taken.count, taken.full.map(|error| error.to_string()))))
+        let row = |taken: Taken| {
+            (taken.count, taken.full.map(|error| error.to_string()), refused_row(taken.refused))
+        };
+        Ok(taken.map(row))
     }
 
     /// Tells subscribers that events between what they have and `floor` may be missing. False as for `load`.

@@ -64,7 +64,7 @@ pub(crate) use topics::Asked;
 #[cfg(not(loom))]
 pub use topics::{Admission, Claim, Hub, HubStats, TopicStats, keep};
 #[cfg(not(loom))]
-pub use topics::{LogCounted, LogStats, Published, Taken};
+pub use topics::{LogCounted, LogStats, Published, Refused, Taken};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -24,7 +24,7 @@ use crate::error::{Code, Result};
 use crate::sync::{Mutex, MutexGuard, lock};
 
 #[cfg(not(loom))]
-pub use external::{Published, Taken};
+pub use external::{Published, Refused, Taken};
 #[cfg(not(loom))]
 pub(super) use row::{Row, Seat};
 #[cfg(not(loom))]

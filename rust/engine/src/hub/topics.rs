@@ -24,7 +24,7 @@ use crate::pool::Pool;
 use crate::sync::{Arc, Mutex, lock};
 use penstock_memory::sys::since_1970;
 
-pub use external::{LogCounted, LogStats, Published, Taken};
+pub use external::{LogCounted, LogStats, Published, Refused, Taken};
 
 /// The longest name of a topic, in bytes. Arbitrary; it fits into any path.
 const LONGEST: usize = 512;

@@ -31,7 +31,7 @@ fn loaded() -> Hub {
     let hub = Hub::new(pool(4), CONFIG);
     hub.topic("a", true).unwrap();
     assert_eq!(hub.wanted(Waker::noop()), ["a"]);
-    assert!(hub.load("a", id(10), &[published(20, "x")]).unwrap());
+    assert!(hub.load("a", id(10), &[published(20, "x")]).unwrap().is_some());
     hub
 }
 
@@ -59,13 +59,13 @@ fn text(hub: &Hub) -> String {
 fn nothing_is_taken_before_what_was_published_before_is_there() {
     let hub = Hub::new(pool(4), CONFIG);
     assert!(hub.take("a", &[published(1, "x")]).unwrap().is_none(), "there is no such topic");
-    assert!(!hub.load("a", id(0), &[]).unwrap());
+    assert!(hub.load("a", id(0), &[]).unwrap().is_none());
     assert!(hub.names().is_empty());
     hub.topic("a", true).unwrap();
     assert!(hub.take("a", &[published(1, "x")]).unwrap().is_none());
     assert!(!hub.interrupt("a", id(1)).unwrap());
-    assert!(hub.load("a", id(1), &[published(2, "x")]).unwrap());
-    assert!(!hub.load("a", id(3), &[]).unwrap(), "once");
+    assert!(hub.load("a", id(1), &[published(2, "x")]).unwrap().is_some());
+    assert!(hub.load("a", id(3), &[]).unwrap().is_none(), "once");
     let stats = hub.topic_stats("a").unwrap();
     assert_eq!((stats.events, stats.floor, stats.newest), (1, id(1), id(2)));
 }
@@ -92,7 +92,7 @@ fn an_end_ends_the_topic_and_what_follows_is_another_one() {
     assert_eq!(resume(&hub, "25-0").1, Resumption::Gap);
     let hub = Hub::new(pool(4), CONFIG);
     hub.topic("a", true).unwrap();
-    assert!(hub.load("a", id(1), &[published(2, "x"), end]).unwrap());
+    assert!(hub.load("a", id(1), &[published(2, "x"), end]).unwrap().is_some());
     assert!(hub.topic_stats("a").unwrap().is_finished);
 }
 
@@ -134,13 +134,14 @@ fn what_can_never_be_kept_is_missing_and_what_can_be_later_is_not() {
     let large = "x".repeat(5000);
     let taken = hub.take("a", &[published(30, &large), published(40, "y")]).unwrap().unwrap();
     assert_eq!((taken.count, taken.full.is_none()), (2, true));
+    assert_eq!((taken.refused.count, taken.refused.error.unwrap().code()), (1, Code::BadEvent));
     assert_eq!(text(&hub), "id: 40-0\ndata: y\n\n");
     assert_eq!(resume(&hub, "20-0").1, Resumption::Gap);
 
     let hub = Hub::new(pool(4), HubConfig { memory: 4096, ..CONFIG });
     for name in ["a", "b"] {
         hub.topic(name, true).unwrap();
-        assert!(hub.load(name, id(1), &[]).unwrap());
+        assert!(hub.load(name, id(1), &[]).unwrap().is_some());
     }
     assert!(hub.take("b", &[published(2, "x")]).unwrap().unwrap().full.is_none());
     let taken = hub.take("a", &[published(2, "x")]).unwrap().unwrap();
@@ -149,11 +150,29 @@ fn what_can_never_be_kept_is_missing_and_what_can_be_later_is_not() {
 }
 
 #[test]
+fn what_is_refused_is_counted_with_the_first_reason() {
+    let hub = Hub::new(pool(4), CONFIG);
+    hub.topic("a", true).unwrap();
+    let wrong =
+        |at, name| Published { event: Some(Event { name: Some(name), ..Event::default() }), id: id(at) };
+    let refused =
+        hub.load("a", id(1), &[wrong(2, "a\nb"), published(3, "x"), wrong(4, "")]).unwrap().unwrap();
+    let first = refused.error.unwrap().to_string();
+    assert_eq!((refused.count, first.contains("line end")), (2, true), "{first}");
+    assert_eq!(hub.topic_stats("a").unwrap().floor, id(4));
+    let taken = hub.take("a", &[published(5, "y"), wrong(6, "a\nb"), published(7, "z")]).unwrap().unwrap();
+    assert_eq!((taken.count, taken.refused.count), (3, 1));
+    assert_eq!(taken.refused.error.unwrap().code(), Code::BadEvent);
+    let taken = hub.take("a", &[published(7, "z"), published(8, "z")]).unwrap().unwrap();
+    assert_eq!((taken.count, taken.refused.count), (2, 0));
+}
+
+#[test]
 fn subscribers_end_where_there_is_no_room_to_tell_them() {
     let hub = Hub::new(pool(4), HubConfig { memory: 4096, ..CONFIG });
     for name in ["a", "b"] {
         hub.topic(name, true).unwrap();
-        assert!(hub.load(name, id(1), &[]).unwrap());
+        assert!(hub.load(name, id(1), &[]).unwrap().is_some());
     }
     hub.take("b", &[published(2, "x")]).unwrap().unwrap();
     let topic = hub.topic("a", true).unwrap();

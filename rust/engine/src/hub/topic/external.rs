@@ -25,25 +25,44 @@ pub struct Published<'a> {
 /// How much a topic has taken of what it was given.
 #[derive(Debug)]
 pub struct Taken {
-    /// How many of them, from the first on; events that were there already count.
+    /// The number of events that were taken, from the first on; events that were there already or are refused count.
     pub count: usize,
     /// Why not all.
     pub full: Option<Error>,
+    /// Which of them it does not have.
+    pub refused: Refused,
+}
+
+/// Events of the log that a topic cannot keep, now or later. Subscribers are told of a gap in place of each.
+#[derive(Debug, Default)]
+pub struct Refused {
+    /// How many.
+    pub count: usize,
+    /// Why the first was refused.
+    pub error: Option<Error>,
+}
+
+impl Refused {
+    fn add(&mut self, error: Error) {
+        self.count += 1;
+        self.error.get_or_insert(error);
+    }
 }
 
 impl Topic {
-    /// Opens a topic that has been waiting for what was published before, of which all behind `floor` is in `events`. Whether
-    /// it was waiting. What cannot be kept is the new floor.
+    /// Opens a topic that has been waiting for what was published before, of which all after `floor` is in `events`. Gives the
+    /// events that it refuses, the last of which is the new floor; `None` if it was not waiting.
     pub(in crate::hub) fn load(
         &self,
         floor: Id,
         events: &[Published<'_>],
         now: Duration,
-    ) -> std::result::Result<bool, Gone> {
+    ) -> std::result::Result<Option<Refused>, Gone> {
         let mut state = self.live()?;
         if state.phase != Phase::Loading {
-            return Ok(false);
+            return Ok(None);
         }
+        let mut refused = Refused::default();
         state.log.restart(floor);
         state.phase = Phase::Open;
         for Published { id, event } in events {
@@ -51,12 +70,13 @@ impl Topic {
                 state.phase = Phase::Finished(now);
                 continue;
             };
-            if event.check().and_then(|()| state.log.append(*id, event, now)).is_err() {
+            if let Err(error) = event.check().and_then(|()| state.log.append(*id, event, now)) {
                 state.log.restart(*id);
+                refused.add(error);
             }
         }
         tell(state);
-        Ok(true)
+        Ok(Some(refused))
     }
 
     /// Appends what follows on all before. `None` if the topic is waiting for what was published before.
@@ -69,7 +89,7 @@ impl Topic {
         if state.phase == Phase::Loading {
             return Ok(None);
         }
-        let mut taken = Taken { count: 0, full: None };
+        let mut taken = Taken { count: 0, full: None, refused: Refused::default() };
         for Published { id, event } in events {
             let Some(event) = event else {
                 state.phase = Phase::Finished(now);
@@ -85,7 +105,7 @@ impl Topic {
                         break;
                     }
                     // It cannot be kept, now or later: it is missing.
-                    Err(_) if self.miss(&mut state, *id, now) => {}
+                    Err(error) if self.miss(&mut state, *id, now) => taken.refused.add(error),
                     Err(_) => return Err(give_up(state)),
                 }
             }

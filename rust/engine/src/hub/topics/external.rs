@@ -12,7 +12,7 @@ use super::check_name;
 use crate::error::Result;
 use crate::sync::{Arc, lock};
 
-pub use super::super::topic::{Published, Taken};
+pub use super::super::topic::{Published, Refused, Taken};
 
 /// How a hub fares with the log that its events are kept in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -67,13 +67,13 @@ impl Hub {
         *lock(&self.log)
     }
 
-    /// Gives a topic that is waiting all that was published behind `floor`, and opens it. Whether it was.
+    /// Gives a topic that is waiting all that was published after `floor`, and opens it. Gives the events that it refuses;
+    /// `None` if it was not waiting.
     ///
     /// # Errors
     /// `BAD_TOPIC`, `HUB_CLOSED`.
-    pub fn load(&self, topic: &str, floor: Id, events: &[Published<'_>]) -> Result<bool> {
-        let loaded = self.existing(topic, |topic| topic.load(floor, events, self.now()))?;
-        Ok(loaded == Some(true))
+    pub fn load(&self, topic: &str, floor: Id, events: &[Published<'_>]) -> Result<Option<Refused>> {
+        Ok(self.existing(topic, |topic| topic.load(floor, events, self.now()))?.flatten())
     }
 
     /// Gives a topic what follows on all that it has. `None` if it is not there, or waits to be loaded.
