@@ -245,12 +245,15 @@ impl WriteBuffer {
         let mut parts = [IoSlice::new(&[]); MOST];
         let mut count = 0;
         let mut written = self.written;
-        for part in self.pieces.iter().flat_map(Piece::parts) {
-            let passed = written.min(part.len());
-            written -= passed;
-            if part.len() > passed && count < MOST {
-                parts[count] = IoSlice::new(&part[passed..]);
-                count += 1;
+        // Two loops: as one iterator the compiler may call a function for each part, empty or not.
+        for piece in &self.pieces {
+            for part in piece.parts() {
+                let passed = written.min(part.len());
+                written -= passed;
+                if part.len() > passed && count < MOST {
+                    parts[count] = IoSlice::new(&part[passed..]);
+                    count += 1;
+                }
             }
         }
         connection.poll_write(context, &parts[..count])
