@@ -1,7 +1,8 @@
 //! Bodies of requests, and what follows a change of protocols.
 
 use crate::application::read;
-use crate::rig::{Rig, WINDOW, on_each, pattern, until};
+use crate::rig::{Rig, on_each};
+use crate::sites::{WINDOW, pattern, until};
 use penstock_engine::Code;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

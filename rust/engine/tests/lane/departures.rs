@@ -5,7 +5,8 @@ use penstock_engine::app::{Attachment, Content};
 use penstock_engine::framing::Framing;
 
 use crate::client::Client;
-use crate::rig::{Rig, on_each, until};
+use crate::rig::{Rig, on_each};
+use crate::sites::until;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

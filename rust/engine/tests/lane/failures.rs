@@ -3,7 +3,9 @@
 use penstock_engine::Code;
 
 use crate::client::Client;
-use crate::rig::{AMPLE, Patience, Rig, SHORT, on_each, on_each_with, until};
+use crate::rig::{Patience, Rig, SHORT, on_each, on_each_with};
+use crate::settings::AMPLE;
+use crate::sites::until;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::rig::{Rig, on_each, pattern, until};
+use crate::rig::{Rig, on_each};
+use crate::sites::{pattern, until};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 

@@ -8,7 +8,8 @@ use penstock_engine::app::{Attachment, File, Outcome};
 use penstock_engine::framing::Framing;
 use penstock_engine::stream::Ending;
 
-use crate::rig::{Rig, on_each, pattern, until};
+use crate::rig::{Rig, on_each};
+use crate::sites::{pattern, until};
 
 /// What is told of the stream with that ticket.
 async fn completed(rig: &Rig, ticket: u64) -> Outcome {

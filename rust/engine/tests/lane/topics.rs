@@ -9,7 +9,8 @@ use penstock_engine::hub::{
     Admission, Admitted, Event, History, Hub, HubConfig, Join, Lease, Limits, Reading, Slow, Terms, admit,
 };
 
-use crate::rig::{Rig, on_each, until};
+use crate::rig::{Rig, on_each};
+use crate::sites::until;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 

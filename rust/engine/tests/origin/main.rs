@@ -8,7 +8,10 @@ mod limits;
 mod retry;
 mod rig;
 mod secure;
+#[path = "../support/server.rs"]
 mod server;
+#[path = "../support/settings.rs"]
+mod settings;
 mod storm;
 mod stray;
 mod uploads;

@@ -6,42 +6,19 @@ use std::time::Duration;
 
 use penstock_engine::framing::Framing;
 use penstock_engine::origin::{
-    self, Endpoint, Notices, OriginLimits, OriginStats, Origins, Request, RequestBody, Roots, Scheme,
-    Timeouts, Tls,
+    self, Endpoint, OriginLimits, OriginStats, Origins, Request, RequestBody, Roots, Scheme, Timeouts,
 };
-use penstock_engine::pool::{Pool, PoolConfig};
-use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ReadSizes, ResponseHead, Stream, channel};
-use penstock_engine::wire::{BodyLimits, HeadLimits};
+use penstock_engine::pool::Pool;
+use penstock_engine::stream::{Ending, Feed, FlowConfig, Meter, ResponseHead, Stream, channel};
 use penstock_engine::{Error, Result};
-use penstock_memory::pool::testing::config;
 use tokio::task::JoinHandle;
 
 use crate::server::Server;
+pub(crate) use crate::settings::{AMPLE, origin_limits as limits};
+use crate::settings::{origins, pool};
 
-/// Long enough that only a hang reaches it.
-pub(crate) const AMPLE: Duration = Duration::from_secs(20);
 /// Short enough to wait for.
 pub(crate) const SHORT: Duration = Duration::from_millis(60);
-
-pub(crate) const READS: ReadSizes =
-    ReadSizes { least: 4 << 10, unknown: 16 << 10, known: 64 << 10, most: 256 << 10 };
-
-pub(crate) fn limits() -> OriginLimits {
-    OriginLimits {
-        connections: 4,
-        waiting: 8,
-        upload_part: 0,
-        upload_wait: None,
-        upload_percent: 75,
-        idle_timeout: AMPLE,
-        requests_per_connection: 100,
-        connection_age: AMPLE,
-        name_lifetime: AMPLE,
-        log_interval: AMPLE,
-        head: HeadLimits { head_bytes: 16 << 10, head_fields: 32, interim_responses: 3 },
-        body: BodyLimits { chunk_extension_bytes: 1024, trailer_bytes: 1024 },
-    }
-}
 
 pub(crate) fn timeouts() -> Timeouts {
     Timeouts {
@@ -70,14 +47,8 @@ impl Rig {
     }
 
     pub(crate) fn with(limits: OriginLimits, roots: Roots) -> Self {
-        let pool = Pool::new(PoolConfig { reserve: 256 << 10, ..config(8 << 20) }).unwrap();
-        let origins = Arc::new(Origins::new(
-            &pool,
-            limits,
-            READS,
-            Tls::new(roots).unwrap(),
-            Arc::new(Notices::new(AMPLE)),
-        ));
+        let pool = pool();
+        let origins = origins(&pool, limits, roots);
         let flow = FlowConfig { floor: 64 << 10, ceiling: 1 << 20 };
         Self { pool, origins, meter: Arc::default(), flow }
     }

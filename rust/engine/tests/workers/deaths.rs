@@ -7,8 +7,9 @@ use tokio::sync::Notify;
 
 use crate::client::Client;
 use crate::process::status;
-use crate::rig::{OK, Rig, on_each, until};
+use crate::rig::{OK, Rig, on_each};
 use crate::server::{Server, ok};
+use crate::sites::until;
 
 const HALF: &str = "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nhalf";
 

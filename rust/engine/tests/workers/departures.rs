@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use crate::client::Client;
 use crate::fake::{Fake, attach, fetch};
 use crate::process::{Process, Taken, status};
-use crate::rig::{Rig, on_each, until};
+use crate::rig::{Rig, on_each};
 use crate::server::Server;
+use crate::sites::until;
 
 /// An origin that says `response` and then waits to be left, which it tells of.
 async fn left(response: &'static str) -> (Server, Arc<Notify>) {

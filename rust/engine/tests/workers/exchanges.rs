@@ -4,7 +4,8 @@ use penstock_engine::Code;
 
 use crate::application::read;
 use crate::client::Client;
-use crate::rig::{OK, Rig, WINDOW, on_each, pattern, until};
+use crate::rig::{OK, Rig, on_each};
+use crate::sites::{WINDOW, pattern, until};
 
 #[test]
 fn a_worker_is_asked_and_answers() {

@@ -10,8 +10,9 @@ use tokio::sync::Notify;
 
 use crate::application::read;
 use crate::process::status;
-use crate::rig::{OK, Rig, on_each, pattern};
+use crate::rig::{OK, Rig, on_each};
 use crate::server::{Server, ok};
+use crate::sites::pattern;
 
 /// Answers each request with the body that it has, which is `length` bytes long.
 async fn echo(length: usize) -> Server {

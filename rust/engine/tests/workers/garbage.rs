@@ -2,8 +2,9 @@
 
 use crate::client::Client;
 use crate::fake::{Fake, attach, fetch, message};
-use crate::rig::{OK, Rig, on_each, until};
+use crate::rig::{OK, Rig, on_each};
 use crate::server::Server;
+use crate::sites::until;
 
 /// What no worker says: no kind, a length above all, half a message, and what only the edge says.
 fn garbage() -> Vec<Vec<u8>> {

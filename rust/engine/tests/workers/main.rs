@@ -2,10 +2,10 @@
 //! them an application that does as it is told. All in one process, which is then the parent of its own. On one engine
 //! thread and on three.
 
-#[path = "../lane/application.rs"]
+#[path = "../support/application.rs"]
 #[expect(dead_code, reason = "the tests of the lane use the rest")]
 mod application;
-#[path = "../lane/client.rs"]
+#[path = "../support/client.rs"]
 mod client;
 mod deaths;
 mod departures;
@@ -15,8 +15,12 @@ mod fetches;
 mod garbage;
 mod process;
 mod rig;
-#[path = "../origin/server.rs"]
+#[path = "../support/server.rs"]
 #[expect(dead_code, reason = "the tests of the origin client use the rest")]
 mod server;
+#[path = "../support/settings.rs"]
+mod settings;
+#[path = "../support/sites.rs"]
+mod sites;
 mod topics;
 mod turns;

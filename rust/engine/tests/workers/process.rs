@@ -19,8 +19,9 @@ use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::application::Exchange;
-use crate::rig::{AMPLE, supplies, until};
 use crate::server::Server;
+use crate::settings::AMPLE;
+use crate::sites::{supplies, until};
 
 pub(crate) struct Process {
     pub(crate) queue: Queue,

@@ -10,35 +10,24 @@ use std::time::Duration;
 use penstock_engine::Code;
 use penstock_engine::access::Limits as AccessLimits;
 use penstock_engine::app::Queue;
-use penstock_engine::edge::{
-    ClientLimits, EdgeConfig, Heads, Ledger, ListenOptions, Listener, Routes, Site, Supplies,
-};
+use penstock_engine::edge::{Routes, Site};
 use penstock_engine::events::Leave;
 use penstock_engine::hub::{History, Hub, HubConfig, Join, Limits, Slow, Terms};
-use penstock_engine::origin::{Endpoint, Notices, OriginLimits, Origins, Roots, Scheme, Timeouts, Tls};
-use penstock_engine::pool::{Pool, PoolConfig};
+use penstock_engine::origin::{Endpoint, Scheme, Timeouts};
+use penstock_engine::pool::Pool;
 use penstock_engine::relay::Forwarding;
 use penstock_engine::relay_spec::{Origin, Relay, RelaySpec, RouteLimits};
 use penstock_engine::runtime::Threads;
-use penstock_engine::stream::{FlowConfig, Meter, ReadSizes};
-use penstock_engine::wire::{BodyLimits, HeadLimits, IncomingLimits};
+use penstock_engine::stream::Meter;
 use penstock_engine::workers::{Notice, Orphan, Plan, Topics, Workers};
-use penstock_memory::pool::testing::config;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
 use crate::client::Client;
 use crate::process::Process;
-
-/// Long enough that only a hang reaches it.
-pub(crate) const AMPLE: Duration = Duration::from_secs(20);
-
-const READS: ReadSizes = ReadSizes { least: 4 << 10, unknown: 16 << 10, known: 64 << 10, most: 256 << 10 };
-const BODY: BodyLimits = BodyLimits { chunk_extension_bytes: 1024, trailer_bytes: 1024 };
-
-/// A window of a stream: what is under way in user space at most.
-pub(crate) const WINDOW: usize = 1 << 20;
+use crate::settings::AMPLE;
+use crate::sites::{edge_config, listen, supplies, until};
 
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
@@ -72,73 +61,15 @@ pub(crate) fn on_each(test: &impl AsyncFn(&Rig)) {
     on_each_with(AMPLE, test);
 }
 
-/// What an engine of `count` threads lends to a site.
-pub(crate) fn supplies(count: usize) -> Supplies {
-    let pool = Pool::new(PoolConfig { reserve: 256 << 10, ..config(8 << 20) }).unwrap();
-    let limits = OriginLimits {
-        connections: 4,
-        waiting: 4,
-        upload_part: 0,
-        upload_wait: None,
-        upload_percent: 75,
-        idle_timeout: AMPLE,
-        requests_per_connection: 1,
-        connection_age: AMPLE,
-        name_lifetime: AMPLE,
-        log_interval: AMPLE,
-        head: HeadLimits { head_bytes: 4096, head_fields: 8, interim_responses: 2 },
-        body: BODY,
-    };
-    let origins = |_| {
-        Arc::new(Origins::new(
-            &pool,
-            limits,
-            READS,
-            Tls::new(Roots::WebPki).unwrap(),
-            Arc::new(Notices::new(Duration::from_secs(10))),
-        ))
-    };
-    Supplies {
-        pool: pool.clone(),
-        flow: FlowConfig { floor: 64 << 10, ceiling: WINDOW },
-        reads: READS,
-        meter: Arc::new(Meter::default()),
-        origins: (0..count).map(origins).collect(),
-        ledger: Arc::new(Ledger::new(count)),
-        heads: Arc::new(Heads::new(&pool)),
-    }
-}
-
 impl Rig {
     fn new(count: usize, patience: Duration) -> Self {
         let supplies = supplies(count);
-        let config = EdgeConfig {
-            head: IncomingLimits { line_bytes: 1024, head_bytes: 8192, head_fields: 32 },
-            body: BODY,
-            max_body: None,
-            idle_timeout: Some(AMPLE),
-            head_timeout: Some(AMPLE),
-            body_timeout: Some(AMPLE),
-            body_total_timeout: None,
-            least_rate: None,
-            head_patience: Duration::ZERO,
-            body_patience: Duration::ZERO,
-            write_timeout: Some(AMPLE),
-            stall_grace: Duration::from_secs(1),
-            clients: ClientLimits { client_connections: None, client_requests: None, client_prefix: 64 },
-            linger: Duration::from_secs(1),
-            max_event: 64 << 10,
-            event_backlog: None,
-        };
         let (pool, meter) = (supplies.pool.clone(), Arc::clone(&supplies.meter));
         let threads = Arc::new(Threads::start(count).unwrap());
         let queue = Queue::new(64, Some(patience), 1 << 20);
         let workers = Arc::new(Workers::new(supplies.clone(), &queue, &threads));
-        let site = Arc::new(Site::new(config, supplies, Routes::default(), None, Some(queue)));
-        let options = ListenOptions { backlog: 64, reuse_port: false, write_timeout: None };
-        let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), options).unwrap();
-        let address = listener.address().unwrap();
-        listener.serve(&site, &threads);
+        let site = Arc::new(Site::new(edge_config(), supplies, Routes::default(), None, Some(queue)));
+        let address = listen(&site, &threads);
         let (tell, notices) = mpsc::unbounded_channel();
         let history = History { events: 100, bytes: 1 << 16, age: None };
         let (memory, finished_age) = (1 << 20, Duration::from_secs(3600));
@@ -288,19 +219,4 @@ fn plan(hub: &Arc<Hub>, description: &[u8]) -> penstock_engine::Result<Plan> {
         inspect: None,
         completion: None,
     }))))
-}
-
-/// Waits for what another thread brings about.
-pub(crate) async fn until(mut condition: impl FnMut() -> bool) {
-    let wait = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(AMPLE / 2, wait).await.expect("it never comes about");
-}
-
-/// `size` bytes that show where they have been shifted.
-pub(crate) fn pattern(size: usize) -> Vec<u8> {
-    (0..=250).cycle().take(size).collect()
 }

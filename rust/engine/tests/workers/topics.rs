@@ -14,8 +14,10 @@ use crate::application::read;
 use crate::client::Client;
 use crate::fake::{Fake, message};
 use crate::process::{Process, Taken, status};
-use crate::rig::{AMPLE, OK, Rig, on_each, until};
+use crate::rig::{OK, Rig, on_each};
 use crate::server::{Server, ok};
+use crate::settings::AMPLE;
+use crate::sites::until;
 
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 

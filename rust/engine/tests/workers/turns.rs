@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use crate::process::Process;
-use crate::rig::{OK, Rig, on_each, on_each_with, until};
+use crate::rig::{OK, Rig, on_each, on_each_with};
+use crate::sites::until;
 
 #[test]
 fn requests_go_to_whoever_has_fewest() {
