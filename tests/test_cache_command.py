@@ -202,7 +202,7 @@ async def test_the_socket_is_its_owners_alone_and_goes_with_the_server(control: 
     finally:
         os.umask(umask)
     status, _, err = await cache("stats", "--control", control)
-    assert (status, "nobody answers at" in err, "Traceback" in err) == (1, True, False)
+    assert (status, "nothing answers at" in err, "Traceback" in err) == (1, True, False)
 
 
 async def second(origin: ScriptedOrigin, control: str) -> tuple[int, str]:

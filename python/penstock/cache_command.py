@@ -129,7 +129,7 @@ def _ask(control: Path, method: str, path: str, **options: Any) -> dict[str, Any
     except (aiohttp.ClientError, OSError) as error:
         why = getattr(error, "strerror", None) or str(error)
         rule = "is there a 'penstock serve' with this --control?"
-        raise click.ClickException(f"--control: nobody answers at {control}: {why}: {rule}") from error
+        raise click.ClickException(f"--control: nothing answers at {control}: {why}: {rule}") from error
     if status != 200:  # noqa: PLR2004 (OK)
         about = next((f"--{name}: " for name in ("url", "prefix", "tag") if name in asked), "")
         raise click.ClickException(f"{about}{found['detail']}")

@@ -84,7 +84,7 @@ async def test_a_client_that_does_not_read_stops_the_application(
 
 WRONG = {
     "fewer bytes": (b"Content-Length: 10", b"half", "6 bytes of the body are missing"),
-    "more bytes": (b"Content-Length: 3", b"three HTTP/1.1 200 OK", "behind the end"),
+    "more bytes": (b"Content-Length: 3", b"three HTTP/1.1 200 OK", "after the end"),
     "no last chunk": (b"Transfer-Encoding: chunked", b"4\r\nhalf\r\n", "the last chunk is missing"),
     "no chunks": (b"Transfer-Encoding: chunked", b"plain", "chunk size"),
     "both framings": (b"Content-Length: 3\r\nTransfer-Encoding: chunked", b"0\r\n\r\n", "both"),

@@ -103,7 +103,7 @@ impl Checker {
                 State::UntilClose | State::Switched => bytes.len(),
                 State::Bodiless => return Ok(all - bytes.len()),
                 State::Complete | State::Framed => {
-                    return Err(bad(format!("{} bytes behind the end of the response", bytes.len())));
+                    return Err(bad(format!("{} bytes after the end of the response", bytes.len())));
                 }
             };
             bytes = &bytes[used..];
@@ -268,7 +268,7 @@ impl Checker {
             }
             State::Chunked(_) | State::Framed | State::UntilClose => Ok(()),
             _ if count == 0 => Ok(()),
-            _ => Err(bad(format!("{count} bytes behind the end of the response"))),
+            _ => Err(bad(format!("{count} bytes after the end of the response"))),
         }
     }
 

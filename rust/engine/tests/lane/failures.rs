@@ -28,7 +28,7 @@ fn a_response_that_is_too_long_ends_where_it_said() {
         exchange.write("!");
         assert_eq!(client.rest().await, (Vec::new(), true));
         assert_eq!(exchange.lost().await, Some(Code::BadResponse));
-        assert_eq!(fault(rig).await, "1 bytes behind the end of the response");
+        assert_eq!(fault(rig).await, "1 bytes after the end of the response");
     });
 }
 
@@ -39,7 +39,7 @@ fn a_response_that_is_too_long_at_once_is_not_sent() {
         client.get("/").await;
         rig.request().await.answer([OK, "HTTP/1.1 200 OK\r\n\r\n"].concat());
         assert_eq!(client.rest().await, (Vec::new(), true));
-        assert_eq!(fault(rig).await, "19 bytes behind the end of the response");
+        assert_eq!(fault(rig).await, "19 bytes after the end of the response");
     });
 }
 

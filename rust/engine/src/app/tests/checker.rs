@@ -47,10 +47,10 @@ fn the_end_is_where_the_framing_says() {
 
 #[test]
 fn more_bytes_than_the_framing_has_are_refused() {
-    refused("GET", &[SHORT, b"!"].concat(), "1 bytes behind the end");
-    refused("GET", &[CHUNKS, b"0"].concat(), "behind the end");
-    refused("GET", &[SHORT, SHORT].concat(), "behind the end");
-    refused("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx", "1 bytes behind the end");
+    refused("GET", &[SHORT, b"!"].concat(), "1 bytes after the end");
+    refused("GET", &[CHUNKS, b"0"].concat(), "after the end");
+    refused("GET", &[SHORT, SHORT].concat(), "after the end");
+    refused("GET", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nx", "1 bytes after the end");
 }
 
 #[test]

@@ -86,6 +86,6 @@ pub(crate) fn assert_passed(stand: Stand, count: u64, mut checker: Checker) {
     if stand == Stand::Bodiless {
         assert_eq!(checker.feed(b"H").unwrap(), 0, "not sent");
     } else if fits && fills {
-        assert!(checker.feed(b"H").is_err(), "a byte behind the end");
+        assert!(checker.feed(b"H").is_err(), "a byte after the end");
     }
 }
