@@ -75,7 +75,7 @@ async def test_a_signal_lets_a_request_finish_and_ends_with_0(
         await refused(running)
         held.go_on.set()
         assert await client.reader.readexactly(4) == b"half"
-        assert await client.rest() == b"", "the connection is closed behind it"
+        assert await client.rest() == b"", "the connection is closed after it"
         assert await running.ended() == 0
         client.abort()
     assert re.search(r'"GET /held HTTP/1.1" 200 \d+ [\d.]+( route=/)?$', running.log(), re.MULTILINE)

@@ -1,7 +1,7 @@
 """The documentation says what is so: its Python runs, its links lead somewhere, its reference is current.
 
 Blocks of one document run in order in one namespace, as a reader would type them, against an origin that
-stands in for `http://origin` and `https://origin.example`. A text block right behind a Python block is what
+stands in for `http://origin` and `https://origin.example`. A text block directly after a Python block is what
 that one prints. An application that a block calls `app` is served and asked for a segment.
 """
 

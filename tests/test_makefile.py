@@ -111,7 +111,7 @@ def test_a_newer_toolchain_is_taken(tools: Path) -> None:
 def test_no_network_is_one_line(tools: Path, tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
-    # A virtual environment whose pip finds nobody.
+    # A virtual environment whose pip finds no index.
     script(venv / "bin" / "python", f'exec {os.path.realpath(sys.executable)} "$@"')
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:1/", "PIP_RETRIES": "0", "PIP_BREAK_SYSTEM_PACKAGES": "1"}
     nowhere |= {

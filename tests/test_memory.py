@@ -128,7 +128,7 @@ def many_descriptors() -> Iterator[None]:
 @pytest.mark.parametrize("lane", ["native", "app"])
 @pytest.mark.usefixtures("many_descriptors")
 async def test_a_crowd_that_stops_reading_leaves_room_for_others(lane: str) -> None:
-    """A thousand readers of a body of 1 GB, on a pool of 64 MiB: whoever comes then is served as before."""
+    """A thousand readers of a body of 1 GB, on a pool of 64 MiB: a client that comes then is served as before."""
     async with (
         ScriptedOrigin(origin) as server,
         serve(
@@ -163,9 +163,9 @@ async def test_a_crowd_that_stops_reading_leaves_room_for_others(lane: str) -> N
             for _ in range(3):
                 assert (await fresh.ask("/small")).body == b"ok"
             fresh.abort()
-        assert not any(peer.left for peer in peers), "somebody was cut off to make room"
+        assert not any(peer.left for peer in peers), "a client was cut off to make room"
 
-        # Whoever reads again gets more.
+        # A client that reads again gets more.
         first = crowd[0]
         first.writer.transport.resume_reading()
         assert (await first.head()).one("Content-Length") == str(BODY)

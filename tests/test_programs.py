@@ -235,4 +235,4 @@ async def test_the_example_of_live_events(tmp_path: Path) -> None:
 def test_every_example_is_run() -> None:
     here = Path(__file__).read_text()
     for path in (ROOT / "examples").glob("*.py"):
-        assert f'"{path.name}"' in here, f"nobody runs {path.name}"
+        assert f'"{path.name}"' in here, f"no test runs {path.name}"

@@ -1,4 +1,4 @@
-"""A response read as text and as JSON, and what becomes of one with a status of an error."""
+"""A response read as text and as JSON, and the error of one with a status of an error."""
 
 import pickle
 import warnings

@@ -149,7 +149,7 @@ def ends(data: bytes, how: Callable[[Peer], None]) -> Script:
 
 
 async def test_only_tls_own_end_ends_a_body_without_framing(authority: trustme.CA, roots: Path) -> None:
-    """Anybody on the way can close a TCP connection; the alert that ends TLS is the origin's (RFC 8446, 6.1)."""
+    """Any machine on the way can close a TCP connection; the alert that ends TLS is the origin's (RFC 8446, 6.1)."""
     tls = context(authority.issue_cert("127.0.0.1"))
     body = b"HTTP/1.1 200 OK\r\n\r\nhalf"
     async with trusting(roots) as engine:

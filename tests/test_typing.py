@@ -15,7 +15,7 @@ import pytest
 from support.documents import ROOT, RUN, blocks, name
 
 EXAMPLES = sorted(ROOT.glob("examples/*.py"))
-# A document shows parts of a program: the names of a block may stand in the next as well, be used by nobody, or be bound
+# A document shows parts of a program: the names of a block may stand in the next as well, be unused, or be bound
 # in a loop that surely runs.
 SHOWN = ("Redeclaration", "UnusedVariable", "UnusedFunction", "UnusedExpression", "PossiblyUnbound")
 PYRIGHT = {

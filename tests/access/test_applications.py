@@ -19,7 +19,7 @@ async def test_the_end_of_a_request_says_whose_it_was(engine: penstock.Engine, s
     async with ScriptedOrigin(Recorder()) as upstream:
         gateway = Gateway(upstream.url, engine=engine)
         route = gateway.native(
-            "/", authorise=hook, decision_key=TOKEN, on_complete=ends.append, tenant="nobody"
+            "/", authorise=hook, decision_key=TOKEN, on_complete=ends.append, tenant="no tenant"
         )
         app = web.Application()
         app.add_routes([route])
@@ -36,5 +36,5 @@ async def test_the_end_of_a_request_says_whose_it_was(engine: penstock.Engine, s
             client.abort()
         await until(lambda: len(ends) == 3, "all are told")
         told = [(end.tenant, end.status, getattr(end.error, "name", None)) for end in ends]
-        assert told == [("a", 200, None), ("b", 200, None), ("nobody", None, "ACCESS_DENIED")]
+        assert told == [("a", 200, None), ("b", 200, None), ("no tenant", None, "ACCESS_DENIED")]
         await runner.cleanup()

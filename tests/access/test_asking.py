@@ -50,7 +50,7 @@ async def test_a_thousand_who_come_at_once_ask_once(edge: Edges) -> None:
         clients = [await edge.connect(served) for _ in range(1000)]
         for client in clients:
             await client.get("/", "Token: good-a")
-        await until(lambda: decisions.stats().joined == 999, "all but one wait with the one who has asked")
+        await until(lambda: decisions.stats().joined == 999, "all but one wait for the decision of the first")
         hook.gate.set()
 
         async def answered(client: RawClient) -> bytes:

@@ -1,4 +1,4 @@
-"""What is stored is shared by all who may, and nobody else gets it."""
+"""A stored response is shared by all clients that may have it, and no other client gets it."""
 
 import penstock
 from penstock.config import Cache, Caching

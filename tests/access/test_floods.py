@@ -1,4 +1,4 @@
-"""Those who try at random are bounded in memory, and push out nobody who may."""
+"""Clients that try tokens at random are bounded in memory, and push out no client that may."""
 
 import asyncio
 from collections import Counter
@@ -33,7 +33,7 @@ async def test_a_flood_of_bad_tokens_stays_bounded_and_evicts_no_permission(edge
         asked = len(hook.asked)
         for number, viewer in enumerate(viewers):
             assert (await viewer.ask("/", f"Token: good-{number}")).body == b"ok"
-        assert len(hook.asked) == asked, "nobody was asked about again"
+        assert len(hook.asked) == asked, "no client was asked about again"
 
 
 async def test_a_flood_from_one_address_does_not_block_decisions_for_others(edge: Edges) -> None:

@@ -1,4 +1,4 @@
-"""Nobody is given another's decision: what is remembered is remembered by exactly what the hook decides by."""
+"""No client is given another's decision: the key of a decision is exactly what the hook decides by."""
 
 import asyncio
 from collections.abc import Callable
@@ -86,7 +86,7 @@ async def test_an_encoded_name_of_a_parameter_hides_nothing(anywhere: Edges) -> 
 def test_a_decision_is_given_to_whom_the_hook_would_give_it(
     requests: list[tuple[str, list[tuple[bytes, str]], str]],
 ) -> None:
-    """A hook that answers by the whole of its key: whoever is let in by what is remembered has the same key."""
+    """A hook that answers by the whole of its key: a client that a remembered decision admits has the same key."""
     asyncio.run(_each_gets_its_own(requests))
 
 

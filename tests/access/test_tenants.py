@@ -1,4 +1,4 @@
-"""What a tenant may have is counted over all engine threads, whoever comes on its account."""
+"""What a tenant may have is counted over all engine threads and all clients on its account."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -94,7 +94,7 @@ async def test_a_tenant_that_has_had_its_total_is_refused_until_it_begins_anew(a
         assert (await ask(anywhere, served, "b")).body == b"ok"
         assert route.decisions is not None
         assert route.decisions.renew("a")
-        assert not route.decisions.renew("nobody")
+        assert not route.decisions.renew("no tenant")
         assert (await ask(anywhere, served, "a")).body == b"ok"
 
 

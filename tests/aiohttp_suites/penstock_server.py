@@ -43,7 +43,7 @@ test_utils.BaseTestServer.close = _close_with_engine  # type: ignore[method-assi
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """One line per test that did not pass, for whoever compares."""
+    """One line per test that did not pass, for a comparison."""
     for kind in ("failed", "error"):
         for report in terminalreporter.stats.get(kind, []):
             terminalreporter.write_line(f"DID-NOT-PASS {report.nodeid}")

@@ -42,7 +42,7 @@ SUITES: Final = (
 NEEDED: Final = ("pytest-mock", "freezegun", "isal", "zlib_ng", "re_assert", "blockbuster", "forbiddenfruit")
 
 _QUEUED_IN_THE_ENGINE: Final = (
-    "looks into the protocol for requests or bytes that wait behind the one that is being answered; "
+    "looks into the protocol for requests or bytes that wait while another is answered; "
     "they wait in the engine, which bounds them itself"
 )
 _UNASKED: Final = (

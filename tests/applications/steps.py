@@ -1,4 +1,4 @@
-"""What a client does with a program, and what of the answers must be the same on every server."""
+"""What a client does with a program, and which parts of the answers must be the same on every server."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _PASSING = {"date", "server", "set-cookie", "last-modified", "etag", "connection
 
 @dataclass(frozen=True)
 class Ask:
-    """A request. `keeps`: what of the answer is looked for where all of it is not the same twice."""
+    """A request. `keeps`: the part of the answer that is looked for if the whole differs from time to time."""
 
     method: str
     target: str

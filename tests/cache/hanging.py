@@ -1,4 +1,4 @@
-"""Files that hang: an opening of one waits for an answer of the kernel's file notification, which nobody gives."""
+"""Files that hang: an opening of one waits for an answer of the kernel's file notification, which never comes."""
 
 import ctypes
 import os
@@ -20,7 +20,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Hang:
-    """Whoever opens one of `paths` waits until `let_go`, and then has it open. Needs CAP_SYS_ADMIN."""
+    """An opening of one of `paths` waits until `let_go`, and then succeeds. Needs CAP_SYS_ADMIN."""
 
     def __init__(self, *paths: Path) -> None:
         self._group = _libc.fanotify_init(_CLASS_CONTENT | _CLOEXEC, os.O_RDONLY)

@@ -9,7 +9,7 @@ from support.client import answer
 from support.origins import FRESH
 
 READERS = [
-    pytest.param(0, id="nobody reads"),
+    pytest.param(0, id="no client reads"),
     pytest.param(1, id="one follows"),
     pytest.param(50, id="fifty follow"),
 ]

@@ -346,7 +346,7 @@ async def test_what_was_asked_for_before_an_unsafe_request_is_not_stored(caching
 
 
 async def test_what_has_left_does_not_come_back_when_it_is_confirmed(caching: Edges) -> None:
-    """Else its memory would count for ever: what leaves is chosen among those that have come."""
+    """Else its memory would count for ever: only objects that were stored can be evicted."""
     asked, may_confirm = asyncio.Event(), asyncio.Event()
     body = bytes(256 * 1024)
 

@@ -1,4 +1,4 @@
-"""What happened to the files while nobody looked: whatever is damaged is dropped, and never served."""
+"""What happened to the files while no process used them: a damaged one is dropped, and never served."""
 
 import asyncio
 import os

@@ -196,7 +196,7 @@ async def watched(here: Gateway) -> None:
 
 
 def hang(directory: Path, *numbers: int) -> Hang:
-    """Whoever opens the files of these slices waits."""
+    """An opening of a file of these slices waits."""
     return Hang(*[file_of(directory, number) for number in numbers])
 
 

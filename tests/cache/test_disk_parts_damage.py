@@ -214,7 +214,7 @@ async def test_a_file_that_is_there_twice_is_kept_once(tmp_path: Path) -> None:
 
 
 async def test_a_new_version_takes_the_place_of_the_slices_on_disk(tmp_path: Path) -> None:
-    """Who has begun to read the old one is broken off; nobody else sees a byte of it."""
+    """A client that has begun to read the old one is broken off; no other client sees a byte of it."""
     new = film(2, len(WHOLE) + 5000)
     script = honest()
     async with ScriptedOrigin(script) as origin:

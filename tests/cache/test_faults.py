@@ -1,4 +1,4 @@
-"""Origins that die, stall and lie at every boundary of head and body, while nobody, one and fifty read what they send.
+"""Origins that die, stall and lie at every boundary of head and body, while no client, one and fifty read them.
 
 Whatever an origin does, no reader takes for whole what is not; nothing of it is kept; the next request is a fetch of its
 own; and what is stored beside it stays as it is. (The fixture checks slabs, streams, descriptors and tasks.)
@@ -47,11 +47,11 @@ IN_HEAD = {
     "inside the blank line": LENGTH[:-1],
 }
 IN_BODY = {
-    "behind the head": LENGTH,
+    "after the head": LENGTH,
     "at the first byte of the body": LENGTH + BODY[:1],
     "inside the body": LENGTH + BODY[: len(BODY) // 2],
     "one byte before its end": LENGTH + BODY[:-1],
-    "behind a head with chunks": CHUNKED,
+    "after a head with chunks": CHUNKED,
     "inside a chunk's size": CHUNKED + b"1",
     "between a chunk's size and its data": CHUNKED + b"10\r\n",
     "inside a chunk": CHUNKED + CHUNK[:20_000],
@@ -81,7 +81,7 @@ LIES_IN_BODY = {
     "a second chunk's size of letters": CHUNKED + CHUNK + b"xyz\r\n",
     "more than its chunk": CHUNKED + CHUNK[:-2] + b"!\r\n0\r\n\r\n",
     "less than its chunk": CHUNKED + b"fffff\r\n" + BODY,
-    "a trailer that is none": CHUNKED + CHUNK + b"0\r\n: x\r\n\r\n",
+    "a malformed trailer": CHUNKED + CHUNK + b"0\r\n: x\r\n\r\n",
 }
 SECOND = answer(FRESH, "Content-Length: 6") + b"second"
 EXCESS = {
@@ -193,7 +193,7 @@ class Scene:
 
     @property
     def readers(self) -> list[Reader]:
-        """Those who have not left."""
+        """The clients that have not left."""
         return [self.asker, *self.followers] if self._readers else []
 
     async def read(self) -> None:
@@ -212,7 +212,7 @@ class Scene:
 
         kept, asked = await kept_now(), self._script.requests.count(self.bad)
         async with asyncio.timeout(10):
-            # Where nobody reads, nobody sees when it has failed.
+            # Without a reader there is no event that says when it has failed.
             while asked == 1 and kept.status != 504:
                 kept = await kept_now()
         # A follower may have had the origin asked again: what that brought is kept.

@@ -1,4 +1,4 @@
-"""One fetch for all who ask at once: who joins, who follows, who leaves, and what becomes of them when it fails."""
+"""One fetch for all clients that ask at once: which joins, follows and leaves it, and how each ends when it fails."""
 
 import asyncio
 
@@ -171,7 +171,7 @@ async def test_an_origin_that_does_not_answer_fails_all_who_wait_at_once(caching
 
 
 async def test_what_is_not_shared_does_not_wait_for_each_other(caching: Edges) -> None:
-    """Those who waited are released by the head, and those who come later do not wait at all."""
+    """Clients that waited are released by the head, and clients that come later do not wait at all."""
     waiting = 0
     all_there = asyncio.Event()
     first_may_go = asyncio.Event()
@@ -201,7 +201,7 @@ async def test_what_is_not_shared_does_not_wait_for_each_other(caching: Edges) -
 
 
 async def test_a_body_that_turns_out_too_large_is_read_to_its_end_and_not_kept(caching: Edges) -> None:
-    """Nobody had told how long it is: 4 MiB pass a limit of 64 KiB, at the pace of whoever is slower."""
+    """No head said how long it is: 4 MiB pass a limit of 64 KiB, at the pace of the slower client."""
     pieces = 64
     piece = bytes(range(256)) * 256
     may_go_on = asyncio.Event()

@@ -119,7 +119,7 @@ async def test_a_host_that_is_kept_is_in_the_key(caching: Edges, server: str, la
 
 @WAYS
 async def test_an_operator_may_have_them_sent(caching: Edges, server: str, lane: str) -> None:
-    """And those that tell what was asked for are in the key then."""
+    """And the fields that tell what was asked for are in the key then."""
     async with ScriptedOrigin(NumberedOrigin(echoed())) as origin:
         gateway = caching.gateway(origin.url, caching=Caching(drop_fields=()))
         async with serving(caching, server, lane, gateway) as port:

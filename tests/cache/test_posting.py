@@ -112,7 +112,7 @@ async def test_what_a_get_has_brought_meanwhile_is_newer(caching: Edges) -> None
         client, other = await caching.connect(served), await caching.connect(served)
         await client.get("/a", "Content-Length: 0", method="POST")
         head = await in_time(client.head())
-        # Nobody follows what is not whole.
+        # No request follows a response that is not whole.
         assert (await in_time(other.ask("/a"))).body == b"2"
         script.go.set()
         assert await in_time(client.body(head)) == b"post"

@@ -48,7 +48,7 @@ async def test_a_prefix_means_what_begins_so_at_that_origin(caching: Edges) -> N
                 await client.ask(target)
         assert cache.purge(prefix=f"{one.url}/live/") == 2
         assert cache.purge(prefix=f"{one.url}/liv") == 1
-        # A part of an authority is none.
+        # A part of an authority is not a prefix of it.
         assert cache.purge(prefix=one.url[:-1]) == 0
         assert cache.purge(prefix=one.url) == 1
         assert {stored.url.rpartition("/")[0] for stored in cache.list()} == {other.url, f"{other.url}/live"}

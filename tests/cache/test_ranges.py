@@ -75,9 +75,9 @@ def ranges_of(size: int) -> dict[str, dict[str, str]]:
         "the last": "bytes=-100",
         "open": f"bytes={size - 1000}-",
         "from the beginning": "bytes=0-",
-        "behind the end": f"bytes={size + 5}-",
+        "after the end": f"bytes={size + 5}-",
         "two": "bytes=0-9,20000-20009",
-        "three, one behind the end": f"bytes=100-109,{size - 10}-,{size + 1}-",
+        "three, one after the end": f"bytes=100-109,{size - 10}-,{size + 1}-",
         "malformed": "bytes=9-5",
         "of another unit": "lines=1-5",
     }
@@ -243,8 +243,8 @@ async def test_ranges_of_what_has_changed(alone: Edges, kind: str, policy: str) 
 @policies
 @cases
 async def test_ranges_of_what_is_on_its_way(alone: Edges, kind: str, policy: str) -> None:
-    """Another has asked for the whole, which stops after its first bytes. Nobody waits for the rest of what is too
-    large, or not stored."""
+    """Another has asked for the whole, which stops after its first bytes. No client waits for the rest of a body
+    that is too large, or not stored."""
     async with table(alone, KINDS[kind], POLICIES[policy]) as cells, AsyncExitStack() as stack:
         origin = cells.origin
         for what, asked in ranges_of(KINDS[kind].size).items():
@@ -320,7 +320,7 @@ async def test_what_is_small_is_asked_for_whole_once(caching: Edges) -> None:
 
 
 async def test_origins_that_disagree_about_a_tag_break_one_response_at_most(caching: Edges) -> None:
-    """Where slices were nobody's choice, they are left alone for a while."""
+    """Slices that no setting asked for are left alone for a while."""
     origin = Origin(Kind())
 
     class Disagreeing:

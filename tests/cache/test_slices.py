@@ -116,7 +116,7 @@ async def test_a_range_that_begins_after_the_end_is_answered_with_416(caching: E
     script = Film()
     async with ScriptedOrigin(script) as origin:
         client = await caching.connect(await caching.relay(origin.url, caching=SLICED))
-        # In the last slice, whose answer tells it; behind it, where the origin does; and known.
+        # In the last slice, whose answer tells it; after it, where the origin does; and known.
         for start in (LENGTH, LENGTH + SLICE * 2, LENGTH + SLICE * 2):
             reply = await in_time(client.ask("/film", f"Range: bytes={start}-"))
             assert (reply.head.status, reply.head.one("Content-Range")) == (416, f"bytes */{LENGTH}")

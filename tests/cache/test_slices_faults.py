@@ -1,6 +1,7 @@
-"""Slices whose fetch fails, which are purged, and which leave memory, while nobody, one and fifty read the response.
+"""Slices whose fetch fails, which are purged, and which leave memory, while no client, one and fifty read the
+response.
 
-Nobody takes for whole what is not, nothing of what has failed is kept, and what is stored beside it stays.
+No client takes a truncated body for a whole one, nothing of a failed slice is kept, and the slices beside it stay.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ SHORT = 0.5
 CUTS: dict[str, Callable[[bytes], int]] = {
     "before the head": lambda _: 0,
     "inside the head": lambda _: 20,
-    "behind the head": lambda response: response.index(b"\r\n\r\n") + 4,
+    "after the head": lambda response: response.index(b"\r\n\r\n") + 4,
     "at the first byte": lambda response: response.index(b"\r\n\r\n") + 5,
     "inside the slice": lambda response: len(response) - SLICE // 2,
     "one byte before its end": lambda response: len(response) - 1,
@@ -47,7 +48,7 @@ class Failing(Film):
         if _start != self._start or self.gone.is_set():
             return await super().send(peer, _start, response)
         await self.may_fail.wait()
-        # From here on it is honest, also to whoever asks before the peer has noticed.
+        # From here on it is honest, also to a client that asks before the peer has noticed.
         self.gone.set()
         await peer.send(response[: self._cut(response)])
         if self._fault == "reset":
@@ -92,7 +93,7 @@ class Scene:
             whole.append(body is not None and len(body) == len(BODY) - before)
             client.abort()
         if clients and not self._is_retried:
-            # Of a later slice any of them may be the one who had it asked for.
+            # Any of them may be the client for which a later slice was fetched.
             assert not all(whole)
             assert self._number > 0 or not whole[0]
         await in_time(self._script.gone.wait())
@@ -127,7 +128,7 @@ class Scene:
         served = await self._edges.relay(origin.url, caching=SLICED)
         async with asyncio.timeout(10):
             while True:
-                # Where nobody reads, nobody sees when it has failed.
+                # Without a reader there is no event that says when it has failed.
                 client = await self._edges.connect(served)
                 await client.get("/film")
                 head = await client.head()
@@ -170,7 +171,7 @@ async def test_a_slice_that_fails_ends_no_body(caching: Edges, number: int, faul
 
 
 async def reading(caching: Edges, script: Film, served: Served) -> RawClient:
-    """Whoever has read two slices, and waits for the third."""
+    """A client that has read two slices, and waits for the third."""
     script.held[SLICE * 2] = asyncio.Event()
     client = await caching.connect(served)
     await client.get("/film")
@@ -273,7 +274,7 @@ async def test_who_does_not_read_holds_two_slices_and_no_more(caching: Edges) ->
     async with ScriptedOrigin(script) as origin:
         served = await caching.relay(origin.url, caching=policy)
         reader, other = await caching.connect(served), await caching.connect(served)
-        # All of it is stored, and is read by nobody but who has stopped.
+        # All of it is stored, and its only reader is one that has stopped.
         assert (await in_time(other.ask("/film"))).head.status == 200
         stalled = await caching.connect(served, receive_buffer=16 * 1024)
         await stalled.get("/film")

@@ -175,7 +175,7 @@ CHANGES = {
 @pytest.mark.parametrize("followers", [0, 20])
 @pytest.mark.parametrize("what", CHANGES)
 async def test_what_changes_on_the_way_is_broken_off(caching: Edges, what: str, followers: int) -> None:
-    """Nobody who was sent the head of one version gets a byte of another, and the next request gets what there is."""
+    """No client that was sent the head of one version gets a byte of another; the next request gets what there is."""
     change = CHANGES[what]
     script = Film()
     start = SLICE * 2
@@ -279,7 +279,7 @@ async def test_a_new_version_that_is_found_before_the_head_is_served(caching: Ed
 async def test_a_new_version_that_may_not_be_kept_is_served_as_it_was_asked_for(
     caching: Edges, policy: Caching
 ) -> None:
-    """The origin sends the part that is missing, which is not to be stored any more: nobody has asked for it alone."""
+    """The origin sends the part that is missing, which is no longer stored: no client has asked for it alone."""
     first = SLICE + 50 if policy is SLICED else 50
     script = Film()
     async with ScriptedOrigin(script) as origin:

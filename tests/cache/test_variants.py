@@ -61,7 +61,7 @@ async def test_the_tag_of_a_304_selects_what_is_served_and_no_body_is_sent(cachi
         for device, body in (("wall", b"large 1"), ("watch", b"small 1")):
             assert await ask(client, device) == (body, "penstock; fwd=vary-miss; fwd-status=304")
             assert sorted((script.asked[-1] or "").split(", ")) == ['"large-1"', '"small-1"']
-        # From now on nobody is asked.
+        # From now on no origin is asked.
         for device, size in OF.items():
             said, status = await ask(client, device)
             assert said == f"{size} 1".encode()

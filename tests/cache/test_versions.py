@@ -1,5 +1,5 @@
-"""Clients of every kind read while a writer changes what the origin has: nobody gets bytes of two versions, or, once an
-invalidation has been answered, an older one. What is read slice by slice may break off, where the origin has another
+"""Clients of every kind read while a writer changes what the origin has: no client gets bytes of two versions, or, once
+an invalidation has been answered, an older one. What is read slice by slice may break off, where the origin has another
 version by then.
 
 Every version's bytes are unlike those of all others, at every place. The writer makes a new version, and then has what
@@ -63,7 +63,7 @@ def tag(kind: str, version: int) -> str:
 
 
 class Shelf:
-    """What the origin has, and since when nobody may get less."""
+    """What the origin has, and since when no client may get an older version."""
 
     def __init__(self) -> None:
         self.current = {f"{route}{number}": 1 for route in ROUTES for number in range(OBJECTS)}

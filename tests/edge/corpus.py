@@ -47,7 +47,7 @@ class Case:
     sent: bytes
     requests: tuple[Expected, ...]
     refusal: tuple[str, int] | None
-    """Code and status of what is answered behind the requests."""
+    """Code and status of what is answered after the requests."""
     closes: bool
     """Whether the connection ends behind the last request without the client's doing."""
 

@@ -63,7 +63,7 @@ async def test_a_client_that_leaves_while_the_origin_sends_ends_the_fetch(anywhe
         await client.head()
         LEAVE[how](client)
         peer = await origin.connection()
-        await until(lambda: peer.left, "the origin sees that nobody reads")
+        await until(lambda: peer.left, "the origin sees that no client reads")
         await gone(anywhere, peer)
 
 
@@ -125,7 +125,7 @@ async def test_a_reset_after_pipelined_requests_is_noticed(edge: Edges) -> None:
 
 
 async def test_leaving_with_another_request_in_the_pipeline(edge: Edges) -> None:
-    """A reset is seen at once; what waits behind the response is dropped with it."""
+    """A reset is seen at once; what waits for the response is dropped with it."""
     async with ScriptedOrigin(says(answer("Content-Length: 10", body=b"half"), then="stall")) as origin:
         served = await edge.relay(origin.url)
         client = await edge.connect(served)

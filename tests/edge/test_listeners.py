@@ -1,4 +1,4 @@
-"""Where a site listens: TCP of both families, Unix sockets, and sockets that somebody else has made."""
+"""Where a site listens: TCP of both families, Unix sockets, and sockets that another program has made."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What of a request reaches the origin, however its bytes arrive, and what becomes of the connection."""
+"""Which bytes of a request reach the origin, however they arrive, and whether the connection stays open."""
 
 import asyncio
 import random

@@ -137,7 +137,7 @@ async def test_the_client_that_has_stalled_longest_is_cut_while_the_pool_is_full
                 "it is served, or the pool is full",
             )
         while served.connections >= len(stalling):
-            # What the kernel takes late may leave the pool less than full, and then nobody has to go.
+            # What the kernel takes late may leave the pool less than full, and then no client has to go.
             if engine.stats().pool.state != "full":
                 stalling.append(await stalled(edges, served))
                 assert len(stalling) < 60

@@ -112,7 +112,7 @@ STRICTER = {
     "aiohttp": {
         "a length in a request with BREW",
         "a method in lower case is another method",
-        "a method that nobody knows",
+        "an unknown method",
         "a method with every character of a token",
     },
 }

@@ -1,4 +1,5 @@
-"""Bytes after a whole response of the origin of a native route: the response is delivered, and they reach nobody."""
+"""Bytes after a whole response of the origin of a native route: the response is delivered, and they
+reach no client."""
 
 import asyncio
 

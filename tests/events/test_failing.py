@@ -1,4 +1,4 @@
-"""The origin fails behind the head: the client is told by an event, behind the last whole one, and sees no clean end."""
+"""The origin fails after the head: the client is told by an event, after the last whole one, and sees no clean end."""
 
 import asyncio
 import contextlib
@@ -64,7 +64,7 @@ async def test_a_failure_is_reported_after_the_last_event(way: Way, fault: str) 
         assert set(error) == {"code", "name", "message", "retryable"}
         assert error["code"].startswith("0x")
         assert isinstance(error["retryable"], bool)
-        assert "127.0.0.1" not in told.decode(), "nobody is told where the origin is"
+        assert "127.0.0.1" not in told.decode(), "no client is told where the origin is"
         assert await client.rest() == b"", "there is no last chunk"
         if not way.is_route:
             assert getattr((await relay.ends.get()).error, "name", None) == name

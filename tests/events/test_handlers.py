@@ -85,7 +85,7 @@ async def test_a_handler_edits_events_and_leaves_the_rest_to_the_engine(way: Way
             origin.put(event)
             if expected:
                 assert await client.reader.readuntil(expected[-12:])
-        # The blank line behind a comment is a block of its own.
+        # The blank line after a comment is a block of its own.
         origin.put(b"\n")
         for event in REST:
             origin.put(event)

@@ -67,9 +67,9 @@ async def test_the_origin_is_cancelled_at_once(way: Way, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", LEAVE)
-@pytest.mark.parametrize("when", ["behind an event", "before the head"])
+@pytest.mark.parametrize("when", ["after an event", "before the head"])
 async def test_or_is_read_on_to_its_end(way: Way, how: str, when: str) -> None:
-    model = Model(head_first=when == "behind an event")
+    model = Model(head_first=when == "after an event")
     policy = EventRelay(heartbeat=0.02, drain=Drain())
     async with ScriptedOrigin(model) as origin:
         relay = await way.relay(origin.url, events=policy)
@@ -82,9 +82,9 @@ async def test_or_is_read_on_to_its_end(way: Way, how: str, when: str) -> None:
         beaten = way.counts().heartbeats
         model.go_on.set()
         await until(lambda: finished(way, origin), "the origin has finished")
-        await until(lambda: way.counts().draining == 0, "nobody reads on")
+        await until(lambda: way.counts().draining == 0, "no body is drained any more")
         assert way.counts().drained == 1
-        assert way.counts().heartbeats == beaten, "nobody is there for comments"
+        assert way.counts().heartbeats == beaten, "no client is there for comments"
         if not way.is_route:
             assert getattr((await relay.ends.get()).error, "name", None) == "CLIENT_GONE"
 
@@ -155,11 +155,11 @@ async def test_no_more_are_read_on_at_a_time_than_the_limit(way: Way) -> None:
     assert way.counts().undrained == 1
 
 
-@pytest.mark.parametrize("when", ["behind an event", "before the head"])
+@pytest.mark.parametrize("when", ["after an event", "before the head"])
 async def test_what_a_route_says_of_all_responses_holds_for_events(way: Way, when: str) -> None:
     if not way.is_route:
         pytest.skip("a relay has no rule for all responses")
-    model = Model(head_first=when == "behind an event")
+    model = Model(head_first=when == "after an event")
     async with ScriptedOrigin(model) as origin:
         relay = await way.relay(origin.url, drain="1MiB")
         client = await relay.ask()
@@ -200,4 +200,4 @@ async def test_what_is_read_on_ends_with_the_server(way: Way) -> None:
             # There it is the engine's, and goes on without the server.
             assert way.counts().draining == 1
             model.go_on.set()
-        await until(lambda: way.counts().draining == 0, "nobody reads on")
+        await until(lambda: way.counts().draining == 0, "no body is drained any more")

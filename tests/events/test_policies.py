@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[type, dict[str, Any]]] = {
     "no drain": (EventRelay, {"drain": "1MiB"}),
     "no size": (Drain, {"bytes": "much"}),
     "no time": (Drain, {"seconds": 0}),
-    "nobody": (Drain, {"concurrency": 0}),
+    "no client": (Drain, {"concurrency": 0}),
     "no backlog": (Edge, {"event_backlog": 0}),
 }
 

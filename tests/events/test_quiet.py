@@ -82,7 +82,7 @@ async def test_comments_never_stand_within_an_event(way: Way, where: str) -> Non
 
 
 async def test_a_byte_order_mark_comes_first_or_not_at_all(way: Way) -> None:
-    """Behind a comment of ours it would make another field of the first one."""
+    """After a comment of ours it would make another field of the first one."""
     prompt, late = ChunkSteps(MARK + b"data: x\n\n"), ChunkSteps()
     async with ScriptedOrigin(prompt) as first, ScriptedOrigin(late) as second:
         client = await (await way.relay(first.url, events=EventRelay(heartbeat=30))).ask()
@@ -243,7 +243,7 @@ async def test_other_bodies_have_the_limit_between_bytes(way: Way, what: str) ->
 
 
 async def test_the_idle_limit_waits_for_a_client_that_does_not_read(way: Way) -> None:
-    """An origin that is not read is not the one who pauses. The beats of another stream are the clock."""
+    """An origin that is not read does not pause. The beats of another stream are the clock."""
     event = b"data: " + b"x" * 60_000 + b"\n\n"
     endless = Endless(event)
     policy = EventRelay(heartbeat=None, idle=0.5)

@@ -176,7 +176,7 @@ async def test_leaving_in_the_line_for_a_connection(connect: Connect, transport:
         await until(lambda: connections(serving, origin) == (1, 0, 1), "the second request waits")
         second.abort()
         await assert_gone(served)
-        await until(lambda: connections(serving, origin) == (1, 0, 0), "nobody waits")
+        await until(lambda: connections(serving, origin) == (1, 0, 0), "no request waits")
         first.abort()
         await assert_gone(served)
         assert len(origin.connections) == 1

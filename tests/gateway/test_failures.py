@@ -86,7 +86,7 @@ def assert_problem(reply, status: int, name: str) -> None:
 
 async def test_a_refused_connection(serving: Serving, connect: Connect) -> None:
     with socket.socket() as unheard:
-        unheard.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take the port
+        unheard.bind(("127.0.0.1", 0))  # bound and not listening: no other program can take the port
         client = await connect(await serving.gateway(f"http://127.0.0.1:{unheard.getsockname()[1]}"))
         assert_problem(await client.ask(), 502, "CONNECT_FAILED")
 

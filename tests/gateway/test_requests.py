@@ -223,7 +223,7 @@ class TestForwarding:
         self, ask, transport: str, host: str, quoted: str
     ) -> None:
         if transport != "stock" and "\\" in host:
-            pytest.skip("the engine refuses a Host that is none")
+            pytest.skip("the engine refuses a malformed Host")
         head = f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
         request = await ask(head, forwarding=Forwarding(forwarded=True))
         assert request.get("Forwarded") == f"for=127.0.0.1;host={quoted};proto=http"

@@ -30,7 +30,7 @@ CHUNKED = b"4\r\nfour\r\n3;ext=1\r\nand\r\n0\r\nX-Trailer: x\r\n\r\n"
 
 
 @pytest.mark.parametrize(
-    "status", ["200 OK", "206 Partial Content", "404 Nobody Here", "503 Busy", "299 ", "799 Odd"]
+    "status", ["200 OK", "206 Partial Content", "404 Empty Room", "503 Busy", "299 ", "799 Odd"]
 )
 async def test_status_and_reason_pass(relayed, status: str) -> None:
     reply = await relayed(answer("Content-Length: 2", status=status, body=b"ok"))
@@ -264,7 +264,7 @@ async def test_a_large_body_is_the_same(serving: Serving, connect: Connect, fram
 
 
 async def test_a_heartbeat_passes_when_it_arrives(serving: Serving, connect: Connect) -> None:
-    """It is a comment line without a blank line behind it, and says nothing of when the next event comes."""
+    """It is a comment line without a blank line after it, and says nothing of when the next event comes."""
     passed = asyncio.Event()
     lines = (b":\n", b": still here\r\n", b"data: one\n\n", b":\n")
 

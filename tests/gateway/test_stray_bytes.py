@@ -1,4 +1,4 @@
-"""Bytes that follow a whole response of the origin: the response is delivered, and they reach nobody."""
+"""Bytes that follow a whole response of the origin: the response is delivered, and they reach no client."""
 
 import asyncio
 

@@ -63,7 +63,7 @@ async def half(client: RawClient, version: str) -> Head:
 
 
 async def assert_cut_off(client: RawClient, head: Head) -> None:
-    """Nothing follows, and the end is none of a whole response."""
+    """Nothing follows, and the end is not that of a whole response."""
     if head.one("Transfer-Encoding") is not None:
         assert await client.rest() == b"", "there is no last chunk"
     elif head.one("Content-Length") is not None:

@@ -18,7 +18,7 @@ async def main(redis: str, origin: str, lease: str) -> None:
         engine.get(origin) as response,
     ):
         await hub.feed("news", response)
-        print("begun", flush=True)  # noqa: T201 (whoever started it reads this)
+        print("begun", flush=True)  # noqa: T201 (the parent process reads this)
         await asyncio.to_thread(sys.stdin.read)
 
 

@@ -140,7 +140,7 @@ class Follower:
         if kind == "penstock-gap":
             said = json.loads(fields["data"])
             assert said["after"] == self.last, f"{said} after {self.last}"
-            assert self.next is not None, f"{said} for one who had nothing"
+            assert self.next is not None, f"{said} for a subscriber that had nothing"
             behind = self.journal.numbers[said["resumed"]] + 1
             assert behind > self.next, f"{said}, but {self.next} is next"
             self.gaps += 1
@@ -154,7 +154,7 @@ class Follower:
         self.next, self.last = number + 1, fields["id"]
 
     def refused(self, head: str) -> None:
-        """Being told to stay away is the end, for one who has all."""
+        """Being told to stay away is the end, for a subscriber that has all events."""
         assert head.startswith("HTTP/1.1 204 "), head
         assert self.journal.is_over, "a topic that goes on was said to have ended"
         self._end()
@@ -193,7 +193,7 @@ class _Connection(asyncio.Protocol):
         if self._transport.is_closing():
             return
         self._left -= len(data)
-        # One who has been told of the end stays for it: else the last ones would be asking for ever.
+        # A client that was told of the end stays for it: else the last ones would be asking for ever.
         leaves = self._left <= 0 and not self._follower.journal.is_over
         try:
             self._pending += data[: self._left] if leaves else data

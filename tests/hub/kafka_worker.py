@@ -24,7 +24,7 @@ async def main(servers: str, topic: str) -> None:
         await runner.setup()
         site = penstock.web.Site(runner, "127.0.0.1", 0, engine=engine)
         await site.start()
-        print(site.port, flush=True)  # noqa: T201 (whoever started it reads this)
+        print(site.port, flush=True)  # noqa: T201 (the parent process reads this)
         await asyncio.to_thread(sys.stdin.read)
         await runner.cleanup()
 

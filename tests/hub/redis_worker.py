@@ -24,7 +24,7 @@ async def publish(hub: penstock.Hub, name: str, stopped: asyncio.Task[str]) -> l
             data = f"{name} {number}"
             confirmed.append((await hub.publish("news", data), data))
         except penstock.ConnectionFailedError:
-            # It is away, and nobody gains by asking all the time.
+            # It is away: asking all the time gains nothing.
             await asyncio.sleep(0.01)
     return confirmed
 
@@ -42,9 +42,9 @@ async def main(url: str, name: str) -> None:
         await runner.setup()
         site = penstock.web.Site(runner, "127.0.0.1", 0, engine=engine)
         await site.start()
-        print(site.port, flush=True)  # noqa: T201 (whoever started it reads this)
+        print(site.port, flush=True)  # noqa: T201 (the parent process reads this)
         stopped = asyncio.create_task(asyncio.to_thread(sys.stdin.readline))
-        print(json.dumps(await publish(hub, name, stopped)), flush=True)  # noqa: T201 (whoever started it reads this)
+        print(json.dumps(await publish(hub, name, stopped)), flush=True)  # noqa: T201 (the parent process reads this)
         while line := await asyncio.to_thread(sys.stdin.readline):
             if line == "finish\n":
                 await hub.finish("news")

@@ -43,7 +43,7 @@ async def _publish(hub: Hub, journal: Journal, source: random.Random) -> None:
     due = loop.time()
     for number in range(_EVENTS):
         data = f"{number} " + "x" * source.randrange(2000)
-        # Nobody reads it before this task waits: it is in the journal by then.
+        # No subscriber reads it before this task waits: it is in the journal by then.
         journal.add(await hub.publish("news", data), data)
         due += 1 / _PER_SECOND
         await asyncio.sleep(due - loop.time())

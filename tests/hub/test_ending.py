@@ -112,7 +112,7 @@ async def test_a_topic_of_an_external_log_lets_in_who_waits_once_it_is_loaded(to
     await clients[1].get(PATH, "Last-Event-ID: 10-0")
     await clients[2].get(PATH)
     await until(lambda: served.requests == 3, "all have asked")
-    assert native.stats().subscribers == 0, "nobody is let in"
+    assert native.stats().subscribers == 0, "no client is admitted"
     entries = [Entry(position, None, Event(data)) for position, data in (("20-1", "a"), ("30-0", "b"))]
     assert native.take("news", entries) is None, "it waits for what was before"
     assert native.load("news", "10-0", entries) == (0, None)

@@ -46,7 +46,7 @@ async def test_tabs_of_one_stream_get_the_transcript_and_then_what_comes(served:
         model.send("\n\n")
         for reader in (first, second, back):
             assert await reader.data(1) == ["d"]
-        # Nobody listens, and it goes on.
+        # No client subscribes, and it goes on.
         for reader in (first, second, back):
             reader.client.abort()
         await until(lambda: served.hub.stats().subscribers == 0, "all have left")

@@ -149,7 +149,7 @@ async def test_one_stream_feeds_a_topic_and_no_other_of_any_process(edge: Edges,
         for hub, response in ((one.hub, second), (other.hub, third)):
             with pytest.raises(penstock.StateError, match="BUSY"):
                 await hub.feed("news", response)
-            # It is whoever's it was.
+            # Its owner has it still.
             assert not response.closed
         with pytest.raises(penstock.ArgumentError, match="BAD_EVENT"):
             await one.hub.feed("other", second, error_event="a\nb")

@@ -1,4 +1,4 @@
-"""A topic that has ended says so, to those who listen and to those who come later; it never looks as if it were live."""
+"""A topic that has ended says so, to its subscribers and to clients that come later; it never looks as if it went on."""
 
 import json
 
@@ -59,7 +59,7 @@ async def test_who_lacks_something_gets_it_and_the_end(topics: Topics) -> None:
     event, end = await back.rest()
     assert (back.resumed, event.data) == ("full", "b")
     assert is_end(end, last)
-    back = await topics.subscribe(served, "Last-Event-ID: nobody's")
+    back = await topics.subscribe(served, "Last-Event-ID: no-event's")
     gap, *events, end = await back.rest()
     assert (back.resumed, gap.type) == ("gap", "penstock-gap")
     assert [event.data for event in events] == ["a", "b"]

@@ -62,7 +62,7 @@ async def test_partitions_are_topics_of_their_own(kafka: Kafka, kafka_nodes: Kaf
     again = await node.subscribe("1:9", path=f"/events/{topic}/1")
     assert again.resumed == "full"
     assert (await again.data(1)) == [f"{topic} 1 10"]
-    # The id of another partition is none of this.
+    # The id of another partition is not an id of this one.
     assert (await node.subscribe("1:9", path=f"/events/{topic}/2")).resumed == "gap"
 
 
@@ -187,7 +187,7 @@ async def test_what_was_compacted_away_is_no_gap(kafka: Kafka, kafka_nodes: Kafk
         events.append((event.id, event.data))
     left = [pair for pair in there if pair in events]
     assert events == left
-    # The offset of a record that is there no more, of one who had it when it was.
+    # The offset of a record that has left, from a client that had it before.
     offsets = [int(name.removeprefix("0:")) for name, _ in left]
     for hole in sorted(set(range(offsets[0], offsets[-1])) - set(offsets))[:3]:
         assert (await node.subscribe(f"0:{hole}", path=path)).resumed == "full"
@@ -201,7 +201,7 @@ async def test_what_is_no_text_is_a_gap_and_what_has_no_value_is_nothing(
     path = f"/events/{topic}/0"
     node = await kafka_nodes.node(topic, log={"type_header": "kind"})
     subscriber = await node.subscribe(path=path)
-    # One by one: whoever has not been sent what is before a gap is cut off when it comes.
+    # One by one: a subscriber that has not been sent what is before a gap is cut off when it comes.
     await kafka.send(topic, "a", None, "", key=b"k")
     assert await subscriber.data(2) == ["a", ""]
     await kafka.send(topic, b"\xff\x00binary", key=b"k")
@@ -213,7 +213,7 @@ async def test_what_is_no_text_is_a_gap_and_what_has_no_value_is_nothing(
         assert (await gap(subscriber)).id == f"0:{place}"
     await kafka.send(topic, "e")
     assert await subscriber.event() == Event("0:7", "message", "e")
-    # One who loads it anew begins behind the last of these.
+    # A node that loads it anew begins after the last of these.
     other = await kafka_nodes.node(topic, log={"type_header": "kind"}, join="start")
     assert await (await other.subscribe(path=path)).event() == Event("0:7", "message", "e")
 

@@ -190,7 +190,7 @@ async def test_a_broker_that_is_away_is_seen_and_found_again(edge: Edges, tmp_pa
         await kafka.send(topic, "c")
         for each in (subscriber, again):
             assert await each.event() == Event("0:2", "message", "c")
-        # What there was is not known to one who could learn nothing of it.
+        # What there was is not known to a node that could learn nothing of it.
         gap = await new.event()
         assert gap is not None
         assert (gap.type, gap.id) == ("penstock-gap", "0:1")

@@ -1,4 +1,5 @@
-"""Token streams that are metered and resumable: the origin's stream is counted once, whoever reads the topic."""
+"""Token streams that are metered and resumable: the origin's stream is counted once, however
+many clients read the topic."""
 
 import asyncio
 
@@ -67,7 +68,7 @@ async def test_the_origins_stream_is_counted_once(served: Served, inspect: Inspe
         await finished(served)
         late = await served.subscribe(port)
         assert len(await late.data(2)) == 2
-        assert metered.ends.empty(), "those who read the topic are told of by nobody"
+        assert metered.ends.empty(), "no report tells of the topic's subscribers"
         assert model.requests == 1
     assert (end.status, end.bytes, end.error) == (200, len(TOKEN + USAGE), None)
     assert (end.method, end.path, end.tenant) == ("GET", "/news?a=b", "blue")

@@ -157,7 +157,7 @@ async def test_what_is_no_event_is_a_gap(nodes: Nodes, redis: RedisServer) -> No
     assert await subscriber.data(1) == ["first"]
     assert (await gap(subscriber)).id == strange
     assert await subscriber.data(1) == ["last"]
-    # One who loads it anew begins behind that.
+    # A node that loads it anew begins after that.
     other = await nodes.node(join="start")
     assert await (await other.subscribe()).data(1) == ["last"]
 
@@ -172,7 +172,7 @@ async def test_events_are_delivered_alone_where_that_is_asked_for_and_a_gap_foll
     redis.kill()
     await one.until_away()
     assert await one.hub.publish("news", "alone", id="not used") == ""
-    assert await one.hub.publish("nobody listens", "alone") == ""
+    assert await one.hub.publish("without subscribers", "alone") == ""
     assert await here.event() == Event(None, "message", "alone")
     # It comes back with the last id that it had.
     again = await one.subscribe(before)
@@ -379,7 +379,7 @@ async def test_events_that_are_refused_are_gaps_and_are_logged_once_in_an_interv
 
 
 async def test_what_is_asked_before_redis_was_tried_waits_for_that(edge: Edges, redis: RedisServer) -> None:
-    """Before workers nobody waits for the hub to be entered, and the first request comes at once."""
+    """With workers no start waits for the hub to be entered, and the first request comes at once."""
     redis.stop()
     hub = Hub(engine=edge.engine, log=RedisLog(redis.url, timeout=20.0, lease=60.0))
     hub._declared()

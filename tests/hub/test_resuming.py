@@ -53,7 +53,7 @@ async def test_who_lacks_what_has_left_is_told_of_the_gap_once(topics: Topics) -
     hub = topics.hub(events=3)
     served = await topics.serve(hub)
     ids = [await hub.publish("news", str(number)) for number in range(5)]
-    # The newest that has left is the floor: nothing is missing behind it.
+    # The newest that has left is the floor: nothing is missing after it.
     back = await topics.subscribe(served, f"Last-Event-ID: {ids[1]}")
     assert (back.resumed, await back.data(3)) == ("full", ["2", "3", "4"])
     back = await topics.subscribe(served, f"Last-Event-ID: {ids[0]}")
@@ -73,7 +73,7 @@ async def test_an_id_that_is_not_known_is_a_gap_before_all_that_is_there(topics:
     beginning = hub.topic_stats("news")
     assert beginning is not None
     milliseconds = int(last.split("-")[0])
-    for unknown in ("nobody's", f"{milliseconds + 100_000}-0", "1-0", '"\\ <&>', last + "0"):
+    for unknown in ("no-event's", f"{milliseconds + 100_000}-0", "1-0", '"\\ <&>', last + "0"):
         back = await topics.subscribe(served, f"Last-Event-ID: {unknown}")
         assert back.resumed == "gap"
         assert await back.client.reader.readuntil(b"\r\n") != b"0\r\n"

@@ -36,7 +36,7 @@ async def test_an_event_wakes_neither_python_nor_a_stream(served: Served) -> Non
     hub, engine = served.hub, served.engine
     port = await served.serve(streaming(served))
     everyone = [await served.subscribe(port) for _ in range(30)]
-    assert (hub.stats().subscribers, engine.stats().streams) == (30, 0), "nobody has a stream"
+    assert (hub.stats().subscribers, engine.stats().streams) == (30, 0), "no subscriber has a stream"
     first = await hub.publish("news", "first")
     for reader in everyone:
         # As it lies in the history, chunk and all.
@@ -64,7 +64,7 @@ async def test_a_connection_goes_on_after_a_topic(served: Served) -> None:
         while block := await in_time(reader.client.chunk()):
             blocks.append(parse(block).type)
         assert blocks == ["message", "penstock-end"]
-    await until(lambda: served.hub.stats().subscribers == 0, "nobody listens any more")
+    await until(lambda: served.hub.stats().subscribers == 0, "every subscriber has left")
 
 
 async def test_a_client_of_http_1_0_gets_events_without_chunks(served: Served) -> None:

@@ -172,7 +172,7 @@ async def test_ends_that_python_is_too_slow_for_are_dropped_and_the_log_says_how
         pytest.skip("elsewhere Python answers")
     async with ScriptedOrigin(Recorder()) as origin:
         url = origin.url
-    # Nobody listens there any more, so that the engine answers while the loop is held.
+    # Nothing listens there any more, so that the engine answers while the loop is held.
     chat = await inspecting(way, url, None, edge=Edge(app_ends=4096))
     requests = 50
     clients = []

@@ -207,7 +207,7 @@ async def test_a_drain_ends_with_the_usage(way: Way) -> None:
         peer = await origin.connection()
         script.put(TOKEN)
         script.put(LAST)
-        # The origin says no more, and does not end its response: nobody waits for that.
+        # The origin says no more, and does not end its response: no report waits for that.
         end = await chat.end()
         await left(way, peer)
     assert end.error is not None

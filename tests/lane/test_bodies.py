@@ -90,7 +90,7 @@ async def test_expect_is_the_applications_to_answer(serve: Serve, connect: Conne
 
 
 async def test_a_refused_expectation_ends_the_connection(serve: Serve, connect: Connect) -> None:
-    """The client may send its body or not: nobody could tell what comes next."""
+    """The client may send its body or not: what comes next could be either."""
 
     async def refuse(_: web.Request) -> web.Response:
         raise web.HTTPForbidden

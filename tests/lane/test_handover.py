@@ -158,7 +158,7 @@ async def test_a_part_that_is_too_long_is_not_sent(
         with pytest.raises((ConnectionResetError, EOFError)):
             await client.body(head)
     elif head is not None:
-        # Nobody had seen the head yet: the client is told.
+        # The client had not been sent the head yet: it is told.
         assert (head.status, b"BAD_RESPONSE" in await client.body(head)) == (500, True)
     await until(lambda: raised, "the handler is told")
     raised.clear()

@@ -52,7 +52,7 @@ async def test_without_cancellation_a_handler_goes_on(serve: Serve, connect: Con
         begun.set()
         await go_on.wait()
         ended.set()
-        return web.Response(text="for nobody")
+        return web.Response(text="for no client")
 
     served = await serve(wait)
     client = await connect(served)
@@ -149,7 +149,7 @@ async def test_cleanup_lets_requests_finish(serve: Serve, connect: Connect) -> N
     await in_time(begun.wait(), "the handler has begun")
     cleanup = asyncio.create_task(served.runner.cleanup())
     assert await idle.rest() == b"", "one that is idle is closed at once"
-    await until(lambda: refuses(served.port), "nobody listens")
+    await until(lambda: refuses(served.port), "the port refuses")
     assert not cleanup.done()
     go_on.set()
     assert await busy.body(await busy.head()) == b"finished"

@@ -95,7 +95,7 @@ async def test_clients_that_are_idle_cost_python_nothing(
     for client in clients[::2]:
         client.abort()
     await until(lambda: served.connections() == 25, "the engine has seen them leave")
-    assert engine.stats().wakeups == before, "nobody was woken for it"
+    assert engine.stats().wakeups == before, "the loop was not woken for it"
 
 
 async def test_as_many_handlers_as_requests_at_a_time(serve: Serve, connect: Connect) -> None:

@@ -163,7 +163,7 @@ async def test_a_transport_kept_past_its_response_reaches_no_client(serve: Serve
         client = await connect(served)
         assert (await client.ask()).body == b"onetwo"
         await until(lambda: served.counts()[1] == 1, "the handler is free")
-        # And while nobody uses it.
+        # And while no handler uses it.
         for transport in transports:
             transport.abort()
     assert len({id(transport) for transport in transports}) == 5

@@ -100,7 +100,7 @@ async def test_a_buffer_that_is_filled_again_is_sent_as_it_was(
 
 @pytest.mark.parametrize("form", ["whole", "view", "part", "numbers"])
 async def test_bytes_are_lent_and_come_back(serve: Serve, connect: Connect, form: str) -> None:
-    """Nobody can change them, so they are not copied. They are let go of once the kernel has them."""
+    """They cannot be changed, so they are not copied. They are released once the kernel has them."""
     size = 8 * 1024 * 1024
     body = bytes(range(256)) * (size // 256)
     held: list[int] = []
@@ -126,7 +126,7 @@ async def test_bytes_are_lent_and_come_back(serve: Serve, connect: Connect, form
         gc.collect()
         return sys.getrefcount(body)
 
-    await until(lambda: references() <= before, "the bytes are let go of")
+    await until(lambda: references() <= before, "the bytes are released")
 
 
 async def test_a_paused_protocol_that_writes_more_is_resumed(serve: Serve, connect: Connect) -> None:

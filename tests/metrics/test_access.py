@@ -33,7 +33,7 @@ async def test_decisions_that_two_routes_share_are_told_apart(engine: penstock.E
     async with ScriptedOrigin(Recorder(response=OK)) as origin:
         hook = Hook(gate=asyncio.Event())
         gateway = Gateway(origin.url, engine=engine)
-        # The third leaves no room for the second, which nobody has come back for.
+        # The third leaves no room for the second, which was not used again.
         access = Access(decisions=2, denials=1)
         live = gateway.native("/live/", name="live", authorise=hook, decision_key=TOKEN, access=access)
         decisions = live.decisions
@@ -129,7 +129,7 @@ async def test_tenants_are_counted_by_route_and_never_named(engine: penstock.Eng
         )
         assert metrics.get("tenant_body_bytes_total", route="vod") == 20
         assert metrics.get("decision_responses_running", route="vod") == 0
-        assert not metrics.has("tenant_requests_active", route="open"), "nobody is on an account there"
+        assert not metrics.has("tenant_requests_active", route="open"), "no client is on an account there"
         assert "tenant0" not in metrics.text
         assert route.decisions is not None
         assert {stats.bytes for stats in route.decisions.tenants().values()} == {10}

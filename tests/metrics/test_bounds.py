@@ -80,7 +80,7 @@ async def test_origins_beyond_the_bound_are_counted_together(threads: int, serve
         served = await serve(engine, app)
         asked = 600
         for number in range(asked):
-            # Nobody listens there: all of 127/8 is this machine's.
+            # Nothing listens there: all of 127/8 is this machine's.
             with pytest.raises(penstock.PenstockError, match="CONNECT_FAILED"):
                 await engine.get(f"http://127.0.{1 + number // 250}.{1 + number % 250}:1/")
         metrics = await served.pages.metrics()

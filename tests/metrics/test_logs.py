@@ -31,7 +31,7 @@ async def test_a_log_that_goes_and_comes_back(
     served = await serve(engine, app)
     pages = served.pages
     metrics = await pages.metrics()
-    assert metrics.get("hub_logs", state="away") == 1, "nobody has entered the hub"
+    assert metrics.get("hub_logs", state="away") == 1, "the hub has not been entered"
     async with hub:
         metrics = await pages.metrics()
         assert metrics.get("hub_logs", state="ready") == 1
@@ -64,7 +64,7 @@ async def test_a_log_that_goes_and_comes_back(
         assert metrics.get("hub_log_connections_total") == 2
         client.abort()
     await pages.until(
-        lambda metrics: metrics.get("hub_logs", state="away") == 1, "nobody follows it any more"
+        lambda metrics: metrics.get("hub_logs", state="away") == 1, "no reader follows it any more"
     )
     hub.close()
     del hub

@@ -1,4 +1,4 @@
-"""The pages themselves: who may ask for what, and what becomes of those who ask wrongly or never read."""
+"""The pages themselves: which client may ask for what, and how a client ends that asks wrongly or never reads."""
 
 import asyncio
 from pathlib import Path

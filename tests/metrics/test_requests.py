@@ -53,9 +53,9 @@ def went(metrics: Metrics, route: str) -> dict[str, float]:
 
 async def test_native_routes(engine: penstock.Engine, serve: Serve) -> None:
     async with ScriptedOrigin(Recorder()) as origin:
-        nobody = origin.url.rpartition(":")[0] + ":1"
+        closed = origin.url.rpartition(":")[0] + ":1"
         vod = Gateway(origin.url, engine=engine).native("/vod/", name="vod")
-        down = Gateway(nobody, engine=engine).native("/down/", name="down")
+        down = Gateway(closed, engine=engine).native("/down/", name="down")
         served = await serve(engine, app_of(vod, down))
         sizes = [len(await whole(served, "GET /vod/a HTTP/1.1")) for _ in range(3)]
         sizes.append(len(await whole(served, "POST /vod/b HTTP/1.1", b"hello")))
@@ -90,8 +90,8 @@ async def test_native_routes(engine: penstock.Engine, serve: Serve) -> None:
         assert opened + reused == 4
         assert metrics.get("origin_connect_seconds_count", origin=origin.url) == opened
         assert metrics.get("origin_first_byte_seconds_count", origin=origin.url) == 4
-        assert metrics.get("origin_failures_total", origin=nobody, code="CONNECT_FAILED") == 1
-        assert metrics.get("origin_requests_total", origin=nobody) == 1
+        assert metrics.get("origin_failures_total", origin=closed, code="CONNECT_FAILED") == 1
+        assert metrics.get("origin_requests_total", origin=closed) == 1
 
 
 async def test_a_response_that_goes_on_is_counted_as_it_goes(engine: penstock.Engine, serve: Serve) -> None:

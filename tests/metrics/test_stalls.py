@@ -39,7 +39,7 @@ async def test_pages_and_native_routes_answer_while_the_interpreter_hangs(tmp_pa
             await pages.until(
                 lambda metrics: metrics.get("application_requests_total", outcome="taken") == 1, "it hangs"
             )
-            # Nobody waits for the application: it is asked for a sign.
+            # No request waits for the application: it is asked for a sign.
             ready = await pages.until_status("ready", 503)
             (application,) = (check for check in ready["checks"] if not check["ok"])
             assert application["check"] == "application"

@@ -32,7 +32,7 @@ async def everything(serve: Serve, tmp_path: Path) -> AsyncIterator[penstock.Eng
         ScriptedOrigin(Recorder()) as origin,
     ):
         gateway = Gateway(origin.url, engine=engine)
-        # Nobody is there: a log that is away has all that one has.
+        # Nothing listens there: a log that is away has every metric of a log.
         hub = penstock.Hub(engine=engine, log=penstock.RedisLog("redis://127.0.0.1:1", timeout=0.5))
         await hub.__aenter__()
         origins = penstock.Origins([origin.url])

@@ -243,7 +243,7 @@ async def test_a_hedge_outruns_a_stalled_origin(front: Front) -> None:
         assert (reply.head.one("X-From"), reply.body) == ("b", film("/x"))
         stats = origins.stats()
         assert (stats.hedges, stats.retries) == (1, 0)
-        assert stats.origins[0].failures == 1, "whoever is outrun has failed"
+        assert stats.origins[0].failures == 1, "an origin that is outrun has failed"
         await until(lambda: a.active == 0, "the loser's connection is closed")
 
 

@@ -44,7 +44,7 @@ async def test_an_answer_between_two_failures_begins_the_row_anew(native: Front)
         )
         client = await native.connect(await native.serve(origins))
         for number in range(12):
-            # Every second one of those that a gets fails.
+            # Every second request that a gets fails.
             a.mode = 500 if number % 4 == 0 else "well"
             assert (await client.ask(f"/{number}")).head.status == 200
         first = origins.stats().origins[0]

@@ -99,7 +99,7 @@ async def each_fault(front: Front, tag: str) -> None:
                     f"{fault} is noticed",
                 )
                 await load.more(20)
-                # With a weak tag bodies fail that have begun, of those that were under way when the first one failed.
+                # With a weak tag bodies fail that were under way when the first one failed.
                 allowed = CLIENTS if tag.startswith("W/") and str(fault).startswith("cut") else 0
                 assert len(load.failed) <= allowed, f"{fault}: {load.failed}"
                 # An operator takes it out, repairs it and puts it back: it begins anew.

@@ -32,7 +32,7 @@ class Overloaded(Edges):
 
 
 def count(engine: penstock.Engine, name: str, **labels: str) -> float:
-    """The value of a metric; 0 if there is none."""
+    """The value of a metric; 0 if it is missing."""
     wanted = ",".join(f'{label}="{value}"' for label, value in labels.items())
     for line in text(engine).splitlines():
         if line.startswith(f"penstock_{name}" + (f"{{{wanted}}}" if wanted else "") + " "):

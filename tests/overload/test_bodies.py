@@ -79,7 +79,7 @@ async def test_a_body_that_comes_too_slowly_is_refused(edge: Overloaded, framing
         served = await edge.relay(origin.url, edge=Edge(least_rate=1000, body_patience=0.05))
         (client,) = await slow(edge, served, framing, 1)
         assert await refusal(client) == (408, "REQUEST_TOO_SLOW")
-        assert not origin.connections, "nobody has asked the origin"
+        assert not origin.connections, "no request has reached the origin"
         assert (await (await edge.connect(served)).ask()).body == b"ok"
         await until(lambda: "REQUEST_TOO_SLOW" in edge.text(), "it is counted")
 

@@ -32,7 +32,7 @@ async def test_unfinished_heads_take_no_more_than_their_own_budget(edge: Overloa
             client = await edge.connect(served)
             await client.send(b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * size)
             attackers.append(client)
-            assert (await honest.ask()).body == b"ok", "nobody else is refused"
+            assert (await honest.ask()).body == b"ok", "no other client is refused"
         budget = 256 << 10
         most = budget // (4096 if size < 4096 else 65536)
         await until(

@@ -61,7 +61,7 @@ class Backend:
         await self._stack.aclose()
 
     async def kill(self) -> None:
-        """As when its process dies: nobody listens, and every connection breaks."""
+        """As when its process dies: its port refuses, and every connection breaks."""
         await self._stack.aclose()
 
     def count(self, path: str | None = None) -> int:

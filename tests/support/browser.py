@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 
 # Without these a fresh Chromium asks its maker for components, experiments and QUIC, and a test must reach
-# nobody.
+# no other machine.
 _FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -73,7 +73,7 @@ def run(*arguments: str, directory: Path | None = None) -> subprocess.CompletedP
 
 
 async def refused(running: Running) -> None:
-    """Nobody listens any more: what was in the listener's queue until then is no request."""
+    """Wait until nothing listens any more: a connection in the listener's queue until then is no request."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -86,7 +86,7 @@ async def refused(running: Running) -> None:
 
 
 def free_port() -> int:
-    """A port that nothing listens to, below those that the kernel gives to others."""
+    """A port that nothing listens to, below the range from which the kernel gives ports to other sockets."""
     for port in random.sample(range(10_000, 30_000), 100):
         try:
             socket.create_server(("127.0.0.1", port)).close()

@@ -24,7 +24,7 @@ class Hook:
     pause: float = 0
     """Seconds that each answer takes."""
     gate: asyncio.Event | None = None
-    """Nobody is answered before it is set."""
+    """No request is answered before it is set."""
     asked: list[NativeRequest] = field(default_factory=list)
 
     async def __call__(self, request: NativeRequest) -> Allow | Deny:

@@ -1,6 +1,6 @@
 """Other people's programs that these tests need, and the rule for a machine that lacks one.
 
-In CI a missing program is a failure, so that no proof is skipped without anybody noticing; on a developer's
+In CI a missing program is a failure, so that no proof is skipped unnoticed; on a developer's
 machine it is a skip that says what to install.
 """
 

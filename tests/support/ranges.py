@@ -79,7 +79,7 @@ def is_met(if_range: str | None, tag: str | None, modified: str | None) -> bool:
 def by_the_book(
     request: dict[str, str], size: int, tag: str | None, modified: str | None, method: str = "GET"
 ) -> tuple[int, list[range]]:
-    """The status that whoever follows ranges gives, and which bytes."""
+    """The status that a server which follows ranges gives, and which bytes."""
     value = request.get("Range")
     spans = spans_of(value, size) if value is not None and method == "GET" else None
     if spans is None or not is_met(request.get("If-Range"), tag, modified):

@@ -38,7 +38,7 @@ class Metrics:
         assert len(self.samples) == count, "a sample is there twice"
 
     def get(self, name: str, **labels: str) -> float:
-        """The value of one sample; 0 if there is none, which is how counters begin."""
+        """The value of one sample; 0 if it is missing, which is how counters begin."""
         return self.samples.get((f"penstock_{name}", frozenset(labels.items())), 0.0)
 
     def has(self, name: str, **labels: str) -> bool:

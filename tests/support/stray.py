@@ -107,7 +107,7 @@ async def ask(client: RawClient, kind: Kind) -> Reply:
 
 
 async def meet_nothing(what: str, *clients: RawClient) -> None:
-    """No request meets what was left over, be it one that is never sent twice."""
+    """No request meets what was left over, not even one that is never sent twice."""
     for client in clients:
         for method in ("POST", "GET"):
             reply = await client.ask("/", "Content-Length: 0", method=method)

@@ -181,7 +181,7 @@ async def left(way: Way, peer: Peer) -> None:
 WAYS = [(name, threads) for name in ("native", "app") for threads in (1, 3)]
 # The clients there are on the loop's own sockets.
 WAYS += [("stock route", 1), ("stock relay", 1)]
-# An edge, and a worker behind it.
+# An edge, and a worker that it hands requests to.
 WAYS += [("workers", 1)]
 
 

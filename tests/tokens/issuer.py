@@ -1,4 +1,4 @@
-"""Whoever issues tokens and publishes keys, in tests."""
+"""The issuer of tokens, which publishes its keys, in tests."""
 
 import json
 import time

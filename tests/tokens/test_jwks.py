@@ -128,7 +128,7 @@ async def test_a_secret_that_is_published_is_none(anywhere: Edges) -> None:
 
 
 async def test_keys_are_fetched_anew_when_they_are_old(anywhere: Edges) -> None:
-    """A key that was taken out is none any more, once the set's time is over."""
+    """A key that was taken out is not valid any more once the set's time is over."""
     gone, left = Signer.make("ES256", "gone"), Signer.make("ES256", "left")
     publisher = Publisher([gone.jwk(), left.jwk()], fields=("Cache-Control: public, max-age=1",))
     async with ScriptedOrigin(publisher) as issuer, ScriptedOrigin(Recorder()) as origin:

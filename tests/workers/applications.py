@@ -65,13 +65,13 @@ class Workshop:
 
     @property
     def workers(self) -> dict[int, WorkerProcess]:
-        """Those that serve."""
+        """The processes that serve."""
         current = self.supervisor._current
         return {} if current is None else current.workers
 
     @property
     def processes(self) -> int:
-        """Those that have not ended, whether they serve or not."""
+        """How many processes have not ended, whether they serve or not."""
         return len(self.supervisor._processes)
 
     def pids(self) -> set[int]:
@@ -100,7 +100,7 @@ class Workshop:
 
 @asynccontextmanager
 async def workshop(directory: Path, app: str = PLAIN, **settings: Any) -> AsyncIterator[Workshop]:
-    """A supervisor that has not begun; its workers are ended behind the block."""
+    """A supervisor that has not begun; its workers are ended after the block."""
     limits = config.Workers(**{"count": 2, "stop_timeout": 1.0, **settings})
     async with penstock.Engine(memory="4MiB") as engine:
         with Directory() as sockets:

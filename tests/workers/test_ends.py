@@ -1,4 +1,4 @@
-"""`on_complete` runs in a live worker, wherever the request was, and whoever has died meanwhile."""
+"""`on_complete` runs in a live worker, wherever the request was, and whichever process has died meanwhile."""
 
 import logging
 

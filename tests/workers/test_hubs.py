@@ -45,7 +45,7 @@ async def test_the_parent_follows_the_log(family: Family, server: RedisServer) -
         while b"of a worker" not in text:
             text += await client.chunk()
         assert text.index(b"of another process") < text.index(b"of a worker")
-    # What one worker lets go of is the others' still.
+    # What one worker releases is the others' still.
     assert await hubs[1].publish("news", "more")
     assert (await asyncio.to_thread(hubs[1].stats)).log is not None
 

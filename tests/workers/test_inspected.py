@@ -67,7 +67,7 @@ async def test_what_is_inspected_never_comes_to_the_worker(relaying: Relaying) -
     assert came_to_the_worker(relaying) == 0
     stats = await counted(gateway)
     assert (stats.streams, stats.responses, stats.events, stats.with_usage) == (1, 0, 1001, 1)
-    # The metrics are the parent's, and nobody has counted it a second time.
+    # The metrics are the parent's, and no worker has counted it a second time.
     assert 'penstock_inspected_events_total{route="/{path}"} 1001' in relaying.family.engine.native.metrics(
         False
     )
@@ -132,7 +132,7 @@ async def test_another_worker_is_told_what_was_seen_where_the_first_is_gone(rela
         steps.end()
         assert await client.chunk() == LAST
         assert await client.chunk() == b""
-        await until(lambda: relaying.edge.orphans, "the end has nobody to be told to")
+        await until(lambda: relaying.edge.orphans, "there is no worker to report the end to")
         relaying.family.declarations.orphan(relaying.edge.orphans[0])
         await until(lambda: _told, "the end is told")
     (end,) = _told
@@ -227,7 +227,7 @@ async def compressing(relaying: Relaying, gateway: Gateway, ends: list[RelayEnd]
 
     async def compress(request: web.Request, response: web.StreamResponse) -> None:
         response.enable_compression(web.ContentCoding.gzip)
-        # aiohttp has looked whether to before it asks anybody.
+        # aiohttp has looked whether to before it asks the response.
         await response._start_compression(request)
 
     await relaying.serve(handler, compress)

@@ -102,8 +102,8 @@ async def test_any_other_error_is_known_by_its_text(links: tuple[Link, Link]) ->
 
 async def test_a_call_of_an_unknown_name_is_refused(links: tuple[Link, Link]) -> None:
     one, _ = links
-    with pytest.raises(RuntimeError, match="nothing is called 'nobody'"):
-        await one.call("nobody")
+    with pytest.raises(RuntimeError, match="nothing is called 'unknown'"):
+        await one.call("unknown")
 
 
 async def test_what_is_told_is_done_in_order_and_its_errors_are_logged(
@@ -116,10 +116,10 @@ async def test_what_is_told_is_done_in_order_and_its_errors_are_logged(
     for number in range(100):
         one.tell("note", number)
     one.tell("fail")
-    one.tell("nobody")
+    one.tell("unknown")
     await one.call("note", 100)
     assert noted == list(range(101))
-    assert [record.message for record in caplog.records] == ["fail failed", "nobody failed"]
+    assert [record.message for record in caplog.records] == ["fail failed", "unknown failed"]
 
 
 class NotAllowed:
@@ -332,7 +332,7 @@ async def test_half_a_message_is_none(
     other.shutdown(socket.SHUT_WR)
     await link.wait_closed()
     assert noted == []
-    assert not caplog.records, "whoever is killed leaves such a half"
+    assert not caplog.records, "a killed process leaves such a half"
 
 
 async def test_a_call_that_is_cancelled_is_cancelled_there(links: tuple[Link, Link]) -> None:
@@ -406,7 +406,7 @@ async def test_a_blocking_call_is_answered_by_what_answers_the_link_beside(
     with pytest.raises(RuntimeError, match="KeyError"):
         await asyncio.to_thread(calls.call, "break")
     with pytest.raises(RuntimeError, match="nothing is called"):
-        await asyncio.to_thread(calls.call, "nobody")
+        await asyncio.to_thread(calls.call, "unknown")
     with pytest.raises(TypeError):
         calls.call("later", NotAllowed())
     assert len(await asyncio.to_thread(calls.call, "later", bytes(1 << 20))) == 1 << 20

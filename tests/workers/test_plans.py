@@ -94,7 +94,7 @@ async def test_origins_that_no_route_has_are_declared_by_a_relay(family: Family)
         with worker.inside():
             origins = Origins(["http://127.0.0.1:9", "http://127.0.0.1:10"], balance="least-loaded")
             gateway = Gateway(origins)
-        # What nobody has any more is forgotten, and the next that is declared alike is another.
+        # What no worker has any more is forgotten, and the next that is declared alike is another.
         kept.append(origins)
         described = plans.Plans(worker.declared, gateway)
         descriptions.append(await asyncio.to_thread(described.describe, spec_of(gateway)))

@@ -29,7 +29,7 @@ def told(_: RelayEnd) -> None:
     """Is told the ends of requests."""
 
 
-def nobody(_: NativeRequest) -> bool:
+def denied(_: NativeRequest) -> bool:
     return False
 
 
@@ -49,8 +49,8 @@ RELAY: dict[str, Any] = {
     "events": config.EventRelay(heartbeat=3, drain=config.Drain(concurrency=2)),
     "caching": config.Caching(lifetime=60, tags=("film",)),
     "on_complete": told,
-    "tenant": "somebody",
-    "authorise": nobody,
+    "tenant": "a tenant",
+    "authorise": denied,
     "decision_key": ("header:Token", "path:1"),
     "lifetime": 7,
     "name": "films",
@@ -128,7 +128,7 @@ async def test_no_option_of_a_route_is_left_out_of_that_test() -> None:
 
 @pytest.mark.parametrize("cls", [NativeRoute, RelaySpec, TopicsRoute])
 def test_a_route_is_made_of_what_can_be_described(cls: type) -> None:
-    """Whoever adds a part that is no argument of the class finds it missing in the parent."""
+    """A part that is no argument of the class would be missing in the parent."""
     assert is_dataclass(cls)
     assert all(field.init for field in fields(cls))
 
@@ -219,8 +219,8 @@ async def test_workers_of_one_code_declare_one_and_the_same(family: Family) -> N
             gateway = Gateway(origins)
             # Two that are alike are two, in every worker.
             routes = [
-                gateway.native("/a/", authorise=nobody, decision_key="address"),
-                gateway.native("/b/", authorise=nobody, decision_key="address"),
+                gateway.native("/a/", authorise=denied, decision_key="address"),
+                gateway.native("/b/", authorise=denied, decision_key="address"),
             ]
         app = web.Application()
         app.add_routes(routes)
@@ -333,7 +333,7 @@ async def test_a_hub_that_a_request_makes_goes_with_it(family: Family) -> None:
     await hub.publish("news", "one")
     assert len(family.declarations._entries) == 1
     del hub
-    await until(lambda: not family.declarations._entries, "the parent has let go of it")
+    await until(lambda: not family.declarations._entries, "the parent has released it")
 
 
 async def test_what_cannot_go_to_another_process_is_refused(family: Family) -> None:
@@ -378,7 +378,7 @@ async def test_what_is_about_to_be_served_stays_though_its_worker_goes(family: F
     registrations = []
     for _ in range(2):
         with worker.inside():
-            route = Gateway("http://127.0.0.1:9").native("/", authorise=nobody, decision_key="address")
+            route = Gateway("http://127.0.0.1:9").native("/", authorise=denied, decision_key="address")
         app = web.Application()
         app.add_routes([route])
         registrations.append(await worker.describe(app))

@@ -128,7 +128,7 @@ async def test_another_worker_is_told_where_the_first_is_gone(relaying: Relaying
         steps.pieces.put_nowait(None)
         assert head.status == 200
         assert await client.reader.readexactly(3) == b"two"
-        await until(lambda: relaying.edge.orphans, "the end has nobody to be told to")
+        await until(lambda: relaying.edge.orphans, "there is no worker to report the end to")
         relaying.family.declarations.orphan(relaying.edge.orphans[0])
         await until(lambda: _told, "the end is told")
     (end,) = _told

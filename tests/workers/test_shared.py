@@ -59,7 +59,7 @@ async def test_origins_without_references_are_forgotten(family: Family) -> None:
     number = await asyncio.to_thread(worker.declared.number, origins)
     assert number in family.declarations._entries
     del origins
-    await until(lambda: number not in family.declarations._entries, "the parent has let go of them")
+    await until(lambda: number not in family.declarations._entries, "the parent has released them")
 
 
 async def test_what_is_served_outlives_the_workers(family: Family) -> None:

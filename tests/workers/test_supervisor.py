@@ -97,7 +97,7 @@ async def test_newer_code_serves_when_all_of_it_is_ready(directory: Path) -> Non
         assert len(shop.pids()) == 2
         assert not shop.pids() & before
         await until(lambda: not any(is_alive(pid) for pid in before), "the old ones end")
-        await until(lambda: shop.processes == 2, "and are let go of")
+        await until(lambda: shop.processes == 2, "and are forgotten")
 
 
 async def test_nothing_is_kept_of_workers_that_have_ended(directory: Path) -> None:

@@ -137,7 +137,7 @@ async def test_subscribers_outlive_the_worker_that_let_them_in(directory: Path) 
             assert await reader.data(1) == ["one"]
         before = serving.alive()
         kill(*before)
-        # Whoever answers this is another one.
+        # Another worker answers this.
         last = await serving.ask("/publish/news?data=two")
         assert len(serving.alive() - before) > 0
         for reader in both:

@@ -160,7 +160,7 @@ async def test_a_worker_that_stands_still_is_killed_and_others_answer(directory:
         os.kill(stopped, signal.SIGSTOP)
         await burning.logged(rf"process {stopped}\) hangs: its event loop has given no sign for")
         await burning.logged(rf"process {stopped}\) was killed by SIGKILL")
-        await until(lambda: len(burning.held()) == 4 + had, "those that it had are with others")
+        await until(lambda: len(burning.held()) == 4 + had, "its requests are with other workers")
         await burning.logged("is ready")
         burning.release()
         for each in asked:

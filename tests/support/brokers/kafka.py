@@ -23,7 +23,7 @@ _LOG = "-Dorg.apache.logging.log4j.level=INFO"
 _CLUSTER = "4L6g3nShT-eMCtK--X86sw"
 _SECONDS = 60.0
 _FETCH_SECONDS = 600.0
-# The controller's comes first: nobody speaks to a broker that has none.
+# The controller's comes first: a broker without one cannot be reached.
 _LISTENING = re.compile(rb"DataPlaneAcceptor - Awaiting socket connections on ([\d.]+:\d+)")
 _STARTED = b"Kafka Server started"
 _PROPERTIES = """\

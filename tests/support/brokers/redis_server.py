@@ -55,7 +55,7 @@ class RedisServer:
         self._process = None
 
     def cut_off(self) -> None:
-        """Nobody reaches it but by its second URL."""
+        """It can be reached by its second URL alone."""
         self.socket.unlink()
         for kind in ("normal", "pubsub"):
             self.call("CLIENT", "KILL", "TYPE", kind)
