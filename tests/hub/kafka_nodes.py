@@ -18,7 +18,7 @@ from support.brokers import kafka
 from support.client import RawClient
 from support.edges import Edges
 from support.programs import require
-from support.subscribers import Topics
+from support.subscribers import SILENT, Topics
 
 from .nodes import Node
 
@@ -165,7 +165,7 @@ class KafkaNodes:
         hub = await self._entered.enter_async_context(
             Hub(engine=self._edge.engine, history=kept, log=settings)
         )
-        route = hub.native("/events/", subscriptions=Subscriptions(**subscriptions))
+        route = hub.native("/events/", subscriptions=Subscriptions(**{**SILENT, **subscriptions}))
         return Node(self._topics, hub, await self._edge.serve([route]))
 
     async def connect(self, node: Node) -> RawClient:

@@ -8,7 +8,7 @@ from penstock.config import History, Subscriptions
 from support.brokers.redis_server import RedisServer
 from support.client import RawClient
 from support.edges import Edges, Served
-from support.subscribers import PATH, Subscriber, Topics
+from support.subscribers import PATH, SILENT, Subscriber, Topics
 from support.waiting import until
 
 
@@ -63,7 +63,7 @@ class Nodes:
         hub = await self._entered.enter_async_context(
             Hub(engine=self._edge.engine, history=kept, log=settings)
         )
-        route = hub.native("/events/", subscriptions=Subscriptions(**subscriptions))
+        route = hub.native("/events/", subscriptions=Subscriptions(**{**SILENT, **subscriptions}))
         return Node(self._topics, hub, await self._edge.serve([route]))
 
     async def connect(self, node: Node) -> RawClient:

@@ -320,6 +320,10 @@ async def test_a_topic_is_fed_once_by_whichever_worker_is_asked(directory: Path)
     models = [Model() for _ in range(8)]
     async with ScriptedOrigin(*models) as origin, workers(directory, app=app(origin)) as serving:
         readers = await asyncio.gather(*(subscribed(serving, "/answer/film") for _ in range(8)))
+        # The edge takes a worker for slow that a busy machine keeps from its core, and asks the other for all.
+        async with asyncio.timeout(30):
+            while len({reader.head.one("Worker") for reader in readers}) < 2:
+                readers.append(await subscribed(serving, "/answer/film"))
         for model in models:
             model.send("data: a\n\n")
             model.end()
@@ -328,7 +332,6 @@ async def test_a_topic_is_fed_once_by_whichever_worker_is_asked(directory: Path)
             assert [event.type for event in await rest(reader)] == ["penstock-end"]
         # Two workers may have asked in one moment; the answer of one was dropped.
         assert 1 <= sum(model.requests for model in models) <= 2
-        assert len({reader.head.one("Worker") for reader in readers}) == 2
 
 
 async def test_a_topic_goes_on_without_the_one_who_asked_first(directory: Path) -> None:
