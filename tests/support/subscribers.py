@@ -12,7 +12,7 @@ from .waiting import in_time
 
 PATH = "/events/news"
 SILENT: dict[str, Any] = {"heartbeat": None}
-"""Subscriptions unless a test says otherwise: a heartbeat between two events, on a busy machine, is none of them."""
+"""Subscriptions unless a test says otherwise: on a busy machine a heartbeat may come between two events."""
 
 
 @dataclass(frozen=True)
