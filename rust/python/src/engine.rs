@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use penstock_engine::app::Order;
 use penstock_engine::edge::{Heads, Ledger, Supplies};
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::hub;

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use penstock_engine::Code;
+use penstock_engine::app::Order;
 use penstock_engine::events;
 use penstock_engine::framing::Framing as Cut;
 use penstock_engine::origin::{self, Request, RequestBody};
 use penstock_engine::pool::CopyReason;
 use penstock_engine::store::{self, Overrides};
-use penstock_engine::workers::Order;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
