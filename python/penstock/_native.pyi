@@ -16,6 +16,7 @@ from .hub import HubStats, TopicStats
 from .log import Entry, LogStats
 from .origins import OriginsStats
 from .stats import DecisionStats, DiskStats, EngineStats, InspectionStats, TenantStats, Timings
+from .web.handover import Rest
 from .web.relay_spec import Handles, HeaderEdits, RelaySpec
 
 __all__ = [
@@ -250,9 +251,9 @@ class Forwarding:
 
 @final
 class Relay:
-    """A relay that this engine can carry out."""
+    """A relay that an engine can carry out."""
 
-    def __new__(cls, spec: RelaySpec, handles: Handles) -> Self: ...
+    def __new__(cls, spec: RelaySpec, handles: Handles, engine: Engine) -> Self: ...
 
 @final
 class Route:
@@ -900,7 +901,7 @@ class Lane:
         engine: Engine,
         factory: Callable[[], Any],
         socket: Callable[[Transport], Any],
-        fault: Callable[[str | None, str, str], object],
+        fault: Callable[[str | None, PenstockError, bool], object],
         waiting: int,
         limit: float | None,
         untold: int,
@@ -908,8 +909,8 @@ class Lane:
     ) -> Self:
         """`factory` makes a protocol, `socket` what `get_extra_info("socket")` returns.
 
-        `fault` is told of a response that was cut off, or of what befell the site: the request or None, the code's
-        name, and what was wrong.
+        `fault` is told of a response that was cut off, or of what befell the site: the request or None, what was wrong,
+        and whether the response is a relay's that the application has handed over.
         """
 
     def drain(self) -> None:
@@ -951,37 +952,29 @@ class Transport:
     ) -> Fields:
         """Make the fields of an aiohttp request that go to the origin; see `Forwarding.request_fields`."""
 
+    def hand_over(self, relay: Relay, target: str, engine: Engine) -> bool:
+        """Have the engine answer by `relay` as on a native route; `target` is what the origin is asked for.
+
+        False: it cannot, and nothing has been done. The request has a body, `engine` is not that of the client, or this
+        is a worker process.
+        """
+
     def relay(
         self,
+        request: Any,
         stream: FrameStream,
         forwarding: Forwarding,
         events: Framing,
-        policy: EventPolicy | None,
-        inspector: Inspector | None,
-        method: str,
-        version: tuple[int, int],
         closes: bool,
-        on_end: Callable[[int, PenstockError | None, bool], object],
-        account: bytes | None = None,
+        rest: Rest,
     ) -> int:
         """Have the engine send the whole response: a head made of that of `stream`, and the body.
 
-        Returns how many bytes the head has. `on_end` and `account` are as in `attach_rest`.
+        Returns how many bytes the head has.
         """
 
-    def attach_rest(
-        self,
-        stream: FrameStream,
-        policy: EventPolicy | None,
-        inspector: Inspector | None,
-        on_end: Callable[[int, PenstockError | None, bool], object],
-        account: bytes | None = None,
-    ) -> None:
-        """Have the engine send the rest of the body, after the head that was written.
-
-        `on_end` is called once: with the bytes that were sent, the error that ended the body early, and whether the
-        head was sent. `account` names another `on_end` for the case that this worker process has ended by then.
-        """
+    def attach_rest(self, stream: FrameStream, rest: Rest) -> None:
+        """Have the engine send the rest of the body, after the head that was written."""
 
     def leave_body(self, told: Callable[[], object]) -> bool:
         """In a worker process: leave the rest of the request body to the parent, for the next fetch.

@@ -176,7 +176,7 @@ class EngineStats:
     """One engine. `streams` and `origins` are as of now; origins that are out of use are forgotten."""
 
     requests: int
-    """Exchanges begun."""
+    """Exchanges begun from Python: requests, and relays that wait for their head. The metrics count all by route."""
     streams: int
     """Streams whose consumer has neither seen the end nor left; a streamed request body counts too."""
     bytes_received: int

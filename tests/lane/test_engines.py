@@ -94,7 +94,7 @@ async def test_a_gateway_without_an_engine_uses_that_of_each_site(
         handler(app, Gateway(origin.url))
         await twice(app, own)
         await twice(app, engine)
-        assert (own.stats().requests, engine.stats().requests) == (2, 2)
+        assert own.stats().bytes_received == engine.stats().bytes_received > 0, "each has asked"
 
 
 @pytest.mark.usefixtures("no_default")

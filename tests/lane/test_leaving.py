@@ -200,7 +200,7 @@ async def test_cleanup_waits_for_what_was_handed_over(
         await client.get()
         head = await client.head()
         assert await client.reader.readexactly(4) == b"half"
-        await until(lambda: served.counts() == (0, 1, 1), "the handler is done and the engine goes on")
+        await until(lambda: served.counts() == (0, 1, 0), "the handler is done")
         cleanup = asyncio.create_task(served.runner.cleanup())
         await until(lambda: not served.runner.sites, "the site is stopped")
         go_on.set()
@@ -226,7 +226,7 @@ async def test_a_site_that_stops_is_told_of_the_last_response_and_does_not_look(
         client = await connect(served)
         await client.get()
         head = await client.head()
-        await until(lambda: served.counts() == (0, 1, 1), "the handler is done and the engine goes on")
+        await until(lambda: served.counts() == (0, 1, 0), "the handler is done")
         with monkeypatch.context() as patch:
             # What polls has no other way to wait between two looks.
             patch.setattr(asyncio, "sleep", sleep)

@@ -29,7 +29,7 @@ from penstock.config import (
     parse_size,
 )
 from penstock.engine import MAKE_CACHE, Engine
-from penstock.exceptions import ConfigurationError, make_error
+from penstock.exceptions import ConfigurationError, RequestError, make_error
 from penstock.framing import Events
 from penstock.origins import Origins, Place, place_of
 from penstock.stats import InspectionStats
@@ -43,7 +43,8 @@ from .hub import Hub
 from .inspected import Seen, check_one, handle_of, plain_headers, route_path
 from .native import NativeRoute, RelayResource, checked_host
 from .prepared_relay import PreparedRelay
-from .relay_spec import NO_EDITS, RelaySpec, event_handles, handles_of, header_edits
+from .relay_spec import NO_EDITS, HeaderEdits, RelaySpec, event_handles, handles_of, header_edits
+from .relayed import hand_over_request, is_unseen
 from .relaying import Order, relay
 from .target import raw_target, replaced_target
 from .tunnel import offers_websocket
@@ -194,6 +195,8 @@ class Gateway(Shared):
         Returns:
             The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
             on, and tells `on_complete` alone what becomes of it; on other servers it has been relayed to its end.
+            Where this is itself the handler of the route, and nothing looks at what it returns, the engine has the
+            request, nothing has been fetched yet, and what is returned has neither the status nor the fields.
 
         Raises:
             PenstockError: the origin failed after its head was relayed, and before the body was left to the engine.
@@ -235,14 +238,24 @@ class Gateway(Shared):
         is_seen_feed = topic is not None and (inspect is not None or on_complete is not None)
         is_planned = not is_seen_feed and self._has_parent(request)
         name = "" if caching is None and inspect is None else route_path(request)
-        prepared = self._prepared(
-            engine, _Kind(where, timeouts, caching, events, inspect, name, path is None, is_planned)
-        )
+        edits = None if headers is None else tuple(headers.items())
+        kind = _Kind(where, timeouts, caching, events, inspect, name, path is None, is_planned)
+        if (
+            on_complete is None
+            and overrides is None
+            and topic is None
+            and not is_planned
+            and is_unseen(request, self, Gateway.relay)
+        ):
+            handed = self._hand_over(request, self._prepared(engine, kind._replace(headers=edits)), target)
+            if handed is not None:
+                return handed
+        prepared = self._prepared(engine, kind)
         order = Order(
             prepared,
             lambda: target or raw_target(request, where.base, self._prefix),
             prepared.forwarding(fills=_fills(request, caching, overrides)),
-            None if headers is None else tuple(headers.items()),
+            edits,
             overrides,
             on_complete,
             tenant,
@@ -256,6 +269,18 @@ class Gateway(Shared):
             feeding = Feeding(hub, topic, tenant, subscriptions, events)
             return await feeding.respond(request, partial(relay, request, order._replace(feeding=feeding)))
         return await relay(request, order)
+
+    def _hand_over(
+        self, request: web.Request, prepared: PreparedRelay, target: str | None
+    ) -> web.StreamResponse | None:
+        """Have the engine answer `request`, if it can."""
+        if target is None:
+            try:
+                target = raw_target(request, prepared.spec.origin.base, self._prefix)
+            except RequestError:
+                # It is answered, logged and noted as any other failure.
+                return None
+        return hand_over_request(request, prepared, target)
 
     def native(
         self,
@@ -459,10 +484,11 @@ class Gateway(Shared):
             unix=self._unix,
             prefix=f"{self._prefix}/",
             replacement=f"{kind.origin.base}/",
-            forwarding=self._policy,
+            # What stands for the paths of another target is not known.
+            forwarding=self._policy if kind.is_mapped else replace(self._policy, map_location=False),
             timeouts=kind.timeouts or self._limits,
             limits=RouteLimits(),
-            request=NO_EDITS,
+            request=NO_EDITS if kind.headers is None else HeaderEdits(kind.headers, ()),
             response=NO_EDITS,
             drain=None,
             events=kind.events,
@@ -475,7 +501,7 @@ class Gateway(Shared):
         handles = handles_of(own, engine, self._counts_of)
         if kind.events is not None:
             handles = handles._replace(events=self._policy_of(kind.events))
-        return PreparedRelay(spec, engine, self._framing, handles, is_mapped=kind.is_mapped)
+        return PreparedRelay(spec, engine, self._framing, handles)
 
     def _policy_of(self, events: EventRelay) -> _native.EventPolicy:
         policy = self._policies.get(events)
@@ -527,6 +553,7 @@ class _Kind(NamedTuple):
     name: str
     is_mapped: bool
     is_planned: bool
+    headers: tuple[tuple[str, str | None], ...] | None = None
 
 
 def _fills(request: web.Request, caching: Caching | None, overrides: Overrides | None) -> bool:

@@ -24,6 +24,7 @@ __all__ = [
     "Handover",
     "OnComplete",
     "RelayEnd",
+    "Rest",
     "call_on_complete",
     "can_hand_over",
     "engines",
@@ -137,6 +138,11 @@ class Handover:
         sent, error, begun = self._outcome
         return self._asked.end(self._status if begun else None, sent, self._upstream, error)
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether an end without an error is of use to anything."""
+        return self._on_end is not None or self._asked.inspector is not None
+
     def when_over(self, callback: OnComplete, upstream: Response | None = None) -> None:
         """Have `callback` called with the end. With `upstream`, it is told the timings."""
         if upstream is not None:
@@ -160,7 +166,7 @@ class Handover:
         """Take the end from the engine, which keeps this and not a method of it: it does so for hours."""
         if error is not None:
             level = logging.DEBUG if error.name == "CLIENT_GONE" else logging.WARNING
-            log_failed_relay(level, self._asked.method, _native.shown(self._asked.path), error)
+            log_failed_relay(level, f"{self._asked.method} {_native.shown(self._asked.path)}", error)
         self._asked.when_seen(partial(self._end, sent, error, begun))
 
     def _end(self, sent: int, error: PenstockError | None, begun: bool) -> None:
@@ -174,6 +180,21 @@ class Handover:
                 call_on_complete(callback, end)
 
 
+class Rest(NamedTuple):
+    """How the engine sends the rest of a response."""
+
+    policy: _native.EventPolicy | None
+    """What is done with events besides."""
+    inspector: _native.Inspector | None
+    """What sees it."""
+    on_end: Handover
+    """Told the end."""
+    is_awaited: bool
+    """Whether it is told an end without an error: each end that is told wakes the event loop."""
+    account: bytes | None
+    """In a worker process: by which the parent has another worker told the end if this one is gone by then."""
+
+
 def call_on_complete(on_complete: OnComplete, end: RelayEnd) -> None:
     """Call what is told an end. What it raises is logged: the request is over, and others are told as well."""
     try:
@@ -184,9 +205,9 @@ def call_on_complete(on_complete: OnComplete, end: RelayEnd) -> None:
         _log.log(logging.ERROR, cause, message, end.method, _native.shown(end.path), error=error)
 
 
-def log_failed_relay(level: int, method: str, target: str, error: PenstockError) -> None:
-    """Log why a relay has failed; of one origin and one code not each."""
-    _log.log(level, ("relay", error.origin, error.code, level), "%s %s: %s", method, target, str(error))
+def log_failed_relay(level: int, request: str, error: PenstockError) -> None:
+    """Log why the relay of `request`, its method and target, has failed; of one origin and one code not each."""
+    _log.log(level, ("relay", error.origin, error.code, level), "%s: %s", request, str(error))
 
 
 def timings_of(upstream: Response | None) -> Timings | None:
@@ -209,21 +230,16 @@ def hand_over(
     stream: FrameStream,
     writer: Any,
     transport: _native.Transport,
-    policy: _native.EventPolicy | None,
-    inspector: _native.Inspector | None,
-    handover: Handover,
-    account: bytes | None,
+    rest: Rest,
 ) -> None:
-    """Let the engine send all of `stream`, seen by `inspector` and events by `policy`, behind the head of `writer`.
-
-    `account`, in a worker, is what the parent has another one told the end by if this one is gone by then.
+    """Let the engine send all of `stream` by `rest`, after the head of `writer`.
 
     Raises:
         ConnectionResetError: the client left.
         StateError: the stream is closed.
     """
     writer.send_headers()
-    transport.attach_rest(stream, policy, inspector, handover, account)
+    transport.attach_rest(stream, rest)
     # aiohttp ends the response when the handler returns: there is nothing left for it to write.
     writer._eof = True  # noqa: SLF001
 

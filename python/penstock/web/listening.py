@@ -12,11 +12,12 @@ from penstock import _native
 from penstock._limited_log import LimitedLog
 from penstock.config import Edge, Status, parse_size
 from penstock.engine import Engine
-from penstock.exceptions import make_error
+from penstock.exceptions import PenstockError, make_error
 from penstock.metrics import Pages
 
 from .access import AccessLines
 from .client_socket import ClientSocket
+from .handover import log_failed_relay
 from .stopping import last_act
 
 __all__ = ["Listening", "Where", "make_lane"]
@@ -108,12 +109,14 @@ def make_lane(engine: Engine, factory: Callable[[], Any], edge: Edge, unix: str 
     )
 
 
-def _log_fault(request: str | None, name: str, detail: str) -> None:
+def _log_fault(request: str | None, error: PenstockError, is_relay: bool) -> None:
     if request is None:
-        _log.error("%s (%s)", detail, name)
+        _log.error("%s (%s)", error.detail, error.name)
+    elif is_relay:
+        log_failed_relay(logging.WARNING, request, error)
     else:
         message = "%s: the response was cut off: %s (%s)"
-        _limited.log(logging.ERROR, ("fault", name), message, request, detail, name)
+        _limited.log(logging.ERROR, ("fault", error.name), message, request, error.detail, error.name)
 
 
 class _Bound:

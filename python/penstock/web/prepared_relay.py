@@ -19,12 +19,11 @@ class PreparedRelay:
         engine: what fetches.
         framing: how event streams are cut.
         handles: what `engine` keeps of the relay.
-        is_mapped: whether URLs of the origin are mapped in its responses (`config.Forwarding.map_location`).
     """
 
     __slots__ = (
         "_forwardings",
-        "_is_mapped",
+        "_native",
         "cut",
         "edits",
         "engine",
@@ -33,24 +32,29 @@ class PreparedRelay:
         "spec",
     )
 
-    def __init__(
-        self, spec: RelaySpec, engine: Engine, framing: Events, handles: Handles, *, is_mapped: bool = True
-    ) -> None:
+    def __init__(self, spec: RelaySpec, engine: Engine, framing: Events, handles: Handles) -> None:
         self.spec: Final = spec
         self.engine: Final = engine
         self.framing: Final = framing
         self.cut: Final = native_framing(framing)
         self.handles: Final = handles
         self.edits: Final = None if spec.response == NO_EDITS else spec.response
-        self._is_mapped = is_mapped
         self._forwardings: dict[bool, _native.Forwarding] = {}
+        self._native: _native.Relay | None = None
+
+    @property
+    def native(self) -> _native.Relay:
+        """What the engine answers by alone; made at the first call for it."""
+        if self._native is None:
+            self._native = _native.Relay(self.spec, self.handles, self.engine.native)
+        return self._native
 
     def forwarding(self, *, fills: bool) -> _native.Forwarding:
         """What each side is told of the other. `fills`: the cache may store the response for other clients."""
         known = self._forwardings.get(fills)
         if known is None:
             spec = self.spec
-            redirects = (self.handles.origin, spec.replacement, spec.prefix) if self._is_mapped else None
+            redirects = (self.handles.origin, spec.replacement, spec.prefix)
             known = _native.Forwarding(spec.forwarding, spec.caching if fills else None, redirects)
             self._forwardings[fills] = known
         return known

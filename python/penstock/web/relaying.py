@@ -26,7 +26,7 @@ from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure, shown_target
 from .feeding import Feeding, Meter
-from .handover import Asked, Handover, OnComplete, can_hand_over, engines, hand_over, log_failed_relay
+from .handover import Asked, Handover, OnComplete, Rest, can_hand_over, engines, hand_over, log_failed_relay
 from .inspected import Seen
 from .prepared_relay import PreparedRelay
 from .problem import problem_response
@@ -188,7 +188,9 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 handover.when_over(order.on_complete, upstream)
             taken = response = TakenOver(request, upstream, order.forwarding, status, reason)
             account = _account(asked, order, status)
-            taken.begin(request, direct, order.relay.cut, policy, inspector, handover, account)
+            is_awaited = handover.is_awaited or _is_sending(body)
+            rest = Rest(policy, inspector, handover, is_awaited, account)
+            taken.begin(request, direct, order.relay.cut, rest)
         else:
             answered = CIMultiDict(_native.response_fields(upstream, order.forwarding))
             if edits is not None:
@@ -212,14 +214,15 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
                 if order.on_complete is not None:
                     handover.when_over(order.on_complete, upstream)
                 account = _account(asked, order, status)
-                hand_over(stream, writer, direct, rules, inspector, handover, account)
+                is_awaited = handover.is_awaited or _is_sending(body)
+                hand_over(stream, writer, direct, Rest(rules, inspector, handover, is_awaited, account))
             else:
                 rules = rules if events else None
                 if rules is not None or inspector is not None:
                     source = _native.relay_seen(engine.native, stream, rules, drain, inspector)
                     stream = piped = FrameStream(source)
                 await copy_body(stream, writer, transport, payload)
-        if handover is not None and tunnel is None and isinstance(body, Pieces) and not body.ended:
+        if handover is not None and tunnel is None and _is_sending(body):
             # The origin answers while it is still being sent the request, which is Python's to pass on.
             await handover.over(link.loop)
     except BaseException as error:
@@ -254,7 +257,7 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
             if status is None:
                 # It is answered here: neither the request nor a log handler need keep our frames alive.
                 error.__traceback__ = None
-                log_failed_relay(logging.WARNING, request.method, shown_target(request), error)
+                log_failed_relay(logging.WARNING, f"{request.method} {shown_target(request)}", error)
                 return problem_response(error)
         raise
     else:
@@ -266,6 +269,11 @@ async def relay(request: web.Request, order: Order) -> web.StreamResponse:
         link.task = None
         if isinstance(body, Pieces):
             body.stop()
+
+
+def _is_sending(body: object) -> bool:
+    """Whether the request's body is Python's to send, and has not been sent."""
+    return isinstance(body, Pieces) and not body.ended
 
 
 def _account(asked: Asked, order: Order, status: int) -> bytes | None:

@@ -134,7 +134,7 @@ class Declarations:
             # Each has a length, which the engine would not ask for.
             Events(max_frame=spec.max_event or 0, blocks=True)
             handles = handles_of(spec, self._engine, self._counting(plan.gateway))
-            return _native.Plan(_native.Relay(spec, handles))
+            return _native.Plan(_native.Relay(spec, handles, self._engine.native))
         except (UnreadableError, LookupError, TypeError, ValueError, OverflowError) as error:
             raise make_error("BAD_CONFIGURATION", f"a worker asks for what is no relay: {error}") from error
 

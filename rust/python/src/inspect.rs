@@ -178,7 +178,7 @@ impl Counts {
 
 impl Counts {
     /// Only one engine has them: the first call counts.
-    fn add_to_board(&self, board: &Board) {
+    pub(crate) fn add_to_board(&self, board: &Board) {
         self.known.get_or_init(|| board.add_inspected(&self.name, &self.sums));
     }
 }

@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     pub(crate) factory: Py<PyAny>,
     /// Makes what `get_extra_info("socket")` returns for a transport.
     pub(crate) socket: Py<PyAny>,
-    /// Called with each fault: the request or None, the code's name, and what was wrong.
+    /// Called with each fault: the request or None, the error, and whether a relay has failed.
     fault: Py<PyAny>,
     /// Of the Unix socket that is listened to.
     path: Option<String>,
@@ -162,6 +162,19 @@ impl Shared {
         self.queue.reports().completion(ticket)
     }
 
+    /// Drops the callbacks of streams that have ended well and are not awaited: the loop was not woken for them.
+    fn forget_unawaited(&self) {
+        let tickets = self.queue.reports().take_unawaited();
+        if tickets.is_empty() {
+            return;
+        }
+        let forgotten: Vec<_> = {
+            let mut endings = lock(&self.endings);
+            tickets.iter().filter_map(|ticket| endings.callbacks.remove(ticket)).collect()
+        };
+        drop(forgotten);
+    }
+
     fn complete(&self, py: Python<'_>, ticket: u64, outcome: &Outcome) {
         let Some(callback) = lock(&self.endings).callbacks.remove(&ticket) else { return };
         let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
@@ -208,13 +221,13 @@ impl Shared {
             let detail = format!(
                 "what became of {dropped} requests on native routes was not told: Python was stalled"
             );
-            self.log_fault(py, &Fault { request: None, error: Code::AppBusy.error(detail) });
+            self.log_fault(py, &Fault { request: None, error: Code::AppBusy.error(detail), is_relay: false });
         }
     }
 
     fn log_fault(&self, py: Python<'_>, fault: &Fault) {
-        let (name, detail) = (fault.error.code().name(), fault.error.detail());
-        if let Err(error) = self.fault.bind(py).call1((fault.request.as_deref(), name, detail)) {
+        let error = exception(py, &fault.error).into_value(py);
+        if let Err(error) = self.fault.bind(py).call1((fault.request.as_deref(), error, fault.is_relay)) {
             self.report(py, error, "a fault could not be logged");
         }
     }
@@ -232,6 +245,7 @@ impl Shared {
     }
 
     fn receive(self: &Arc<Self>, py: Python<'_>) {
+        self.forget_unawaited();
         while !self.queue.is_diverted() {
             let Some(request) = self.queue.take() else { break };
             self.begin(py, request);
@@ -346,6 +360,7 @@ impl Lane {
         if self.shared.closed.set(()).is_err() {
             return Ok(());
         }
+        self.shared.forget_unawaited();
         self.shared.tell_ended(py);
         let watchers = std::mem::take(&mut *lock(&self.shared.watchers));
         drop(watchers);
@@ -363,6 +378,7 @@ impl Lane {
     /// handlers that are done.
     fn counts(&self) -> (usize, usize, usize) {
         let shared = &self.shared;
+        shared.forget_unawaited();
         (shared.queue.len(), lock(&shared.idle).len(), lock(&shared.endings).callbacks.len())
     }
 

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::cache::Caching;
+use crate::engine::Engine;
 use crate::events::{Drain, EventPolicy, leave, policy};
 use crate::inspect::{Inspected, parts};
 use crate::relay::{Policy, wire_bytes};
@@ -99,9 +100,13 @@ pub(crate) struct Relay(pub(crate) Arc<relay_spec::Relay>);
 
 #[pymethods]
 impl Relay {
+    /// `engine` carries it out, and its metrics tell what is inspected.
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "an extracted argument")]
-    fn new(spec: RelaySpec<'_>, handles: Handles<'_>) -> PyResult<Self> {
+    fn new(spec: RelaySpec<'_>, handles: Handles<'_>, engine: &Bound<'_, Engine>) -> PyResult<Self> {
+        if let Some((_, counts)) = &handles.inspect {
+            counts.get().add_to_board(engine.get().board());
+        }
         Ok(Self(Arc::new(relay_spec::Relay::new(spec.with(&handles, false)?))))
     }
 }

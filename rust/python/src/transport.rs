@@ -53,6 +53,8 @@ struct Exchange {
     far: Far,
     /// What the client sends, until it has ended.
     body: Option<Stream>,
+    /// The request has one, which may have ended.
+    has_body: bool,
     /// The protocol is to see chunks.
     chunked: bool,
     /// What the client sends belongs to another protocol.
@@ -248,7 +250,8 @@ impl Core {
                 far.listen(slot.waker());
             }
             let (tunnel, ended, goes_on) = (false, false, None);
-            state.exchange = Some(Exchange { far, body, chunked, tunnel, ended, socket, edge, goes_on });
+            state.exchange =
+                Some(Exchange { far, body, has_body, chunked, tunnel, ended, socket, edge, goes_on });
             state.reading = true;
             state.thread = thread;
             state.is_proven = is_proven;

@@ -19,6 +19,8 @@ use crate::events::Policy;
 #[cfg(not(loom))]
 use crate::hub::{Admitted, Lease};
 use crate::inspect::Inspector;
+#[cfg(not(loom))]
+use crate::relay_spec::Relay;
 use crate::stream::Stream;
 use crate::sync::{Arc, Mutex, lock};
 
@@ -75,6 +77,9 @@ pub enum Command {
     /// What follows is a topic's; the engine sends it.
     #[cfg(not(loom))]
     Subscribe(Subscription),
+    /// The response is a relay's, from its head on; the engine answers as on a native route.
+    #[cfg(not(loom))]
+    Relay(Box<RelayOrder>),
     /// A part of a file follows. Answered by [`Outcome`].
     File(File),
     /// An option of the client's socket that is a number: its level, its name, and the number.
@@ -127,6 +132,16 @@ pub struct Subscription {
     pub lease: Option<Lease>,
     /// Who hears of the end.
     pub rest: Completion,
+}
+
+/// A request that the application leaves to the engine before anything is fetched for it.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub struct RelayOrder {
+    /// What answers it.
+    pub relay: Arc<Relay>,
+    /// The target at the origin.
+    pub target: String,
 }
 
 /// A part of a file.
@@ -404,6 +419,13 @@ impl Far {
         self.queue(Command::Subscribe(subscription));
     }
 
+    /// Has the engine answer by a relay, from the head on. That begins at the next [`Far::flush`], or with whatever else is
+    /// done.
+    #[cfg(not(loom))]
+    pub fn relay(&self, order: RelayOrder) {
+        self.queue(Command::Relay(Box::new(order)));
+    }
+
     fn queue(&self, command: Command) {
         let mut state = lock(&self.link);
         if state.is_over_for_good() {
@@ -432,10 +454,14 @@ impl Far {
 
     /// The response has ended, and the application is done with the exchange.
     pub fn finish(self) {
+        // In the same step: the engine may have answered before this half is dropped, and would wake it for nothing.
+        let mut deaf = None;
         self.command(Command::Done, |state| {
             state.settled = true;
             state.over.get_or_insert(Over::Left);
+            deaf = state.far.take();
         });
+        drop(deaf);
     }
 
     /// Closes once everything is written.

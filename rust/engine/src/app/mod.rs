@@ -22,9 +22,9 @@ pub use checker::{Checker, asks_to_switch};
 pub use ended::{Ended, Outcome, Stages};
 #[cfg(not(loom))]
 pub(crate) use head::serialise;
-#[cfg(not(loom))]
-pub use link::Subscription;
 pub use link::{Attachment, Command, Content, Far, File, Foreign, Loss, Near, News, Note, Over, link};
+#[cfg(not(loom))]
+pub use link::{RelayOrder, Subscription};
 pub use queue::{Ends, Place, Queue, QueueStats, Request};
 #[cfg(not(loom))]
 pub use remote::{Expected, Inspection, Order, RemoteEdge, Source, Subscribing};

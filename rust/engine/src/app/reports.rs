@@ -8,13 +8,16 @@ use super::ended::{Ended, Outcome, Untold};
 use crate::error::{Code, Error};
 use crate::sync::{Arc, Mutex, lock};
 
-/// What the operator should know: what an application did that broke its response, or what befell the site.
+/// What the operator should know: what an application did that broke its response, how a relay that it has handed over has
+/// failed, or what befell the site.
 #[derive(Debug, Clone)]
 pub struct Fault {
-    /// Method and target of the request whose response was cut off, if it is about one.
+    /// Method and target of the request, if it is about one.
     pub request: Option<String>,
     /// What was wrong.
     pub error: Error,
+    /// It is of a relay, and no mistake of the application's.
+    pub is_relay: bool,
 }
 
 /// Faults that wait to be logged; an application that fails more often than its log is written is described by these.
@@ -25,6 +28,8 @@ const FAULTS: usize = 64;
 struct State {
     faults: Vec<Fault>,
     completed: Vec<(u64, Outcome)>,
+    /// Tickets of streams that have ended without a failure and are not awaited.
+    unawaited: Vec<u64>,
     untold: Untold,
     /// Woken when there is something to be taken.
     taker: Option<Waker>,
@@ -80,11 +85,20 @@ impl Reports {
 
     /// Tells, under the name of `ticket`, what becomes of a stream that the engine sends.
     pub fn completion(&self, ticket: u64) -> Completion {
-        Completion { told: Some(Told::Reports(self.clone())), ticket }
+        Completion { told: Some(Told::Reports(self.clone())), ticket, is_awaited: true }
     }
 
-    fn complete(&self, ticket: u64, outcome: Outcome) {
+    /// The tickets of streams that have ended without a failure since the last call, and were not awaited.
+    pub fn take_unawaited(&self) -> Vec<u64> {
+        std::mem::take(&mut lock(&self.state).unawaited)
+    }
+
+    fn complete(&self, ticket: u64, outcome: Outcome, is_awaited: bool) {
         self.put(|state| {
+            if !is_awaited && outcome.failure.is_none() {
+                state.unawaited.push(ticket);
+                return false;
+            }
             state.completed.push((ticket, outcome));
             // All are taken at once: the taker was woken for the first.
             state.completed.len() == 1
@@ -137,6 +151,8 @@ impl fmt::Debug for Reports {
 pub struct Completion {
     told: Option<Told>,
     ticket: u64,
+    /// An end without a failure is worth a wake-up.
+    is_awaited: bool,
 }
 
 /// Who is told.
@@ -147,10 +163,17 @@ enum Told {
 }
 
 impl Completion {
+    /// The same, where only a failure is worth a wake-up: an end without one comes with [`Reports::take_unawaited`].
+    #[must_use]
+    pub fn unawaited(mut self) -> Self {
+        self.is_awaited = false;
+        self
+    }
+
     /// One that calls `tell`.
     #[cfg(not(loom))]
     pub(crate) fn told_by(tell: impl FnOnce(Outcome) + Send + 'static) -> Self {
-        Self { told: Some(Told::Other(Box::new(tell))), ticket: 0 }
+        Self { told: Some(Told::Other(Box::new(tell))), ticket: 0, is_awaited: true }
     }
 
     /// By which whoever is told knows it.
@@ -162,7 +185,7 @@ impl Completion {
     /// The stream is over.
     pub fn tell(mut self, outcome: Outcome) {
         match self.told.take() {
-            Some(Told::Reports(reports)) => reports.complete(self.ticket, outcome),
+            Some(Told::Reports(reports)) => reports.complete(self.ticket, outcome, self.is_awaited),
             #[cfg(not(loom))]
             Some(Told::Other(tell)) => tell(outcome),
             None => {}
@@ -180,7 +203,7 @@ impl Completion {
 impl Drop for Completion {
     fn drop(&mut self) {
         if let Some(told) = self.told.take() {
-            Self { told: Some(told), ticket: self.ticket }.forsake(None, false);
+            Self { told: Some(told), ticket: self.ticket, is_awaited: self.is_awaited }.forsake(None, false);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! One connection from a client, from accept to close.
 
-use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::time::timeout;
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
-use super::exchange::{Task, fault};
+use super::exchange::{Task, may_answer, send_whole};
 use super::inbound::Inbound;
 use super::lane::Application;
 use super::log::Entry;
@@ -22,7 +21,7 @@ use super::site::{Load, Phase, Site};
 use crate::access::Decision;
 use crate::app::Note;
 use crate::error::{Code, Error, Result};
-use crate::net::{Connection, Outgoing, Piece};
+use crate::net::Connection;
 use crate::sync::Arc;
 use crate::wire::Incoming;
 
@@ -256,10 +255,6 @@ fn status_of(error: &Error, progress: &Progress) -> u16 {
     if may_answer(error) { answered() } else { 499 }
 }
 
-fn may_answer(error: &Error) -> bool {
-    !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
-}
-
 /// Tells the client why there is no answer.
 async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, progress: &Progress) -> Next {
     if !may_answer(error) {
@@ -268,19 +263,10 @@ async fn refuse(site: &Site, client: &Client, error: &Error, head_only: bool, pr
     }
     // Relaxed: a count.
     site.refused.fetch_add(1, Ordering::Relaxed);
-    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
     let decision = progress.decision();
     let denial = decision.as_deref().and_then(Decision::denial);
     let bytes = refusal(error, denial, true, head_only);
-    progress.set_head(bytes.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |end| end + 4));
-    outgoing.push(Piece::Bytes(bytes));
-    let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
-    let result = timeout(site.config.linger, send).await;
-    progress.sent(outgoing.take_written());
-    match result {
-        Ok(Ok(())) => Next::Close,
-        _ => Next::Reset,
-    }
+    if send_whole(site, client, bytes, progress).await { Next::Close } else { Next::Reset }
 }
 
 /// Ends the connection. A client that is still sending would get a reset, and lose the answer with it, if its bytes

@@ -5,6 +5,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll};
 
+use tokio::time::timeout;
+
 use super::account::Account;
 use super::client::Client;
 use super::metered::Metered;
@@ -13,7 +15,7 @@ use super::site::Site;
 use crate::access::Gate;
 use crate::error::{Code, Error, Result};
 use crate::events::{Draining, Leave};
-use crate::net::{Called, Fault, Life, Outgoing, Peer, Stop, Supply, Watch};
+use crate::net::{Called, Fault, Life, Outgoing, Peer, Piece, Stop, Supply, Watch};
 use crate::wire::{BodyFraming, Incoming};
 
 /// One request, and what it is answered with.
@@ -227,6 +229,22 @@ pub(super) async fn send(
         }
     }
     sent
+}
+
+/// Sends a whole response; returns whether the kernel took all of it in time.
+pub(super) async fn send_whole(site: &Site, client: &Client, bytes: Vec<u8>, progress: &Progress) -> bool {
+    let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
+    progress.set_head(bytes.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |end| end + 4));
+    outgoing.push(Piece::Bytes(bytes));
+    let send = poll_fn(|context| outgoing.poll_send(context, &client.connection).map_err(fault));
+    let result = timeout(site.config.linger, send).await;
+    progress.sent(outgoing.take_written());
+    matches!(result, Ok(Ok(())))
+}
+
+/// Whether a request that failed with `error` may be answered.
+pub(super) fn may_answer(error: &Error) -> bool {
+    !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
 }
 
 /// Whether `error` says that the client has left, or is taken to have.

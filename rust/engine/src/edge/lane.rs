@@ -1,4 +1,5 @@
-//! Answers a request from the application: offers it, checks what is written, and sends it.
+//! Answers a request from the application: offers it, checks what is written, and sends it. What the application leaves to
+//! a relay before it has written anything is the engine's from then on ([`Ordered`]).
 //!
 //! The connection's task does both ways of an exchange. What the application writes is sent once the
 //! [`Checker`] has seen it, and what breaks the response's own framing ends the connection. An exchange is over when
@@ -10,16 +11,17 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use super::account::Account;
+use super::answer::refusal;
 use super::client::Client;
-use super::exchange::{Asked, Task, asked, fault, is_leaving, live};
+use super::exchange::{Asked, Task, asked, fault, is_leaving, live, may_answer, send_whole};
 use super::inbound::{Inbound, check_size};
-
 use super::progress::Progress;
-use super::respond::Responder;
+use super::respond::{Responder, answer_by_relay};
 use super::site::Site;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
-    Over, Place, Queue, Request, Subscription, asks_to_switch, link, serialise,
+    Over, Place, Queue, RelayOrder, Request, Subscription, asks_to_switch, link, serialise,
 };
 use crate::error::{Code, Error, Result};
 use crate::events::{EventBody, Leave};
@@ -40,11 +42,84 @@ impl Responder for Application<'_> {
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
         };
-        answer(site, client, inbound, asked, progress, queue, &life).await
+        let Some(ordered) = answer(site, client, inbound, asked, progress, queue, &life).await? else {
+            return Ok(());
+        };
+        // On the heap: what the application answers itself needs no room for it.
+        let result = Box::pin(answer_by_order(&task, inbound, asked, &ordered.order)).await;
+        let request = || format!("{} {}", incoming.method(), shown(incoming.target()));
+        ordered.end(progress, &result, queue, request);
+        match result {
+            Err(error) if may_answer(&error) && progress.status().is_none() && !progress.is_torn() => {
+                // On the heap, because few requests fail.
+                Box::pin(answer_failure(&task, &error)).await
+            }
+            result => result,
+        }
     }
 }
 
-/// Has the application answer, over `queue`. The future ends when all of the response is with the kernel.
+/// Answers as the application has ordered.
+async fn answer_by_order(
+    task: &Task<'_>,
+    inbound: &mut Inbound<'_>,
+    asked: Asked<'_>,
+    order: &RelayOrder,
+) -> Result<()> {
+    let Task { site, client, incoming, progress, .. } = *task;
+    let account = Account::open(site.app.as_ref(), &order.relay, client, incoming, progress);
+    let target_at = Some(order.target.as_str());
+    let ordered = Task { account: account.as_deref(), target_at, stripped: None, ..*task };
+    let result = answer_by_relay(ordered, inbound, asked, site.config.max_body, &order.relay, None).await;
+    if let Some(account) = account {
+        account.close(result.as_ref().err());
+    }
+    result
+}
+
+/// Answers that an ordered relay has failed before its head, as the application does for its relays: it is a response like
+/// any other, and another request may follow.
+async fn answer_failure(task: &Task<'_>, error: &Error) -> Result<()> {
+    let Task { site, client, incoming, progress, .. } = *task;
+    // The answer says nothing of a connection that HTTP/1.0 keeps.
+    progress.close(progress.closes() || incoming.minor_version == 0 || site.is_draining());
+    progress.begin(error.code().status());
+    let bytes = refusal(error, None, progress.closes(), incoming.method() == "HEAD");
+    if send_whole(site, client, bytes, progress).await {
+        return Ok(());
+    }
+    Err(Code::ClientGone.error("the client left before the end of the response"))
+}
+
+/// A relay that the application has ordered in place of an answer of its own.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    pub(super) order: Box<RelayOrder>,
+    near: Near,
+}
+
+impl Ordered {
+    /// The relay is over. Returned is whether the application wants the connection closed.
+    pub(super) fn end(
+        self,
+        progress: &Progress,
+        result: &Result<()>,
+        queue: &Queue,
+        request: impl FnOnce() -> String,
+    ) {
+        let error = result.as_ref().err();
+        progress.set_note(self.near.take_note(), error);
+        // Of a client that has left the access log tells.
+        if let Some(error) = error.filter(|error| error.code() != Code::ClientGone) {
+            queue.reports().fault(Fault { request: Some(request()), error: error.clone(), is_relay: true });
+        }
+        let loss = error.map_or(Loss::Closed, |error| Loss::Failed(error.clone()));
+        self.near.lose(loss, progress.status().is_some());
+    }
+}
+
+/// Has the application answer, over `queue`. The future ends when all of the response is with the kernel, or with the relay
+/// that the application has ordered.
 ///
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
@@ -56,7 +131,7 @@ async fn answer(
     progress: &Progress,
     queue: &Queue,
     life: &Life,
-) -> Result<()> {
+) -> Result<Option<Ordered>> {
     let Asked { incoming, body, expects_continue, thread } = asked;
     let most = site.config.max_body;
     if let BodyFraming::Length(length) = body {
@@ -96,11 +171,16 @@ async fn answer(
         feeds: false,
         source_failed: false,
         stop: None,
+        has_body: has_bytes(body),
+        order: None,
     };
     let result = {
         let listen = pin!(inbound.listen(body, most, feed));
         lane.run(listen).await
     };
+    if let (Ok(()), Some(order)) = (&result, lane.order.take()) {
+        return Ok(Some(Ordered { order, near: lane.near }));
+    }
     let result = match result {
         Ok(()) if lane.checker.has_switched() => {
             let (feed, stream) = site.supplies.stream();
@@ -118,9 +198,9 @@ async fn answer(
     if result.is_err() && lane.ends_visibly() {
         // A reset could overtake what was sent before, such as the last events of a stream.
         progress.close(true);
-        return Ok(());
+        return Ok(None);
     }
-    result
+    result.map(|()| None)
 }
 
 /// Whether there may be something between the head and the end.
@@ -178,6 +258,10 @@ struct Lane<'a> {
     source_failed: bool,
     /// Runs when everything is to end and the last frames are on their way. On the heap, because that is once in its life.
     stop: Option<Box<Watch>>,
+    /// The request has a body, which goes to the application.
+    has_body: bool,
+    /// What the application wants in place of an answer of its own.
+    order: Option<Box<RelayOrder>>,
 }
 
 impl Lane<'_> {
@@ -280,6 +364,9 @@ impl Lane<'_> {
                 return Poll::Ready(self.break_off(context));
             }
             self.obey()?;
+            if self.order.is_some() {
+                return Poll::Ready(Ok(()));
+            }
             let sent = self.outgoing.poll_send(context, &self.client.connection);
             self.note_written();
             let sent = sent.map_err(|error| {
@@ -392,6 +479,15 @@ impl Lane<'_> {
                 Command::Attach(stream) => self.attach(stream)?,
                 Command::Subscribe(subscription) => self.subscribe(subscription)?,
                 Command::File(file) => self.attach_file(file)?,
+                Command::Relay(order) => {
+                    if self.has_body || self.checker.head_bytes() > 0 || !self.held.is_empty() {
+                        let detail =
+                            "a relay is ordered of a request with a body, or after its response has begun";
+                        return Err(self.blame(Code::BadResponse.error(detail)));
+                    }
+                    self.order = Some(order);
+                    return Ok(());
+                }
                 Command::Option(level, name, value) => {
                     // The application cannot be told; what it may ask for is chosen so that it succeeds.
                     let _ = self.client.connection.with_socket(|socket| {
@@ -562,7 +658,7 @@ impl Lane<'_> {
     /// Has the application hear of its mistake.
     fn blame(&self, error: Error) -> Error {
         let request = format!("{} {}", self.incoming.method(), shown(self.incoming.target()));
-        self.queue.reports().fault(Fault { request: Some(request), error: error.clone() });
+        self.queue.reports().fault(Fault { request: Some(request), error: error.clone(), is_relay: false });
         error
     }
 }

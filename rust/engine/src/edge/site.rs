@@ -335,7 +335,7 @@ impl Site {
     /// Has the operator told of what befell the site, by the log of whoever takes its requests.
     pub(super) fn report(&self, error: Error) {
         if let Some(queue) = &self.app {
-            queue.reports().fault(Fault { request: None, error });
+            queue.reports().fault(Fault { request: None, error, is_relay: false });
         }
     }
 

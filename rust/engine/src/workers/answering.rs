@@ -424,8 +424,8 @@ impl Obedience {
                 Command::Done => exchange.wire.send(&Message::Done),
                 Command::Close => exchange.wire.send(&Message::Close),
                 Command::File(file) => exchange.attach_file(file),
-                command @ Command::Subscribe(_) => {
-                    let error = Code::Internal.error("the topics of a worker process are not its own");
+                command @ (Command::Subscribe(_) | Command::Relay(_)) => {
+                    let error = Code::Internal.error("topics and relays are carried out by the parent alone");
                     command.forsake(Some(error), false);
                     exchange.wire.send(&Message::Abort);
                     return Poll::Ready(Over::Aborted);

@@ -3,24 +3,26 @@
 use std::sync::Arc;
 
 use penstock_engine::Code;
-use penstock_engine::app::{Attachment, ClientSocket, Content, Far, File, Note, Subscription};
+use penstock_engine::app::{Attachment, ClientSocket, Content, Far, File, Note, RelayOrder, Subscription};
 use penstock_engine::edge::RelayedHead;
-use penstock_engine::events::Policy;
 use pyo3::PyTraverseError;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::gc::PyVisit;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 
 use super::written::append;
 use super::{HIGH, Transport, closing};
 use crate::admission::{Admission, Guest};
+use crate::engine::Engine;
 use crate::errors::{IntoPython, os_error};
 use crate::events::{EventPolicy, policy as policy_of};
 use crate::framing::Framing;
 use crate::inspect::Inspector;
 use crate::lock;
 use crate::relay::{Forwarding, Replaced};
+use crate::relay_spec::Relay;
 use crate::request::Fields;
 use crate::stream::FrameStream;
 
@@ -30,23 +32,38 @@ const OPTION: usize = 1024;
 /// Linux's number on all that it runs on.
 const EBADF: i32 = 9;
 
+/// `penstock.web.handover.Rest`: how the engine sends the rest of a response.
+#[derive(FromPyObject)]
+struct Rest<'py> {
+    /// What is done with events besides.
+    policy: Option<Bound<'py, EventPolicy>>,
+    inspector: Option<Bound<'py, Inspector>>,
+    /// Called once: how many bytes were sent, the error that ended it early or None, whether the head was sent.
+    on_end: Py<PyAny>,
+    /// The loop is woken for an end without an error as well; else `on_end` is not called then.
+    is_awaited: bool,
+    /// In a worker process: what says to another one who hears of the end, if this one does not live to see it.
+    account: Option<Vec<u8>>,
+}
+
 impl Transport {
-    /// Leaves the rest of a response to the engine, behind `head` if that is its own as well.
-    #[expect(clippy::too_many_arguments, reason = "the parts of an attachment, each once")]
+    /// Leaves the rest of a response to the engine, after `head` if that is its own as well.
     fn attach(
         &self,
         py: Python<'_>,
         head: Option<Vec<u8>>,
         stream: &FrameStream,
-        policy: Option<Arc<Policy>>,
-        inspector: Option<&Bound<'_, Inspector>>,
-        on_end: Py<PyAny>,
-        account: Option<Vec<u8>>,
+        rest: Rest<'_>,
     ) -> PyResult<()> {
+        let Rest { policy, inspector, on_end, is_awaited, account } = rest;
+        let policy = policy_of(policy.as_ref());
         let inspector = inspector.map(|inspector| inspector.get().response.clone());
+        // The parent of a worker process keeps the end until the worker has heard of it.
+        let is_awaited = is_awaited || self.edge().is_some();
         self.leave_to_engine(py, |far| {
             let stream = stream.hand_over(py)?;
-            let rest = Some(self.core.shared.completion(on_end));
+            let completion = self.core.shared.completion(on_end);
+            let rest = Some(if is_awaited { completion } else { completion.unawaited() });
             if let Some(head) = head {
                 far.write(Content::Bytes(head));
             }
@@ -263,56 +280,72 @@ impl Transport {
         forwarding.get().fields_of(request, self.ends.remote, replaced.as_deref())
     }
 
-    /// Has the engine answer with `stream`: with a head made of the origin's, and with what follows it, events one by one
-    /// as `events` cuts them, by `policy`. `closes` if the connection is to end behind it. Returns how many bytes the head has.
-    /// `on_end` and `account` are as in `attach_rest`.
-    #[pyo3(signature = (stream, forwarding, events, policy, inspector, method, version, closes, on_end, account=None))]
+    /// Has the engine answer `request` with `stream`: with a head made of the origin's, and with what follows it, events one
+    /// by one as `events` cuts them, by `rest`. `closes` if the connection is to end after it. Returns how many bytes the
+    /// head has.
     #[expect(clippy::too_many_arguments, reason = "what a head is made of, each once")]
     fn relay(
         &self,
         py: Python<'_>,
+        request: &Bound<'_, PyAny>,
         stream: &Bound<'_, FrameStream>,
         forwarding: &Bound<'_, Forwarding>,
         events: &Bound<'_, Framing>,
-        policy: Option<&Bound<'_, EventPolicy>>,
-        inspector: Option<&Bound<'_, Inspector>>,
-        method: &str,
-        version: (u8, u8),
         closes: bool,
-        on_end: Py<PyAny>,
-        account: Option<Vec<u8>>,
+        rest: Rest<'_>,
     ) -> PyResult<usize> {
         self.core.shared.check_thread()?;
-        let policy = policy_of(policy);
-        let head = stream.get().relayed_head(forwarding.get(), method, version.1, closes, policy.as_deref());
+        let policy = policy_of(rest.policy.as_ref());
+        let method = request.getattr(intern!(py, "method"))?.cast_into::<PyString>()?;
+        let (_, minor_version): (u8, u8) = request.getattr(intern!(py, "version"))?.extract()?;
+        let (method, policy) = (method.to_str()?, policy.as_deref());
+        let head = stream.get().relayed_head(forwarding.get(), method, minor_version, closes, policy);
         let RelayedHead { bytes, is_events } = head.into_python(py)?;
         // Of what goes with a length the events are told apart as well, to be seen.
-        if is_events | inspector.is_some_and(|inspector| inspector.get().begin(stream)) {
+        let is_inspected = rest.inspector.as_ref().is_some_and(|inspector| inspector.get().begin(stream));
+        if is_events | is_inspected {
             stream.get().set_framing(py, events.get())?;
         }
         let size = bytes.len();
-        self.attach(py, Some(bytes), stream.get(), policy, inspector, on_end, account)?;
+        self.attach(py, Some(bytes), stream.get(), rest)?;
         Ok(size)
     }
 
-    /// Has the engine send the rest of the body from `stream`, framed as the head has said, and by `policy` if it is cut into
-    /// events. `on_end` is called once: how many bytes were sent, the error that ended it early or None, whether the head was sent.
-    /// `account` says to another worker process who would be, where this one is gone by then.
-    #[pyo3(signature = (stream, policy, inspector, on_end, account=None))]
-    fn attach_rest(
+    /// Has the engine answer by `relay` as on a native route, from the head on and without coming here again. `target` is what
+    /// the origin is asked for. False if that cannot be, and nothing has been done: the request has a body, `engine`
+    /// is not the one of its client, or this is a worker process.
+    fn hand_over(
         &self,
         py: Python<'_>,
-        stream: &Bound<'_, FrameStream>,
-        policy: Option<&Bound<'_, EventPolicy>>,
-        inspector: Option<&Bound<'_, Inspector>>,
-        on_end: Py<PyAny>,
-        account: Option<Vec<u8>>,
-    ) -> PyResult<()> {
+        relay: &Bound<'_, Relay>,
+        target: String,
+        engine: &Bound<'_, Engine>,
+    ) -> PyResult<bool> {
         self.core.shared.check_thread()?;
-        self.attach(py, None, stream.get(), policy_of(policy), inspector, on_end, account)
+        let is_here = {
+            let state = lock(&self.core.state);
+            let is_usable = state.turn == self.turn && !state.closing;
+            let exchange = state.exchange.as_ref().filter(|_| is_usable);
+            exchange.is_some_and(|exchange| !exchange.has_body && exchange.edge.is_none())
+        };
+        if !is_here || !Arc::ptr_eq(&engine.get().threads(), &self.core.shared.threads) {
+            return Ok(false);
+        }
+        let order = RelayOrder { relay: Arc::clone(&relay.get().0), target };
+        self.leave_to_engine(py, |far| {
+            far.relay(order);
+            Ok(())
+        })?;
+        Ok(true)
     }
 
-    /// Has the engine serve who has been let in to a topic, as the head has said. `on_end` is as in `attach_rest`.
+    /// Has the engine send the rest of the body from `stream`, framed as the head has said.
+    fn attach_rest(&self, py: Python<'_>, stream: &Bound<'_, FrameStream>, rest: Rest<'_>) -> PyResult<()> {
+        self.core.shared.check_thread()?;
+        self.attach(py, None, stream.get(), rest)
+    }
+
+    /// Has the engine serve who has been let in to a topic, as the head has said. `on_end` is as in [`Rest`].
     fn attach_topic(
         &self,
         py: Python<'_>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Wake, Waker};
 
-use crate::app::{Ends, Fault, Near, Queue, Request, link};
+use crate::app::{Ends, Fault, Near, Outcome, Queue, Request, link};
 use crate::error::Code;
 
 fn request(name: &str) -> (Near, Request) {
@@ -125,13 +125,29 @@ fn faults_are_told_once_and_bounded() {
     let bell = Arc::new(Bell::default());
     queue.listen(&Waker::from(Arc::clone(&bell)));
     for _ in 0..100 {
-        queue
-            .reports()
-            .fault(Fault { request: Some("GET /".to_owned()), error: Code::BadResponse.error("short") });
+        let error = Code::BadResponse.error("short");
+        queue.reports().fault(Fault { request: Some("GET /".to_owned()), error, is_relay: false });
     }
     assert!(bell.0.load(Ordering::Relaxed) > 0);
     assert_eq!(queue.reports().take_faults().len(), 64);
     assert_eq!(queue.reports().take_faults().len(), 0);
+}
+
+#[test]
+fn an_end_that_is_not_awaited_wakes_for_a_failure_alone() {
+    let queue = Queue::new(2, None, 0);
+    let bell = Arc::new(Bell::default());
+    queue.listen(&Waker::from(Arc::clone(&bell)));
+    let end = |failure| Outcome { bytes: 1, begun: true, failure };
+    queue.reports().completion(1).unawaited().tell(end(None));
+    assert_eq!(bell.0.load(Ordering::Relaxed), 0);
+    assert!(queue.reports().take_completed().is_empty());
+    queue.reports().completion(2).unawaited().tell(end(Some(Code::BodyTruncated.error("short"))));
+    queue.reports().completion(3).tell(end(None));
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1, "for the first of a burst");
+    let tickets: Vec<u64> = queue.reports().take_completed().into_iter().map(|(ticket, _)| ticket).collect();
+    assert_eq!((tickets, queue.reports().take_unawaited()), (vec![2, 3], vec![1]));
+    assert!(queue.reports().take_unawaited().is_empty());
 }
 
 #[test]

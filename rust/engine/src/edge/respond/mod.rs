@@ -5,6 +5,8 @@ mod pages;
 mod relay;
 mod topics;
 
+pub(super) use relay::answer_by_relay;
+
 use super::exchange::Task;
 use super::inbound::Inbound;
 use crate::error::Result;

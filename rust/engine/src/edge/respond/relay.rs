@@ -48,7 +48,6 @@ impl Responder for Route {
         let _guard = self.location.enter()?;
         task.is_tunnel = asked.body == BodyFraming::Empty
             && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
-        // What an origin or the cache gives is as long as it says: both have checked it.
         let mut pass = None;
         task.gate = self.location.gate.as_deref();
         if let Some(gate) = task.gate {
@@ -58,31 +57,44 @@ impl Responder for Route {
                 task.stripped = pass.target.take();
             }
         }
-        let is_let_in = pass.is_some() || task.gate.is_none();
-        let mut outgoing = Outgoing::new(site.config.write_timeout, Code::Internal);
-        let mut is_hit = false;
-        if is_let_in && asked.body == BodyFraming::Empty && !task.is_tunnel {
-            let begin = |context: &mut Context<'_>| begin_hit(context, &task, &self.relay, &mut outgoing);
-            is_hit = at_once(begin).await?;
-            // Most of them are: nobody has to be listened to meanwhile, nor to be told when everything is to end.
-            if is_hit && at_once(|context| is_sent(context, &task, &mut outgoing)).await {
-                return Ok(());
-            }
-        }
-        // On the heap: a hit needs no room for it.
-        Box::pin(attempt(&task, inbound, asked, most, self, pass, is_hit, &mut outgoing)).await
+        answer_by_relay(task, inbound, asked, most, &self.relay, pass).await
     }
+}
+
+/// Answers by `relay`. `pass`: the request was admitted by the gate of the task.
+pub(crate) async fn answer_by_relay(
+    task: Task<'_>,
+    inbound: &mut Inbound<'_>,
+    asked: Asked<'_>,
+    most: Option<u64>,
+    relay: &Relay,
+    pass: Option<Pass>,
+) -> Result<()> {
+    let is_let_in = pass.is_some() || task.gate.is_none();
+    // What an origin or the cache gives is as long as it says: both have checked it.
+    let mut outgoing = Outgoing::new(task.site.config.write_timeout, Code::Internal);
+    let mut is_hit = false;
+    if is_let_in && asked.body == BodyFraming::Empty && !task.is_tunnel {
+        let begin = |context: &mut Context<'_>| begin_hit(context, &task, relay, &mut outgoing);
+        is_hit = at_once(begin).await?;
+        // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
+        if is_hit && at_once(|context| is_sent(context, &task, &mut outgoing)).await {
+            return Ok(());
+        }
+    }
+    // On the heap: a hit needs no room for it.
+    Box::pin(attempt(&task, inbound, asked, most, relay, pass, is_hit, &mut outgoing)).await
 }
 
 /// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
 /// sent has been begun.
-#[expect(clippy::too_many_arguments, reason = "what `respond` knows, which is not kept for a hit")]
+#[expect(clippy::too_many_arguments, reason = "what `answer_by_relay` knows, which is not kept for a hit")]
 async fn attempt(
     task: &Task<'_>,
     inbound: &mut Inbound<'_>,
     Asked { body, expects_continue: expects, .. }: Asked<'_>,
     most: Option<u64>,
-    route: &Route,
+    relay: &Relay,
     pass: Option<Pass>,
     is_hit: bool,
     outgoing: &mut Outgoing,
@@ -102,19 +114,18 @@ async fn attempt(
             (false, None)
         } else {
             // On the heap: a body may come for hours when its head has come.
-            match Box::pin(begin(task, &route.relay, upload, outgoing)).await? {
+            match Box::pin(begin(task, relay, upload, outgoing)).await? {
                 Begun::Body { is_events, left } => (is_events, left),
                 Begun::Sent => return Ok(()),
             }
         };
-        send(task, route.relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
+        send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
     let listen = inbound.listen(body, most, feed);
     let result = if let Some(gate) = task.gate {
         let answer = async {
             let target = incoming.origin_form();
-            let permit =
-                admit(gate, &task.asked(&target, &route.location.pattern.prefix), pass, task).await?;
+            let permit = admit(gate, &task.asked(&target, &relay.spec().prefix), pass, task).await?;
             until(revoked(&permit), progress, site.config.linger, go_on).await
         };
         // On the heap: where all are let in there is no room for it.
@@ -490,7 +501,8 @@ impl Task<'_> {
             body,
             timeouts: spec.timeouts,
             is_proven: self.site.is_proven(self.client),
-            reports: true,
+            // Of a relay that a handler has handed over, the application's log says it.
+            reports: self.target_at.is_none(),
         })
     }
 
