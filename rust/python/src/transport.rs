@@ -49,11 +49,12 @@ struct Protocol {
 }
 
 /// What a transport is bound to for one request.
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a request and of its answer")]
 struct Exchange {
     far: Far,
     /// What the client sends, until it has ended.
     body: Option<Stream>,
-    /// The request has one, which may have ended.
+    /// The request has a body, which may have ended.
     has_body: bool,
     /// The protocol is to see chunks.
     chunked: bool,
