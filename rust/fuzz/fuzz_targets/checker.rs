@@ -12,7 +12,8 @@ mod support;
 mod written;
 
 use libfuzzer_sys::fuzz_target;
-use penstock_engine::app::{Checker, Rest};
+use penstock_engine::app::Checker;
+use penstock_engine::wire::BodyFraming;
 use response_reference::{Stand, response};
 use written::{assert_judged, assert_passed, write};
 

@@ -33,7 +33,8 @@ fn found(text: &[u8], pieces: u8) -> Option<Value> {
         max_response: 0,
     };
     let now = Instant::now();
-    let inspector = Inspector::new(Arc::new(rules), Arc::new(Counts::default()), support::pool(), 0, false, now);
+    let inspector =
+        Inspector::new(Arc::new(rules), Arc::new(Counts::default()), support::pool(), 0, false, now);
     inspector.begin(Some(b"text/event-stream"), None);
     let mut cutter = Cutter::new(&Framing::Events { max_frame: usize::MAX, blocks: true });
     for piece in support::pieces(text, pieces) {
@@ -61,7 +62,10 @@ fn amend(text: &str) {
     let mut expected: Map<String, Value> = serde_json::from_str(text).expect("it was JSON before");
     assert_eq!(expected["stream"], Value::Bool(true));
     let options = expected.entry("stream_options").or_insert_with(|| Value::Object(Map::new()));
-    options.as_object_mut().expect("it is added to objects alone").insert("include_usage".to_owned(), Value::Bool(true));
+    options
+        .as_object_mut()
+        .expect("it is added to objects alone")
+        .insert("include_usage".to_owned(), Value::Bool(true));
     assert_eq!(amended, expected);
 }
 

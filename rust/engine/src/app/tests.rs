@@ -6,6 +6,7 @@ mod response_reference;
 mod written;
 
 use super::Checker;
+use crate::wire::BodyFraming;
 #[path = "../../../http/src/wire/tests/reference.rs"]
 #[expect(dead_code, reason = "the tests of the wire use the rest")]
 mod reference;

@@ -1,9 +1,8 @@
 //! Writes a response as the connection's task does: what was looked at is sent unless it ends within a head. Tests and
 //! the fuzz target `checker` use it.
 
-use super::Checker;
 use super::response_reference::{Stand, Verdict};
-use crate::wire::BodyFraming;
+use super::{BodyFraming, Checker};
 
 /// What becomes of `pieces`, written one after the other, and the checker that has seen them.
 pub(crate) fn write<'a>(
