@@ -1,8 +1,8 @@
-//! The body of a response on its way in from one connection.
+//! The body of a response as it arrives on one connection.
 //!
-//! Owns the connection, and sends what is left of the request. [`Body`](super::body::Body) goes on from another origin if the
-//! connection breaks off.
-//! Polled by hand, where all else of an exchange is async: this is the path of each event, and of each read.
+//! It owns the connection, and sends the rest of the request. [`Body`](super::body::Body) continues from another origin if
+//! the connection breaks. It is polled by hand, while the rest of an exchange is async: this is the path of each event and
+//! each read.
 
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
@@ -23,8 +23,8 @@ use crate::stream::reading::ReadSize;
 use crate::stream::{Ending, Feed, ResponseHead};
 use crate::wire::{BodyFraming, Decoder};
 
-/// Bytes that a body may read before the thread's other streams get their turn: some 0.15 ms of copying out of the
-/// kernel, against the microsecond that a turn costs. The runtime's own budget of 128 operations would be 16 MiB.
+/// Bytes that a body may read before other streams of the thread get their turn: some 0.15 ms of copies from the
+/// kernel, while a turn costs a microsecond. The runtime's own budget of 128 operations would be 16 MiB.
 const TURN: usize = 512 * 1024;
 
 /// The body of a response. Dropping it before its end closes the connection.
@@ -34,36 +34,36 @@ pub(super) struct Arriving {
     reader: Reader,
     decoder: Decoder,
     size: ReadSize,
-    /// How long nothing may come; in a tunnel, how long nothing may pass either way.
+    /// The longest time without a byte; in a tunnel, without a byte in either direction.
     limit: Option<Duration>,
     is_tunnel: bool,
     /// Bytes read in this turn.
     turn: usize,
-    /// The last read brought less than it was offered, and so all that there was.
+    /// The last read brought less than was offered, so it emptied the socket.
     dry: bool,
     body: BodyFraming,
-    /// Whether the connection may serve again behind it.
+    /// Whether the connection may serve again after the body.
     keep: bool,
     progress: Progress,
-    /// What of the request has not been sent. On the heap, because mostly all of it has.
+    /// The part of the request that has not been sent. Boxed, because mostly all of it has.
     upload: Option<Box<Upload>>,
     begun: Instant,
-    /// Where Content-Range alone says how long it is.
+    /// The length by Content-Range, if the framing does not give it.
     part: Option<Part>,
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Came {
     Bytes,
     Nothing,
-    /// The end of the connection, and with it that of the body.
+    /// The end of the connection.
     End,
 }
 
 impl Arriving {
-    /// What follows a head that was read from the connection of `lease`; with the head, and what came behind it in the same
-    /// read, which goes to [`Arriving::decode`] first.
+    /// The body after a head that was read from the connection of `lease`; with the head, and the bytes after it in the
+    /// same read, which go to [`Arriving::decode`] first.
     pub(super) fn new(
         answered: Answered,
         lease: Lease,
@@ -99,7 +99,7 @@ impl Arriving {
         (head, rest, arriving)
     }
 
-    /// The line in which others wait for its connection.
+    /// The line in which requests wait for its connection.
     pub(super) fn line(&self) -> usize {
         self.lease.place().line()
     }
@@ -110,10 +110,10 @@ impl Arriving {
         self
     }
 
-    /// Decodes what came behind the head.
+    /// Decodes the bytes that came with the head.
     ///
     /// # Errors
-    /// What is wrong behind the pieces that were emitted.
+    /// The error after the pieces that were emitted.
     pub(super) fn decode(&mut self, rest: Slice, emit: &mut dyn FnMut(Slice)) -> Result<()> {
         let decoded = self.take(rest, emit);
         self.reader.end_head(self.decoder.remaining());
@@ -140,8 +140,8 @@ impl Arriving {
             part.end()?;
         }
         if stray.is_some() {
-            // The response is whole, whatever follows it. What follows is of no request: it is dropped, and so is the
-            // connection, on which nobody could tell it from the next response.
+            // The response is whole, whatever follows it. The bytes after it belong to no request: they are dropped,
+            // and the connection is closed, because they would be read as the next response.
             self.keep = false;
             let place = self.lease.place();
             place.count(|counts| counts.count(Unrest::Bytes));
@@ -153,17 +153,17 @@ impl Arriving {
         Ok(())
     }
 
-    /// It has failed with `error`, whose origin is named.
+    /// The body has failed with `error`. Adds the origin to it.
     pub(super) fn fail(&self, error: Error) -> Error {
         let place = self.lease.place();
         place.failed(&error, self.lease.address(), self.lease.reports);
         error.at(&place.origin)
     }
 
-    /// Sends what can be sent now of the request.
+    /// Sends as much of the request as the socket takes now.
     ///
     /// # Errors
-    /// Those of [`Upload::drive`].
+    /// The errors of [`Upload::drive`].
     pub(super) fn drive(&mut self, context: &mut Context<'_>) -> Result<()> {
         let Some(upload) = &mut self.upload else { return Ok(()) };
         let driven = upload.drive(context, self.lease.connection(), &self.progress);
@@ -182,7 +182,7 @@ impl Arriving {
         self.decoder.is_done()
     }
 
-    /// Whether the last read has brought all that there was.
+    /// Whether the last read has emptied the socket.
     pub(super) fn is_dry(&self) -> bool {
         self.dry
     }
@@ -191,7 +191,7 @@ impl Arriving {
     pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         if self.turn >= TURN {
             self.turn = 0;
-            // It leaves the task's waker with the runtime, which wakes it behind all that is ready.
+            // The runtime wakes the task after all tasks that are ready.
             return pin!(yield_now()).poll(context).map(Ok);
         }
         let connection = self.lease.connection();
@@ -208,7 +208,7 @@ impl Arriving {
 
     /// As [`Reader::poll_reserve`].
     pub(super) fn poll_reserve(&mut self, context: &mut Context<'_>, feed: &Feed) -> Poll<Result<()>> {
-        // Chunks are not read into one piece: their size lines lie between the bytes.
+        // A chunked frame is not read into one slab, because size lines lie between its bytes.
         if self.body == BodyFraming::Chunked {
             return Poll::Ready(Ok(()));
         }
@@ -217,10 +217,10 @@ impl Arriving {
         self.reader.poll_reserve(context, feed, remaining)
     }
 
-    /// Reads once, at most `most` bytes unless memory was reserved, and emits what of it is payload.
+    /// Reads once, at most `most` bytes unless memory was reserved, and emits the payload.
     ///
     /// # Errors
-    /// What is wrong after the pieces that were emitted.
+    /// The error after the pieces that were emitted.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -250,8 +250,8 @@ impl Arriving {
         self.part.as_ref().map_or(Ok(()), Part::end)
     }
 
-    /// The body has ended well: the connection may serve again if both messages ended at their boundary and nobody minds
-    /// another.
+    /// The body has ended cleanly: the connection may serve again if both messages ended at their boundary and both
+    /// allow it.
     pub(super) fn finish(mut self) -> Ending {
         if self.keep && self.decoder.is_done() && self.upload.is_none() {
             self.lease.give_back();

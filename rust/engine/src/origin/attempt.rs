@@ -1,5 +1,5 @@
-//! One request to one origin, up to the head of its response: a connection, the exchange on it, and a second one where the
-//! first was dead before it began.
+//! One attempt at one origin, up to the head of the response: a connection, the exchange on it, and a second connection if
+//! the first was dead before the exchange began.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,16 +21,17 @@ use crate::stream::{ResponseHead, Timings};
 use crate::sync::Arc;
 use crate::wire::{BodyFraming, Handshake, encode_request};
 
-/// The head of a response, what came after that in the same read, and the body from there on.
+/// The head of a response, the bytes after it in the same read, and the rest of the body.
 pub(super) type Answer = (ResponseHead, Slice, Arriving);
 
-/// Why there is no answer.
+/// The failure of an attempt.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) error: Error,
-    /// The body of the request, where nothing of that was sent: another origin may be given it, whatever it asks for.
+    /// The body of the request, if no byte of the request was sent: another origin may get it, even if it is not safe
+    /// to repeat.
     pub(super) unsent: Option<Payload>,
-    /// Where the connection led, if there was one.
+    /// The address of the connection, if there was one.
     pub(super) address: Option<SocketAddr>,
 }
 
@@ -40,8 +41,8 @@ impl From<Error> for Failed {
     }
 }
 
-/// Asks the origin at the endpoint that comes with its authority, whose place is `place`; that of `request`, and its body,
-/// are not looked at.
+/// Sends `request` to the endpoint beside its authority, whose place is `place`. The endpoint and body in `request` are
+/// ignored.
 pub(super) async fn attempt(
     origins: &Origins,
     place: Arc<Place>,
@@ -99,7 +100,7 @@ async fn ask(
         let reuses = terms.reused;
         terms.reused = lease.begin(reuses);
         if !terms.reused {
-            // On the heap, because most requests have no use for its 1.5 KB.
+            // Boxed, because most requests do not need its 1.5 KB.
             let opening = Box::pin(connect::open(lease.place(), &origins.tls, timeouts, &mut terms.timings));
             match opening.await {
                 Ok(connection) => lease.put(connection),
@@ -111,8 +112,8 @@ async fn ask(
         }
         lease.count_request();
         let mut upload = Upload::new(head, body, timeouts.between_bytes);
-        // An origin may close an idle connection at any time, or write to it what no request asked for, also while a
-        // request is on its way to it (RFC 9112, section 9.3.1). That cannot be so of a new connection: it happens once.
+        // An origin may close an idle connection at any time, or write stray bytes to it, also while a request is on its
+        // way (RFC 9112, section 9.3.1). That cannot happen on a new connection, so there is one retry.
         let again = again.filter(|_| terms.reused);
         let same = match (exchange(lease.connection(), &mut upload, &terms, interim).await, again) {
             (Ok(answered), Some(same)) if answered.is_of_idleness() => same,
@@ -129,7 +130,7 @@ async fn ask(
     }
 }
 
-/// `asked` within the limit of one try.
+/// `asked` within the time limit of one attempt.
 pub(super) async fn limited(
     limit: Option<Duration>,
     place: &Place,
@@ -145,7 +146,7 @@ pub(super) async fn limited(
     })
 }
 
-/// Established streams may use the last of the pool; new work is told at once.
+/// Established streams may use the rest of the pool; new work is refused at once.
 fn admit(origins: &Origins) -> Result<()> {
     if origins.pool.state() == PoolState::Full {
         return Err(Code::PoolFull.error("the pool is full, and takes no new request before it is less so"));

@@ -1,9 +1,8 @@
-//! The body of a response, from whichever origin it comes.
+//! The body of a response, from one origin or from several.
 //!
-//! Of a single origin it is what arrives on its connection. Of several, the upstream is told how it ended, and a body that
-//! breaks off goes on from another origin where that is safe (see [`Resume`]).
-//! [`Feeding`](super::feeding::Feeding) puts it into a stream, [`Relayed`](super::Relayed) has it polled by the client's
-//! connection.
+//! From a single origin it is the body on its connection. With several origins, the upstream gets the result, and a body
+//! that breaks continues from another origin if that is safe (see [`Resume`]). [`Feeding`](super::feeding::Feeding) puts
+//! it into a stream, [`Relayed`](super::Relayed) has it polled by the client's connection.
 
 use std::task::{Context, Poll, ready};
 
@@ -18,16 +17,16 @@ use crate::stream::{Ending, Feed};
 #[derive(Debug)]
 pub(super) struct Body {
     arriving: Arriving,
-    /// For a body of one of several origins. On the heap, because most bodies are of a single one.
+    /// The state for several origins. Boxed, because most bodies are of a single origin.
     followed: Option<Box<Followed>>,
 }
 
-/// A body whose upstream is told its end, and that may go on from another origin.
+/// A body of several origins: the upstream gets its end, and it may continue from another origin.
 #[derive(Debug)]
 struct Followed {
     turn: Turn,
     resume: Option<Box<Resume>>,
-    /// What came with the head of a resumption, and has not been decoded.
+    /// Bytes that came with the head of a resumption and have not been decoded.
     rest: Option<Slice>,
 }
 
@@ -39,12 +38,12 @@ impl From<Arriving> for Body {
 }
 
 impl Body {
-    /// The body of one of several origins, of which nothing has been decoded.
+    /// The body of one of several origins, before any of it has been decoded.
     pub(super) fn followed(arriving: Arriving, turn: Turn, resume: Option<Box<Resume>>) -> Self {
         Self { arriving, followed: Some(Box::new(Followed { turn, resume, rest: None })) }
     }
 
-    /// The line in which others wait for its connection.
+    /// The line in which requests wait for its connection.
     pub(super) fn line(&self) -> usize {
         self.arriving.line()
     }

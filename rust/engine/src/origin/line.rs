@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A line that has been there for so long stands: more comes than is served. The newest and the oldest request are then
-/// served alternately. First come, first served would have all wait for as long as they may, and then be refused; the newest
-/// alone would be served again and again while clients that were cut off come back. Arbitrary; a burst is over before.
+/// After this time a line is standing: more requests come than are served. The newest and the oldest request are then
+/// served alternately. First come, first served would let all wait for their whole limit and then refuse most; with the
+/// newest alone, clients that are cut off and come back would always be next. Arbitrary; a burst is shorter.
 pub(super) const STANDING: Duration = Duration::from_secs(1);
 
 /// Where a request waits in its [`Line`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seat {
-    /// Upwards in the order in which requests come.
+    /// Ascending in the order of arrival.
     pub(super) number: u64,
     /// The body of the request is still coming.
     pub(super) upload: bool,
@@ -36,7 +36,7 @@ impl<T> Line<T> {
         self.waiting.iter().map(BTreeMap::len).sum()
     }
 
-    /// How many requests wait whose bodies are still coming.
+    /// The number of requests that wait and whose bodies are still coming.
     pub(super) fn uploads(&self) -> usize {
         self.waiting[1].len()
     }

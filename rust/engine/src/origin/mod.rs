@@ -1,10 +1,10 @@
 //! The origin client: HTTP/1.1 over TCP, Unix sockets and TLS, from a pool of kept-alive connections.
 //!
-//! [`fetch`] carries out one [`Request`] and puts the response into a [`crate::stream::Feed`]; `begin` gives it to one
-//! who sends it on himself; [`Origins`] keeps the connections of one engine thread. Whoever drives an engine thread may
-//! call them, nobody else. The invariants: a connection serves again only if both messages on it ended exactly at their
-//! boundary; every wait has a limit with a code of its own; what a consumer does not take is not read; dropping the
-//! consumer closes the connection.
+//! [`fetch`] sends one [`Request`] and puts the response into a [`crate::stream::Feed`]; `begin` gives the response to
+//! a caller that sends it on itself; [`Origins`] keeps the connections of one engine thread. They must be called on an
+//! engine thread. The invariants: a connection serves again only if both messages on it ended exactly at their
+//! boundary; every wait has a limit with a code of its own; bytes that a consumer does not take are not read; dropping
+//! the consumer closes the connection.
 //!
 //! ```text
 //!   fetch ─ upstream (which of several origins; failover, resumption) ─┐

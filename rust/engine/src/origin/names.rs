@@ -1,8 +1,9 @@
-//! What the name of an endpoint was last resolved to, and when it is resolved again.
+//! The addresses to which the name of an endpoint was last resolved, and the time of the next
+//! resolution.
 //!
-//! Kept with the endpoint's connections, under their lock. The system's resolver tells no lifetimes, so there is one for all.
-//! A name that is in use is resolved again beside the requests, which go on with what is known meanwhile, and where the
-//! resolver fails; connections to addresses that the name no longer has are not used again.
+//! They are kept with the endpoint's connections, under their lock. The system's resolver gives no lifetimes, so there is
+//! one for all names. A name in use is resolved again beside the requests, which use the known addresses meanwhile, and if
+//! the resolver fails. Connections to addresses that the name no longer has are not used again.
 
 use std::net::SocketAddr;
 
@@ -13,18 +14,18 @@ use super::resolve::interleave;
 /// The addresses of one name.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// None where it was not resolved, or need not be.
+    /// `None` if it was not resolved, or need not be.
     known: Vec<SocketAddr>,
     /// When it is to be resolved again.
     due: Option<Instant>,
     is_asking: bool,
-    /// How often they were asked for.
+    /// How often the addresses were used.
     turn: usize,
 }
 
 impl Names {
-    /// The addresses in the order in which they are worth trying: those of a family take turns at being the first, as they do
-    /// where each connection has the name resolved.
+    /// The addresses in the order of attempts: the addresses of a family take turns at the first place, as if each
+    /// connection resolved the name.
     pub(super) fn addresses(&mut self) -> Option<Vec<SocketAddr>> {
         let family = self.known.first()?.is_ipv6();
         let (mut first, mut second): (Vec<_>, Vec<_>) =
@@ -39,23 +40,23 @@ impl Names {
         Some(interleave(first.into_iter().chain(second)))
     }
 
-    /// It has these from now on, until `due`.
+    /// Sets the addresses, until `due`.
     pub(super) fn learn(&mut self, addresses: Vec<SocketAddr>, due: Instant) {
         (self.known, self.due, self.is_asking) = (addresses, Some(due), false);
     }
 
-    /// The resolver has failed: what is known stands until `due`.
+    /// The resolver has failed: the known addresses stay until `due`.
     pub(super) fn keep(&mut self, due: Instant) {
         (self.due, self.is_asking) = (Some(due), false);
     }
 
-    /// None of them can be reached: the next who asks has it resolved.
+    /// No address can be reached: the next request resolves the name.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.due = None;
     }
 
-    /// Whether it is time to resolve it again, and nobody does. The caller does so then.
+    /// Whether the name is due and no task resolves it. If so, the caller has to resolve it.
     pub(super) fn begin(&mut self, now: Instant) -> bool {
         let begins = !self.is_asking && self.due.is_some_and(|due| due <= now);
         self.is_asking |= begins;

@@ -1,8 +1,8 @@
-//! What an operator is told of origins that fail: a line for each cause, and not for each request.
+//! Log lines about origins that fail: one for each cause, and not for each request.
 //!
-//! Any thread notes a failure; whoever writes the log takes what is ready, and is woken when there is something. Of one origin and one
-//! code there is a line at once, and then one in each pause, with the number of those that it stands for. The invariant: an
-//! origin that fails every request of a flood costs its log no more than one that fails a few.
+//! Any thread notes a failure; the writer of the log takes the lines that are ready, and is woken for them. For each origin
+//! and code there is a line at once, and then one in each interval, with the number of failures that it stands for. The
+//! invariant: an origin that fails every request of a flood costs its log no more than one that fails a few.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,7 +17,8 @@ use crate::error::{Code, Error};
 use crate::sync::{Mutex, lock};
 use crate::wire::without_tokens;
 
-/// Causes that are told apart, and lines that wait to be written. Arbitrary: names of origins are bounded before.
+/// The limit of causes with lines of their own, and of lines that wait. Arbitrary: the number of origins has a
+/// bound of its own.
 const MOST: usize = 1024;
 
 /// A line of the log.
@@ -25,29 +26,29 @@ const MOST: usize = 1024;
 pub struct Notice {
     /// `scheme://authority`.
     pub origin: Arc<str>,
-    /// The address that was connected to, where one was.
+    /// The address of the connection, if there was one.
     pub address: Option<SocketAddr>,
-    /// What has happened.
+    /// The event.
     pub event: Event,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub reason: String,
-    /// How many more of the kind there were since the line before.
+    /// The number of further failures of this kind since the line before.
     pub left_out: u64,
 }
 
-/// What can happen to an origin.
+/// The events of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A request to it failed, or it sent what it should not have.
+    /// A request failed, or the origin broke the protocol.
     Failed(Code),
-    /// Checks have found it to be down: it gets no more requests.
+    /// Checks have found it down: it gets no more requests.
     Down,
-    /// Checks have found it to be up again.
+    /// Checks have found it up again.
     Up,
 }
 
 impl Event {
-    /// The word for it: the name of the code, or its own.
+    /// The word for logs: the name of the code, `ORIGIN_DOWN` or `ORIGIN_UP`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Failed(code) => code.name(),
@@ -57,7 +58,7 @@ impl Event {
     }
 }
 
-/// What there is to say, over all engine threads.
+/// The notices of all engine threads.
 #[derive(Debug)]
 pub struct Notices {
     pause: Duration,
@@ -71,22 +72,22 @@ struct State {
     listener: Option<Waker>,
 }
 
-/// One that has had a line.
+/// A cause that has had a line.
 #[derive(Debug)]
 struct Cause {
-    /// There is no other before.
+    /// It is the first.
     until: Instant,
-    /// The latest that had none, which stands for all of them.
+    /// The latest failure without a line, which stands for all such failures.
     latest: Option<Notice>,
 }
 
 impl State {
     fn push(&mut self, mut notice: Notice) -> Option<Waker> {
-        // Nobody writes them: the first say as much as the last.
+        // No writer takes them: the first are as useful as the last.
         if self.ready.len() >= MOST {
             return None;
         }
-        // An origin may repeat the target that it was asked for, in whatever a reason quotes.
+        // A reason may quote the origin, and the origin may have repeated the request's target.
         notice.reason = without_tokens(&notice.reason).into_owned();
         self.ready.push_back(notice);
         self.listener.clone().filter(|_| self.ready.len() == 1)
@@ -94,12 +95,12 @@ impl State {
 }
 
 impl Notices {
-    /// None yet. `pause` is the time between two lines of one cause.
+    /// No notices yet. `pause` is the time between two lines of one cause.
     pub fn new(pause: Duration) -> Self {
         Self { pause, state: Mutex::default() }
     }
 
-    /// Names the waker of whoever writes the log; woken at once if something is ready.
+    /// Sets the waker of the task that writes the log; it is woken at once if a line is ready.
     pub fn listen(&self, waker: &Waker) {
         let mut state = lock(&self.state);
         state.listener = Some(waker.clone());
@@ -110,12 +111,13 @@ impl Notices {
         }
     }
 
-    /// The line that has waited for longest.
+    /// Takes the line that has waited for longest.
     pub fn take(&self) -> Option<Notice> {
         lock(&self.state).ready.pop_front()
     }
 
-    /// A request to `origin` has failed with `error`, or something else is wrong with what it sent.
+    /// Notes that a request to `origin` has failed with `error`, or that the origin broke the
+    /// protocol.
     pub fn failed(self: &Arc<Self>, origin: &Arc<str>, address: Option<SocketAddr>, error: &Error) {
         let notice = Notice {
             origin: Arc::clone(origin),
@@ -140,7 +142,7 @@ impl Notices {
                 return;
             }
             Some(cause) => {
-                // Those that had none are told of now, if the timer has not come to it.
+                // Failures without a line get one now, if the timer has not fired yet.
                 let left_out = cause.latest.take().map_or(0, |latest| latest.left_out + 1);
                 cause.until = now + self.pause;
                 state.push(Notice { left_out, ..notice })
@@ -160,7 +162,7 @@ impl Notices {
         wake(waker);
     }
 
-    /// Checks have found `origin` to be well or not, which it was not before.
+    /// Notes that checks have found `origin` up or down, after the opposite.
     pub(super) fn checked(&self, origin: Arc<str>, is_up: bool, reason: String) {
         let event = if is_up { Event::Up } else { Event::Down };
         let notice = Notice { origin, address: None, event, reason, left_out: 0 };
@@ -168,9 +170,10 @@ impl Notices {
         wake(waker);
     }
 
-    /// Has the latest of a cause written when its pause is over.
+    /// Has the latest failure of a cause written after its pause.
     fn write_at(self: &Arc<Self>, until: Instant, key: (Arc<str>, Code)) {
-        // Whoever notes a failure is on an engine thread. Elsewhere the next failure writes it.
+        // Failures are noted on engine threads. On any other thread, the next failure writes the
+        // line.
         let Ok(runtime) = Handle::try_current() else { return };
         let this = Arc::downgrade(self);
         runtime.spawn(async move {
@@ -237,7 +240,7 @@ mod tests {
         );
         tokio::time::sleep(PAUSE + Duration::from_millis(1)).await;
         assert_eq!(told(&notices), [line("http://a", Code::ConnectFailed, "again", 999)]);
-        // The pause begins anew with that line.
+        // The pause begins again with that line.
         notices.failed(&a, None, &refused("late"));
         assert_eq!(told(&notices), []);
         tokio::time::sleep(PAUSE * 3).await;

@@ -17,7 +17,7 @@ use crate::stream::ReadSizes;
 use crate::sync::{Arc, Mutex, lock};
 
 /// One per engine thread: its connections are registered with that thread's runtime, and [`super::fetch`] must run
-/// there. Stats may be asked for, and [`Origins::close`] called, on any thread.
+/// there. Stats and [`Origins::close`] may be called on any thread.
 #[derive(Debug)]
 pub struct Origins {
     pub(super) pool: Pool,
@@ -31,18 +31,18 @@ pub struct Origins {
 #[derive(Debug, Default)]
 struct Places {
     by_endpoint: HashMap<Endpoint, Arc<Place>>,
-    /// Look for unused places when there are this many.
+    /// The number of places at which unused ones are looked for.
     crowded: usize,
-    /// What is counted, also of places that are forgotten, by the name of the origin.
+    /// The counts by the name of the origin, also of places that were dropped.
     tallies: HashMap<Plain<str>, Arc<Tally>>,
     closed: bool,
 }
 
-/// Fewer endpoints than this are never looked through for unused ones. Arbitrary; a place is some 400 bytes.
+/// Below this number of endpoints, unused ones are not looked for. Arbitrary; a place has some 400 bytes.
 const FEW: usize = 64;
 
 impl Origins {
-    /// An empty set of connections. What is read goes into `pool`; `tls` and `notices` may be shared with other threads.
+    /// An empty set of connections. Bytes are read into `pool`; `tls` and `notices` may be shared with other threads.
     pub fn new(
         pool: &Pool,
         limits: OriginLimits,
@@ -54,7 +54,7 @@ impl Origins {
         Self { pool: pool.clone(), limits, reads, tls, notices, places: Mutex::new(places) }
     }
 
-    /// What an operator is told of them.
+    /// The log lines about the origins.
     pub fn notices(&self) -> &Plain<Notices> {
         &self.notices
     }
@@ -77,8 +77,8 @@ impl Origins {
         place
     }
 
-    /// The right to use one connection to `endpoint`, whose place was `place` a moment ago, in turn; `upload` for a request
-    /// whose body is still coming, and `is_proven` for one of a client that has proven itself.
+    /// Waits for the right to use one connection to `endpoint`, whose place was `place` a moment ago. `upload`: the body of
+    /// the request is still coming. `is_proven`: the client is proven.
     pub(super) async fn lease(
         &self,
         mut place: Arc<Place>,
@@ -117,12 +117,12 @@ impl Origins {
         OriginStats { counts, endpoints }
     }
 
-    /// `endpoint` is declared: it is counted under its own name, whatever else is asked for before it.
+    /// Declares `endpoint`: it is counted under its own name, however many others came before it.
     pub fn declare(&self, endpoint: &Endpoint) {
         lock(&self.places).tally(&Plain::from(endpoint.to_string()), &self.notices);
     }
 
-    /// What has been counted, by the names of origins, over the engine threads that `all` belong to.
+    /// The counts by the names of origins, over the engine threads of `all`.
     pub fn sums(all: &[Arc<Self>]) -> Vec<OriginSums> {
         let mut by_name = BTreeMap::<Plain<str>, OriginSums>::new();
         for origins in all {
@@ -152,7 +152,7 @@ impl Origins {
 }
 
 impl Places {
-    /// What is counted of `origin`.
+    /// The counts of `origin`.
     fn tally(&mut self, origin: &Plain<str>, notices: &Plain<Notices>) -> Arc<Tally> {
         let has_name = self.tallies.contains_key(origin) || self.tallies.len() < MOST;
         let name = if has_name { Plain::clone(origin) } else { Plain::from(OTHER) };
@@ -163,7 +163,7 @@ impl Places {
         Arc::clone(tally)
     }
 
-    /// Each time twice as many must come before it is done again, so that its cost stays a constant per endpoint.
+    /// The number doubles each time, so that the cost is constant per endpoint.
     fn forget_unused(&mut self) {
         self.by_endpoint.retain(|_, place| !place.retire());
         self.crowded = (self.by_endpoint.len() * 2).max(FEW);
@@ -173,8 +173,8 @@ impl Places {
 impl Drop for Origins {
     fn drop(&mut self) {
         if self.pool.dead() {
-            // In a forked child the sockets and the poller are the parent's: to close one here would say goodbye on
-            // its behalf, and stop its thread from hearing of the others. The locks may be held for ever.
+            // In a forked child the sockets and the poller are the parent's: to close one here would end the
+            // parent's TLS sessions, and remove its sockets from its poller. The locks may be held for ever.
             let places = std::mem::replace(&mut self.places, Mutex::new(Places::default()));
             std::mem::forget(places);
             return;

@@ -1,8 +1,8 @@
-//! How long the body of a 206 is by its Content-Range, where its framing does not say how long it is.
+//! The length of the body of a 206 by its Content-Range, if its framing does not give it.
 //!
 //! A part that is framed by chunks or by the end of its connection can end early and look whole. Its Content-Range says
-//! which bytes it has (RFC 9110, sections 14.4 and 15.3.7.1), and so where it ends. A Content-Length is believed as it is:
-//! what ends before it is told by the framing.
+//! which bytes it has (RFC 9110, sections 14.4 and 15.3.7.1), and so where it ends. A Content-Length needs no check here:
+//! the framing detects an early end.
 
 use crate::error::{Code, Result};
 use crate::wire::ContentRange;
@@ -16,8 +16,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// For the body of the response `head`, which is framed as `body`; none if its framing says how long it is, or nothing
-    /// does.
+    /// The counter for the body of the response `head`, which is framed as `body`; `None` if its framing gives the length,
+    /// or nothing does.
     pub(super) fn of(head: &Head, body: BodyFraming) -> Option<Self> {
         if head.status != 206 || !matches!(body, BodyFraming::Chunked | BodyFraming::UntilClose) {
             return None;
@@ -27,7 +27,7 @@ impl Part {
         range.span.map(|span| Self { length: span.len(), received: 0 })
     }
 
-    /// More bytes of the body have come.
+    /// Counts bytes of the body.
     ///
     /// # Errors
     /// `BAD_PART` if they are more than Content-Range names.

@@ -1,4 +1,4 @@
-//! The body of a request as the engine keeps it.
+//! The body of a request, as the engine keeps it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::{Code, Result};
 use crate::stream::Stream;
 use crate::wire::BodyFraming;
 
-/// The body of a request, so that it can be sent a second time where that is possible.
+/// The body of a request. Some kinds can be sent a second time.
 #[derive(Debug)]
 pub(super) enum Payload {
     None,
@@ -42,8 +42,8 @@ impl Payload {
         }
     }
 
-    /// Waits for as much of the body as is worth a connection, and says whether more is still to come. A client that sends
-    /// slowly then keeps nobody from the origin.
+    /// Waits for as much of the body as is worth a connection. Returns whether more is still to come. So a client that
+    /// sends slowly does not hold a connection.
     ///
     /// # Errors
     /// `UPLOAD_FAILED`: it has failed.
@@ -54,7 +54,7 @@ impl Payload {
         }
         let gather = poll_fn(|context| stream.poll_gathered(context, limits.upload_part));
         let gathered = match limits.upload_wait.filter(|_| length.is_none()) {
-            // Who sends it may wait for the beginning of the answer.
+            // The sender may wait for the beginning of the response.
             Some(limit) => timeout(limit, gather).await.unwrap_or(Ok(false)),
             None => gather.await,
         };
@@ -63,7 +63,7 @@ impl Payload {
         })
     }
 
-    /// A second body of the same bytes, if there can be one.
+    /// A second body with the same bytes, if it is possible.
     pub(super) fn again(&self) -> Option<Self> {
         match self {
             Self::None => Some(Self::None),

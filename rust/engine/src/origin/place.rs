@@ -1,10 +1,11 @@
-//! The connections to one endpoint: who uses one, which are idle, who waits for one.
+//! The connection pool of one endpoint: connections in use, idle connections, and requests that
+//! wait.
 //!
-//! A [`Lease`] is the right to one connection; dropping it passes that right on. Invariants: leased and idle
-//! connections together never exceed the cap; requests wait only while all are leased, or their share of them is; an idle
+//! A [`Lease`] is the right to one connection; dropping it passes the right on. Invariants: leased and idle connections
+//! together never exceed the limit; requests wait only while all connections, or their share, are leased; an idle
 //! connection is always watched (see [`sweep`]).
 //!
-//! Requests of proven clients and all others wait in two [`Line`]s, which take turns; the last connections are kept for the
+//! Requests of proven clients and all others wait in two [`Line`]s, which take turns; some connections are kept for the
 //! former.
 
 mod sweep;
@@ -29,24 +30,24 @@ use crate::error::{Code, Error, Result, Source};
 use crate::net::{Connection, Unrest};
 use crate::sync::{Arc, Mutex, lock};
 
-/// One in so many connections is kept for proven clients: most of their requests are over within milliseconds, and do not
-/// wait until a client that was let in has stalled for long enough to be cut. Arbitrary; of fewer connections none is kept.
+/// One in this many connections is kept for proven clients: most of their requests end within milliseconds, and need not
+/// wait until another client has stalled for long enough to be cut. Arbitrary; of fewer connections none is kept.
 const KEPT: usize = 16;
 
-/// For so long after a request of a proven client connections are kept. An origin that only new clients ask, each for one
-/// long stream, serves as many as there are connections. Arbitrary: longer than a player waits between two segments.
+/// How long connections are kept after a request of a proven client. If only new clients ask an origin, each for one long
+/// stream, all connections serve them. Arbitrary: longer than a player waits between two segments.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// The line of proven clients; the other one is 0.
+/// The index of the line of proven clients; the other is 0.
 const PROVEN: usize = 1;
 
-/// One endpoint's place in an engine thread.
+/// The connection pool of one endpoint in one engine thread.
 #[derive(Debug)]
 pub(super) struct Place {
     /// `scheme://authority`, for errors and stats.
     pub(super) origin: Plain<str>,
     pub(super) endpoint: Endpoint,
-    /// Of all places of its name.
+    /// The counts of all places with its name.
     pub(super) tally: Arc<Tally>,
     limits: OriginLimits,
     state: Mutex<State>,
@@ -54,18 +55,17 @@ pub(super) struct Place {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last to be given back is the first to be taken: its congestion window is the widest, and the surplus at
-    /// the other end gets old and goes.
+    /// The connection that came back last is taken first: its congestion window is the widest, and surplus
+    /// connections at the other end expire.
     idle: Vec<Idle>,
     leased: usize,
-    /// Of those, how many are not for proven clients.
+    /// The leases that are not for proven clients.
     unproven: usize,
-    /// Of those, how many are for requests whose bodies were still coming.
+    /// The leases for requests whose bodies were still coming.
     uploads: usize,
-    /// Requests that wait: those of clients that have proven nothing, and the others. A request that gives up takes itself
-    /// out.
+    /// Requests that wait, of unproven and of proven clients. A request that gives up removes itself.
     lines: [Line<oneshot::Sender<Lease>>; 2],
-    /// Which of the lines is served next.
+    /// The line that is served next.
     turn: usize,
     numbered: u64,
     /// Since when a request waits.
@@ -76,7 +76,7 @@ struct State {
     sweeper: Sweeper,
     names: Names,
     closed: bool,
-    /// No longer in the map of places: whoever still holds it looks there again.
+    /// It is no longer in the map of places: a task with a reference to it has to look there again.
     retired: bool,
 }
 
@@ -89,37 +89,37 @@ struct Idle {
 /// The task that watches the idle connections.
 #[derive(Debug, Default)]
 struct Sweeper {
-    /// When it wakes by itself; `None` if it is not running.
+    /// The time of its next wake-up; `None` if it does not run.
     armed: Option<Instant>,
-    /// Known once it was polled.
+    /// Set after its first poll.
     waker: Option<Waker>,
 }
 
-/// The right to use one connection, with an idle one where there was one.
+/// The right to use one connection, with an idle connection if there was one.
 #[derive(Debug)]
 pub(super) struct Lease {
-    /// `None` once the right has been passed on.
+    /// `None` after the right has been passed on.
     place: Option<Arc<Place>>,
     purpose: Purpose,
     connection: Option<Connection>,
-    /// The connection is in use: it has not carried its request to the end, and will not serve again.
+    /// The connection is in use. If the lease is dropped now, it does not serve again.
     busy: bool,
-    /// Whether an operator is told of what fails under it.
+    /// Whether failures under it are logged.
     pub(super) reports: bool,
 }
 
-/// A request's place in the line for a connection. Dropping it gives the place up.
+/// A request's seat in the line for a connection. Dropping it gives up the seat.
 #[derive(Debug)]
 pub(super) struct Turn {
     place: Arc<Place>,
     line: usize,
     seat: Seat,
     granted: oneshot::Receiver<Lease>,
-    /// It is no longer in the line.
+    /// The request is no longer in the line.
     is_over: bool,
 }
 
-/// What a lease is for.
+/// The purpose of a lease.
 #[derive(Debug, Clone, Copy)]
 struct Purpose {
     /// A request whose body was still coming.
@@ -128,11 +128,11 @@ struct Purpose {
     is_proven: bool,
 }
 
-/// What a place says to one who asks for a lease.
+/// The answer to a request for a lease.
 pub(super) enum Answer {
     Granted(Lease),
     Wait(Turn),
-    /// Ask the map again.
+    /// The place is no longer in the map; the caller has to look there again.
     Retired,
 }
 
@@ -146,8 +146,8 @@ impl Place {
         Self { origin, endpoint, tally, limits, state: Mutex::default() }
     }
 
-    /// Asks for a lease; `upload` for a request whose body is still coming. Of connections, and of places in the line, those
-    /// get a share, however many they are: a client that sends slowly does not keep others out. `is_proven`: see
+    /// Asks for a lease. `upload`: the body of the request is still coming. Such requests have a share of the connections
+    /// and of the line, so that clients that send slowly do not keep others out. `is_proven`: see
     /// [`super::Request::is_proven`].
     pub(super) fn ask(self: &Arc<Self>, upload: bool, is_proven: bool) -> Result<Answer> {
         let mut state = lock(&self.state);
@@ -159,7 +159,7 @@ impl Place {
         }
         let now = Instant::now();
         if state.names.begin(now) {
-            // Whoever asks is on an engine thread; the place is of one that runs.
+            // The caller is on an engine thread, whose runtime runs.
             if let Ok(runtime) = Handle::try_current() {
                 runtime.spawn(refresh(Arc::clone(self)));
             }
@@ -194,7 +194,7 @@ impl Place {
             && (is_proven || state.unproven < all - all / KEPT || !is_kept())
     }
 
-    /// What requests whose bodies are still coming may have of `all`; at least one, where there are any.
+    /// The share of `all` for requests whose bodies are still coming; at least one, if there are any.
     fn share(&self, all: usize) -> usize {
         (all.saturating_mul(self.limits.upload_percent) / 100).max(1).min(all)
     }
@@ -230,14 +230,14 @@ impl Place {
         Lease { place: Some(Arc::clone(self)), purpose, connection, busy: false, reports: false }
     }
 
-    /// What the line for its connections is known by.
+    /// The identity of the line for its connections.
     pub(super) fn line(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
     /// How many connections are to be freed at one of so many `looks` in the time in which a client stalls: one for each
-    /// request of a proven client, and for all others three quarters of what stalls meanwhile. So there are always
-    /// clients that have stalled and can be cut, and a proven one does not wait until another has stalled.
+    /// request of a proven client, and for all others three quarters of the clients that stall meanwhile. So there is
+    /// always a stalled client that can be cut, and a proven client does not wait until another client has stalled.
     pub(super) fn wanted(&self, looks: usize) -> usize {
         let state = lock(&self.state);
         let may_upload = self.share(self.limits.connections).saturating_sub(state.uploads);
@@ -246,21 +246,22 @@ impl Place {
         proven + others.min((self.limits.connections * 3 / looks.max(1) / 4).max(1))
     }
 
-    /// Counts what happened under a lease.
+    /// Changes the counts of the place.
     pub(super) fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut lock(&self.state).counts);
     }
 
-    /// A request has failed with `error`, on a connection to `address` if there was one. With `reports` an operator is told.
+    /// Notes that a request has failed with `error`, on a connection to `address` if there was one. With `reports` it is
+    /// logged.
     pub(super) fn failed(&self, error: &Error, address: Option<SocketAddr>, reports: bool) {
         self.tally.failed(error);
         if reports && error.code().source() == Source::Origin {
-            // Not under the origin's own name: the number of names has a bound.
+            // Under the name of the tally, because the number of names has a bound.
             self.tally.notices.failed(&self.tally.name, address, error);
         }
     }
 
-    /// A connection to `address` has stirred that no request uses.
+    /// Notes an event on an idle connection to `address`.
     pub(super) fn stirred(&self, counts: &mut Counts, unrest: Unrest, address: Option<SocketAddr>) {
         counts.count(unrest);
         if unrest == Unrest::Bytes {
@@ -268,7 +269,7 @@ impl Place {
         }
     }
 
-    /// Bytes have come that are of no response.
+    /// Logs bytes that belong to no response.
     pub(super) fn stray(&self, what: &'static str, address: Option<SocketAddr>) {
         self.tally.notices.failed(&self.tally.name, address, &Code::ExcessBytes.error(what));
     }
@@ -279,8 +280,8 @@ impl Place {
             && connection.opened.elapsed() < self.limits.connection_age
     }
 
-    /// Takes a right back, and with it a connection that may serve again, and passes both to the request that is next. More
-    /// than one may be served: what has ended may have used up the share of one and the share of another.
+    /// Takes back a lease, with its connection if that may serve again, and passes both to the next request. It may serve
+    /// two requests: the lease may have been of both shares.
     fn release(self: &Arc<Self>, mut connection: Option<Connection>, purpose: Purpose) {
         let mut state = lock(&self.state);
         connection = connection.filter(|connection| state.names.has(connection.peer));
@@ -291,7 +292,8 @@ impl Place {
                 state.counts.reused += 1;
             }
             let lease = self.lease(&mut state, connection_here, purpose);
-            // The lock is not held, because a request that has given up drops what it gets.
+            // The lock is not held here, because a request that has given up drops the lease that
+            // it gets.
             drop(state);
             let refused = waiting.send(lease).err();
             state = lock(&self.state);

@@ -1,8 +1,8 @@
 //! How a body is delimited (RFC 9112, section 6.3), and whether its connection may serve again. The framing of a
 //! request is decided in [`super::Incoming`].
 //!
-//! The decision is made once, from the head alone, and [`super::Decoder`] carries it out. What a lenient client
-//! resolves by precedence is refused here: whoever is behind us may resolve it the other way.
+//! The decision is made once, from the head alone, and [`super::Decoder`] carries it out. A conflict that a
+//! lenient client resolves by precedence is refused here: the next recipient may resolve it the other way.
 
 use super::head::Head;
 use super::section;
@@ -37,7 +37,7 @@ impl BodyFraming {
     }
 }
 
-/// How much may be sent in a chunked body besides its payload.
+/// The limits of a chunked body besides its payload.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
     /// Bytes of chunk extensions in one body, all chunks together.
@@ -46,7 +46,7 @@ pub struct BodyLimits {
     pub trailer_bytes: usize,
 }
 
-/// How the faults of a body are named, which follows from who sent it.
+/// The error codes of a body: they depend on its sender.
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) chunk: Code,
@@ -74,11 +74,11 @@ pub(super) const REQUEST: &Kind = &Kind {
 
 /// How the body of the response to a `method` request ends.
 ///
-/// Lengths and codings are checked even where the status or the method leaves no body, because they are forwarded.
+/// Lengths and codings are checked even if the status or the method allows no body, because they are forwarded.
 ///
 /// # Errors
 /// `BAD_LENGTH`, `CONFLICTING_LENGTH`, `LENGTH_AND_CHUNKED`, `BAD_TRANSFER_ENCODING`, and `UNEXPECTED_UPGRADE` for
-/// 101, which is never asked for.
+/// 101, which no request has asked for.
 pub fn body_of(head: &Head, method: &str) -> Result<BodyFraming> {
     let length = content_length(head.get_all("content-length"))?;
     let chunked = transfer_encoding(head)?;
@@ -98,12 +98,12 @@ pub fn body_of(head: &Head, method: &str) -> Result<BodyFraming> {
     })
 }
 
-/// Statuses whose response ends with its head, whatever its fields say.
+/// Statuses whose response ends with its head, whatever its fields are.
 pub fn has_no_body(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }
 
-/// The longest body. Many parsers count in signed numbers, and one takes the largest unsigned one for no length at all.
+/// The longest body. Many parsers count in signed numbers, and one treats the largest unsigned number as no length.
 const LONGEST: u64 = i64::MAX.unsigned_abs();
 
 /// The one length that all fields and their list members agree on (RFC 9112, section 6.3, item 5).
@@ -114,7 +114,7 @@ pub(super) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Resu
             return Err(Code::BadLength.error(format!("Content-Length is {}", quoted(member))));
         }
         match first {
-            // Compared as text: that 5 and 05 are the same number is not everyone's opinion.
+            // Compared as text: not every parser takes 5 and 05 for the same number.
             Some(first) if first != member => {
                 return Err(Code::ConflictingLength.error(format!(
                     "Content-Length is both {} and {}",
@@ -139,7 +139,7 @@ pub(super) fn content_length<'a>(values: impl Iterator<Item = &'a [u8]>) -> Resu
     Ok(Some(length))
 }
 
-/// Whether the body is chunked. Nothing but `chunked`, once, is understood here (RFC 9112, section 6.1).
+/// Whether the body is chunked. Only `chunked`, once, is supported (RFC 9112, section 6.1).
 fn transfer_encoding(head: &Head) -> Result<bool> {
     let mut codings = head.get_all("transfer-encoding");
     let Some(coding) = codings.next() else { return Ok(false) };
@@ -156,20 +156,20 @@ fn transfer_encoding(head: &Head) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether the connection may carry another request once this response has ended where its framing says (RFC 9112,
+/// Whether the connection may carry another request after this response has ended as its framing says (RFC 9112,
 /// section 9.3). A body of [`BodyFraming::UntilClose`] never leaves one.
 pub fn keeps_alive(head: &Head) -> bool {
     !announces_bytes_it_cannot_have(head) && persists(head.minor_version, || head.get_all("connection"))
 }
 
-/// What a message of that version says of its connection, by the values of its Connection fields.
+/// Whether a message of this version keeps its connection, by the values of its Connection fields.
 pub(super) fn persists<'a, V: Iterator<Item = &'a [u8]>>(minor_version: u8, values: impl Fn() -> V) -> bool {
     let option =
         |name: &str| values().flat_map(members).any(|member| member.eq_ignore_ascii_case(name.as_bytes()));
     !option("close") && (minor_version == 1 || option("keep-alive"))
 }
 
-/// A 204 with a body by its own account: those bytes may still come, and would be taken for the next response.
+/// Whether a 204 announces a body: its bytes may still come, and would be read as the next response.
 fn announces_bytes_it_cannot_have(head: &Head) -> bool {
     (head.status < 200 || head.status == 204)
         && (head.get("transfer-encoding").is_some()

@@ -1,4 +1,4 @@
-//! Takes payload out of what was read, by arithmetic: every slice handed on is a part of a slice that came in.
+//! Decodes bodies by arithmetic: each slice of payload is a part of a slice that was read.
 
 use super::body::{self, BodyFraming, BodyLimits, Kind};
 use super::chunked::{Chunked, Trailer};
@@ -26,8 +26,8 @@ impl Decoder {
         Self::of(body::RESPONSE, framing, limits)
     }
 
-    /// A decoder for the bytes after a request head whose body is delimited as `framing` says. Whatever is wrong with a chunk, a
-    /// line end or the trailer section is `BAD_REQUEST_BODY`, and a body cut short is `REQUEST_TRUNCATED`.
+    /// A decoder for the bytes after a request head whose body is delimited as `framing` says. An error in a chunk, a line
+    /// end or the trailer section is `BAD_REQUEST_BODY`, and a body that ends early is `REQUEST_TRUNCATED`.
     pub fn of_request(framing: BodyFraming, limits: BodyLimits) -> Self {
         Self::of(body::REQUEST, framing, limits)
     }
@@ -85,7 +85,7 @@ impl Decoder {
         Ok(behind)
     }
 
-    /// Whether the body has ended where its framing says, and nothing was wrong. Never of [`BodyFraming::UntilClose`].
+    /// Whether the body has ended as its framing says, without an error. Never for [`BodyFraming::UntilClose`].
     pub fn is_done(&self) -> bool {
         match &self.state {
             State::Length { remaining, .. } => *remaining == 0,
@@ -94,7 +94,8 @@ impl Decoder {
         }
     }
 
-    /// Bytes still to come, where that is known beforehand: of [`BodyFraming::Length`] (and [`BodyFraming::Empty`]: 0).
+    /// Bytes that are still to come, if they are known in advance: for [`BodyFraming::Length`] and
+    /// [`BodyFraming::Empty`].
     pub fn remaining(&self) -> Option<u64> {
         match &self.state {
             State::Length { remaining, .. } => Some(*remaining),
@@ -104,8 +105,8 @@ impl Decoder {
 
     /// Whether a connection that ends here has ended the body too.
     ///
-    /// Over TLS the end of [`BodyFraming::UntilClose`] is a clean one only with a `close_notify` (RFC 9112, section 9.8); that
-    /// is for the caller to know.
+    /// Over TLS the end of [`BodyFraming::UntilClose`] is clean only with a `close_notify` (RFC 9112, section 9.8), which
+    /// the caller has to check.
     ///
     /// # Errors
     /// `BODY_TRUNCATED`, of a request `REQUEST_TRUNCATED`, or the error that decoding met before.
@@ -122,7 +123,8 @@ impl Decoder {
         }
     }
 
-    /// The trailer fields of a chunked body that is done. They came unannounced: never merge them into the head.
+    /// The trailer fields of a chunked body that has ended. Never merge them into the head (RFC 9110, section
+    /// 6.5.1).
     pub fn trailers(&self) -> &[Trailer] {
         match &self.state {
             State::Chunked(chunked) => chunked.trailers(),

@@ -1,8 +1,8 @@
 //! The head of a request that a client has sent (RFC 9112, sections 2, 3 and 5).
 //!
-//! A gateway is read by two parsers, its own and the one behind it. What they could read differently is refused
-//! here, and what passes is written anew with one framing and one Host (section 11.2). Lines end in CRLF, a field
-//! is on one line, and a name ends at its colon.
+//! Two parsers read a request, the gateway's and the origin's. A request that they could read differently is
+//! refused here, and any other is written again with one framing and one Host (section 11.2). Lines end in CRLF,
+//! a field is on one line, and a name ends at its colon.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +15,7 @@ use super::target;
 use super::text::{is_token, members, quoted, trim};
 use penstock_error::{Code, Result};
 
-/// How much head a client may send.
+/// The limits of a request head.
 #[derive(Debug, Clone, Copy)]
 pub struct IncomingLimits {
     /// Bytes of the request line.
@@ -26,10 +26,11 @@ pub struct IncomingLimits {
     pub head_fields: usize,
 }
 
-/// Empty lines before a request that are passed over: old clients send one behind a body (RFC 9112, section 2.2).
+/// The number of empty lines before a request that are skipped: old clients send one after a body (RFC 9112,
+/// section 2.2).
 const LEADING_LINES: usize = 1;
 
-/// Finds a request head in a buffer that grows. Looks at each byte once.
+/// Finds a request head in a buffer that grows. Reads each byte once.
 #[derive(Debug)]
 pub struct IncomingScanner {
     section: Scanner,
@@ -47,14 +48,14 @@ impl IncomingScanner {
         }
     }
 
-    /// Whether a byte of the head has been seen. An empty line that stands before it is none: a client that sent it
-    /// behind a body, and no more, waits for nothing.
+    /// Whether a byte of the head has been read. An empty line before the head does not count: a client that sends
+    /// only that, after a body, waits for no response.
     pub fn has_begun(&self) -> bool {
         self.section.has_begun()
     }
 
-    /// Where the head lies in `buffer`, its empty line included, once all of it is there. `buffer` must begin with the
-    /// bytes of the last call; what follows the head in it is not looked at.
+    /// The range of the head in `buffer`, with its empty line, if it is complete. `buffer` must begin with the bytes
+    /// of the last call. Bytes after the head are not read.
     ///
     /// # Errors
     /// `TARGET_TOO_LONG`, `REQUEST_HEAD_TOO_LARGE`, and `BAD_REQUEST_HEAD` for a line that ends in LF or CR alone, a
@@ -70,7 +71,7 @@ impl IncomingScanner {
         }
         let head = &buffer[self.start..];
         if !self.section.has_started() {
-            // No byte beyond the limit is looked at: what else is wrong with it must not depend on how it came.
+            // No byte beyond the limit is read: the error must not depend on how the bytes were split.
             let line = &head[..head.len().min(self.limits.line_bytes.saturating_add(2))];
             let found = self.section.scan(line)?;
             if !self.section.has_started() {
@@ -113,7 +114,7 @@ impl Incoming {
         self.text(&self.target)
     }
 
-    /// What of the target follows its authority, or `*`; empty, or a query alone, where an absolute URL has no path.
+    /// The part of the target after its authority, or `*`. Empty, or a query alone, if an absolute URL has no path.
     pub fn path(&self) -> &str {
         self.text(&self.path)
     }
@@ -128,8 +129,8 @@ impl Incoming {
         }
     }
 
-    /// The host and port that are asked for: of the target if it is absolute, else of `Host` (RFC 9112, section 3.3).
-    /// Empty in HTTP/1.0 without either.
+    /// The host and port of the request: from the target if it is absolute, else from `Host` (RFC 9112, section 3.3).
+    /// Empty in HTTP/1.0 without both.
     pub fn authority(&self) -> &str {
         self.text(&self.authority)
     }
@@ -139,17 +140,18 @@ impl Incoming {
         self.fields.iter().map(|field| (&self.bytes[field.name.clone()], &self.bytes[field.value.clone()]))
     }
 
-    /// The values of all fields of that name, in whatever case.
+    /// The values of all fields of that name, ignoring case.
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.headers()
             .filter(move |(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
             .map(|(_, value)| value)
     }
 
-    /// How its body ends (RFC 9112, section 6.3). Never with the connection: then nobody could tell it from a part.
+    /// How its body is delimited (RFC 9112, section 6.3). Never by the end of the connection: a whole body would
+    /// then look like a part.
     ///
     /// # Errors
-    /// `BAD_REQUEST_FRAMING` and `UNSUPPORTED_CODING`; the connection cannot go on after either.
+    /// `BAD_REQUEST_FRAMING` and `UNSUPPORTED_CODING`; the connection must close after either.
     pub fn body(&self) -> Result<BodyFraming> {
         let refused = |detail: String| Err(Code::BadRequestFraming.error(detail));
         let length = match content_length(self.get_all("content-length")) {
@@ -173,20 +175,21 @@ impl Incoming {
             return Ok(BodyFraming::Chunked);
         }
         let detail = format!("Transfer-Encoding is {}, not chunked", quoted(coding));
-        // A body whose end is known, of a kind that is not, against one whose end is anyone's guess.
+        // 501 for a body of an unknown coding whose end is known; 400 for a body whose end is not
+        // known.
         let chunked = |member: &[u8]| member.eq_ignore_ascii_case(b"chunked");
         let once = members(coding).filter(|member| chunked(member)).count() == 1;
         let sound = once && members(coding).all(is_token) && members(coding).last().is_some_and(chunked);
         Err(if sound { Code::UnsupportedCoding.error(detail) } else { Code::BadRequestFraming.error(detail) })
     }
 
-    /// Whether the client will send another request behind this one (RFC 9112, section 9.3).
+    /// Whether the client may send another request after this one (RFC 9112, section 9.3).
     pub fn keeps_alive(&self) -> bool {
         persists(self.minor_version, || self.get_all("connection"))
     }
 
-    /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1). An HTTP/1.0
-    /// client cannot mean it.
+    /// Whether the client waits for 100 (Continue) before it sends the body (RFC 9110, section 10.1.1). In HTTP/1.0
+    /// the field is ignored.
     ///
     /// # Errors
     /// `EXPECTATION_FAILED`: it expects something else.
@@ -209,7 +212,7 @@ impl Incoming {
 }
 
 impl fmt::Debug for Incoming {
-    /// Leaves the values out, because heads end in logs and values hold cookies.
+    /// Without the values, because logs show heads and values can be cookies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.headers().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         f.debug_struct("Incoming")
@@ -221,11 +224,11 @@ impl fmt::Debug for Incoming {
     }
 }
 
-/// Takes a head apart. `bytes` is the head alone, as [`IncomingScanner::scan`] found it.
+/// Parses a head. `bytes` is the head alone, as [`IncomingScanner::scan`] found it.
 ///
 /// # Errors
-/// What the scanner raises; `BAD_REQUEST_HEAD` for a request line, a target or a field that RFC 9112 does not allow;
-/// `UNSUPPORTED_VERSION`; `UNSUPPORTED_METHOD` for CONNECT; `BAD_HOST`.
+/// The errors of the scanner; `BAD_REQUEST_HEAD` for a request line, a target or a field that RFC 9112 does not
+/// allow; `UNSUPPORTED_VERSION`; `UNSUPPORTED_METHOD` for CONNECT; `BAD_HOST`.
 pub fn parse_incoming(bytes: &[u8], limits: &IncomingLimits) -> Result<Incoming> {
     let mut scanner = IncomingScanner::new(limits);
     match scanner.scan(bytes)? {
@@ -255,7 +258,7 @@ struct RequestLine {
     minor_version: u8,
     method: Range<usize>,
     target: Range<usize>,
-    /// Of a target in absolute-form.
+    /// The authority of a target in absolute-form.
     authority: Option<Range<usize>>,
     path: Range<usize>,
 }
@@ -281,7 +284,8 @@ fn request_line(line: &[u8]) -> Result<RequestLine> {
         }
         _ => return Err(malformed()),
     };
-    // What is not ASCII or has a meaning to nobody is refused: the next parser may cut or repair it.
+    // Bytes that are not ASCII, or not allowed in a target, are refused: the next parser may cut or
+    // repair them.
     if !line[target.clone()].iter().all(|byte| byte.is_ascii_graphic() && *byte != b'#') {
         return Err(malformed());
     }
@@ -313,7 +317,7 @@ fn absolute(url: &[u8]) -> Option<(Range<usize>, Range<usize>)> {
     is_host(&rest[..length]).then_some((start..start + length, start + length..url.len()))
 }
 
-/// Where the value of the one `Host` lies (RFC 9112, section 3.2).
+/// The position of the value of the one `Host` (RFC 9112, section 3.2).
 fn host(head: &Incoming) -> Result<Range<usize>> {
     let mut hosts =
         head.fields.iter().filter(|field| head.bytes[field.name.clone()].eq_ignore_ascii_case(b"host"));

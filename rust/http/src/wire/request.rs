@@ -1,7 +1,7 @@
 //! The head of a request, and the chunked coding of its body.
 //!
-//! Framing is ours alone: the fields that delimit the body or speak about the connection are written here from what
-//! is known about the body, and a caller who sets them is told so. Nothing that a caller passes can start a new line.
+//! Only this file writes the fields that delimit the body or describe the connection; a caller that sets them gets an
+//! error. No value of a caller can start a new line.
 
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -12,7 +12,8 @@ use super::fields::Fields;
 use super::text::{Characters, is_one_of, is_text, is_token, quoted, write_field};
 use penstock_error::{Code, Error, Result};
 
-/// Fields about the connection or the body's coding (RFC 9110, section 7.6.1, and RFC 9112): never a caller's.
+/// Fields about the connection or the body's coding, which a caller must not set (RFC 9110, section 7.6.1, and
+/// RFC 9112).
 pub const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -24,16 +25,17 @@ pub const HOP_BY_HOP: [&str; 8] = [
     "http2-settings",
 ];
 
-/// The head of a request, ready to be sent.
+/// Encodes the head of a request.
 ///
 /// `target` is in origin-form (`/path?query`), absolute-form, or `*` for OPTIONS. `authority` becomes the `Host` field
 /// unless `headers` has one. A `Content-Length` in `headers` must agree with `framing`; it is sent once. Except for a
 /// tunnel there is no `Connection` field, which in HTTP/1.1 asks to keep the connection.
 ///
 /// # Errors
-/// `BAD_REQUEST`, naming what is wrong: a method or field name that is no token, CONNECT, a target with whitespace,
-/// controls, non-ASCII bytes or a fragment, a control character in a value, a malformed or repeated `Host`, a length
-/// that contradicts `framing`, a body that would end with the connection, or a hop-by-hop field. Values are never quoted in the error, because they may be secret.
+/// `BAD_REQUEST`, naming what is wrong: a method or field name that is not a token, CONNECT, a target with whitespace,
+/// controls, non-ASCII bytes or a fragment, a control character in a value, a malformed or repeated `Host`, a length that
+/// contradicts `framing`, a body that would end with the connection, or a hop-by-hop field. Values are never quoted in the
+/// error, because they may be secret.
 pub fn encode_request(
     method: &str,
     target: &str,
@@ -75,7 +77,7 @@ pub fn encode_request(
         BodyFraming::Length(length) => write_length(&mut head, length),
         BodyFraming::Chunked => head.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
         BodyFraming::Tunnel => head.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n"),
-        // RFC 9110, section 8.6: methods that expect a body say that there is none.
+        // RFC 9110, section 8.6: methods that usually have a body send a length of 0 without one.
         BodyFraming::Empty if matches!(method, "POST" | "PUT" | "PATCH") => write_length(&mut head, 0),
         BodyFraming::Empty => {}
         BodyFraming::UntilClose => return Err(bad("a request cannot end with its connection".to_owned())),
@@ -168,7 +170,7 @@ fn is_name(mut name: &[u8]) -> bool {
     valid
 }
 
-/// Digits of a port that there can be: 65616 is 80 for whoever keeps 16 bits of it.
+/// The most digits of a port. 65616 would be 80 for a parser that keeps 16 bits.
 fn is_port(digits: &[u8]) -> bool {
     let number = || digits.iter().fold(0, |port, digit| port * 10 + u32::from(digit - b'0'));
     digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) && u16::try_from(number()).is_ok()
@@ -195,10 +197,10 @@ fn bad(what: String) -> Error {
     Code::BadRequest.error(what)
 }
 
-/// What follows the payload of every chunk.
+/// The bytes after the payload of every chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// What ends a chunked body: the chunk of size 0 and a trailer section without fields.
+/// The end of a chunked body: the chunk of size 0 and a trailer section without fields.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The size line of a chunk; dereferences to its bytes.
@@ -220,9 +222,9 @@ impl Deref for ChunkHead {
     }
 }
 
-/// The size line of a chunk of `length` bytes. Never of none: that would be the last one.
+/// The size line of a chunk of `length` bytes, which is never 0: that would be the last chunk.
 pub fn encode_chunk_head(length: NonZeroUsize) -> ChunkHead {
-    // By hand: `write!` takes 300 instructions for it, for each event of a relay.
+    // Without `write!`, which takes 300 instructions, for each event of a relay.
     let digits = (usize::BITS - length.leading_zeros()).div_ceil(4);
     let mut head = ChunkHead { bytes: [0; ChunkHead::MAX], length: 0 };
     let line = (0..digits).rev().map(|digit| b"0123456789abcdef"[(length.get() >> (digit * 4)) & 0xf]);
