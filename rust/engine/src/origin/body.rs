@@ -71,7 +71,7 @@ impl Body {
         self.arriving.drive(context)
     }
 
-    /// Whether nothing is to be read any more.
+    /// Whether there is nothing more to read.
     pub(super) fn is_done(&self) -> bool {
         let is_asking =
             |followed: &Followed| followed.resume.as_ref().is_some_and(|resume| resume.is_asking());
@@ -83,7 +83,7 @@ impl Body {
         self.arriving.is_dry()
     }
 
-    /// As [`Arriving::poll_readable`]; of several origins, ready when the body is not being asked for elsewhere either.
+    /// As [`Arriving::poll_readable`]; with several origins, it also waits while the rest is requested elsewhere.
     pub(super) fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         loop {
             if self.followed.is_some() {
@@ -107,7 +107,7 @@ impl Body {
     /// As [`Arriving::poll_read`].
     ///
     /// # Errors
-    /// What is wrong after the pieces that were emitted, unless the rest is asked for elsewhere.
+    /// The error after the pieces that were emitted, unless the rest is requested elsewhere.
     pub(super) fn poll_read(
         &mut self,
         context: &mut Context<'_>,
@@ -143,7 +143,7 @@ impl Body {
         };
         let mut counted = Counted { resume, result: Ok(()) };
         let read = ready!(arriving.poll_read(context, most, &mut |piece| counted.take(piece, emit)));
-        // The end of a connection is that of a part only where the part has been told to end.
+        // The end of a connection ends a part only if the framing says so.
         let is_end = arriving.is_done() || matches!(read, Ok(Came::End));
         Poll::Ready(counted.end(read, is_end))
     }
@@ -152,7 +152,7 @@ impl Body {
         self.followed.as_ref().is_some_and(|followed| followed.rest.is_some())
     }
 
-    /// Ready when the body is not being asked for elsewhere.
+    /// Ready when the rest is not being requested elsewhere.
     fn poll_resumed(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(followed) = &mut self.followed else { return Poll::Ready(Ok(())) };
         let Some(resume) = followed.resume.as_mut().filter(|resume| resume.is_asking()) else {
@@ -160,12 +160,12 @@ impl Body {
         };
         let Resumed { turn, answer: (_, rest, arriving), .. } = ready!(resume.poll(context))?;
         (followed.turn, followed.rest) = (turn, Some(rest));
-        // The connection that broke off is closed with what is replaced.
+        // The broken connection is closed with the value that is replaced.
         self.arriving = arriving.go_on_after(&self.arriving);
         Poll::Ready(Ok(()))
     }
 
-    /// What is to be done about `error`: the rest is asked for elsewhere, or it stands.
+    /// Handles `error`: the rest is requested elsewhere, or the error stands.
     fn recover(&mut self, error: Error) -> Result<()> {
         let Some(followed) = &mut self.followed else { return Err(error) };
         followed.turn.end_in(error.code());
@@ -174,7 +174,7 @@ impl Body {
         if is_resumed { Ok(()) } else { Err(error) }
     }
 
-    /// As [`Arriving::finish`]; an upstream is told of it.
+    /// As [`Arriving::finish`]; the upstream gets the result.
     pub(super) fn finish(self) -> Ending {
         let ending = self.arriving.finish();
         if let Some(mut followed) = self.followed {
@@ -200,7 +200,7 @@ impl Counted<'_> {
         }
     }
 
-    /// What a read that brought `read` comes to; `is_end`: the body says that it has ended.
+    /// The result of a read; `is_end`: the body has ended by its framing.
     fn end<T>(self, read: Result<T>, is_end: bool) -> Result<T> {
         self.result?;
         if read.is_ok() && is_end {

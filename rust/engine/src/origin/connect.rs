@@ -48,7 +48,7 @@ pub(super) async fn open(
         let stream = within(timeouts.connect, Code::ConnectTimeout, "connecting", race(addresses)).await;
         let stream = stream.map_err(|error| {
             place.forget_addresses();
-            // One that was refused names its addresses itself.
+            // The error of a refused connection names its addresses itself.
             if error.code() == Code::ConnectTimeout { with(tried, error) } else { error }
         })?;
         timings.connect = started.elapsed();
@@ -71,7 +71,7 @@ pub(super) async fn open(
     Ok(connection)
 }
 
-/// The same error, naming the addresses that it was met at.
+/// Adds the addresses to the error.
 fn with(addresses: impl IntoIterator<Item = SocketAddr>, error: Error) -> Error {
     let addresses: Vec<_> = addresses.into_iter().map(|address| address.to_string()).collect();
     if addresses.is_empty() {
@@ -80,7 +80,7 @@ fn with(addresses: impl IntoIterator<Item = SocketAddr>, error: Error) -> Error 
     error.code().error(format!("{}: {}", addresses.join(", "), error.detail()))
 }
 
-/// Those of the name, resolved now if they are not known.
+/// The addresses of the name, resolved now if they are not known.
 async fn addresses(place: &Place) -> Result<Vec<SocketAddr>> {
     if let Some(known) = place.addresses() {
         return Ok(known);
@@ -110,7 +110,7 @@ async fn handshake(endpoint: &Endpoint, tls: &Tls, socket: Socket) -> Result<Tra
         .map_err(|error| Code::TlsFailed.error(tls_failure(endpoint, &error)))
 }
 
-/// Why a handshake failed. An answer that is no record of TLS mostly comes from a port for plain HTTP.
+/// Why a handshake failed. An answer that is not a TLS record mostly comes from a port for plain HTTP.
 fn tls_failure(endpoint: &Endpoint, error: &io::Error) -> String {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
     match cause {
@@ -170,7 +170,8 @@ async fn attempt(address: SocketAddr) -> std::result::Result<TcpStream, String> 
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
-    // A port of this machine that nobody listens on can be drawn as our own: TCP then connects to itself.
+    // The kernel can choose the target port as our own, if nothing listens there: TCP then connects to
+    // itself.
     if stream.local_addr()? == stream.peer_addr()? {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }

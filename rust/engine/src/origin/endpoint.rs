@@ -1,4 +1,4 @@
-//! Where an origin is: what connections are kept by, and what errors name.
+//! Endpoints: the keys of connection pools, and the names of origins in errors.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ impl Scheme {
     }
 }
 
-/// One origin. Connections are kept and counted by endpoint, so that two that differ in anything share nothing.
+/// One origin. Connections are kept and counted by endpoint; two endpoints that differ in anything share none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     scheme: Scheme,
@@ -46,8 +46,8 @@ impl Endpoint {
     /// that socket, and the host is what TLS verifies and errors name.
     ///
     /// # Errors
-    /// `BAD_REQUEST` if the host is empty or has characters that no host has (RFC 3986, section 3.2.2), or the port
-    /// is 0.
+    /// `BAD_REQUEST` if the host is empty or has a character that is not allowed (RFC 3986, section 3.2.2), or the
+    /// port is 0.
     pub fn new(scheme: Scheme, host: &str, port: u16, unix: Option<PathBuf>) -> Result<Self> {
         let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let address = bare.parse::<IpAddr>().is_ok();
@@ -77,7 +77,7 @@ impl Endpoint {
         self.port
     }
 
-    /// The Unix socket that stands in for host and port.
+    /// The Unix socket in place of host and port.
     pub fn unix(&self) -> Option<&PathBuf> {
         self.unix.as_ref()
     }
@@ -89,7 +89,7 @@ impl Endpoint {
 }
 
 impl fmt::Display for Endpoint {
-    /// `scheme://authority`, the port only where it is not the scheme's own.
+    /// `scheme://authority`, with the port if it is not the default of the scheme.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (open, close) = if self.host.contains(':') { ("[", "]") } else { ("", "") };
         write!(f, "{}://{open}{}{close}", self.scheme.name(), self.host)?;

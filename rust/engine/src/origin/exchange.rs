@@ -17,10 +17,10 @@ use crate::wire::{BodyFraming, Handshake, Head, body_of, keeps_alive};
 
 use head::HeadReader;
 
-/// Who is given interim responses.
+/// The receiver of interim responses.
 pub(crate) type Interim<'a> = dyn Fn(Head) + Send + Sync + 'a;
 
-/// What an exchange needs to know.
+/// The parameters of an exchange.
 #[derive(Debug)]
 pub(super) struct Terms<'a> {
     pub(super) pool: &'a Pool,
@@ -28,40 +28,40 @@ pub(super) struct Terms<'a> {
     pub(super) timeouts: &'a Timeouts,
     pub(super) reads: ReadSizes,
     pub(super) method: &'a str,
-    /// What a 101 must say, where WebSocket is offered.
+    /// The expected 101, if the request offers WebSocket.
     pub(super) handshake: Option<Handshake>,
-    /// The stages before.
+    /// The times of the stages before.
     pub(super) timings: Timings,
     pub(super) reused: bool,
 }
 
-/// A response of which all is still to come but the head, and what stood behind that.
+/// A response after its head: the head, and the bytes after it in the same read.
 #[derive(Debug)]
 pub(super) struct Answered {
     pub(super) head: ResponseHead,
-    /// What came in the same read as the end of the head.
+    /// The bytes in the same read as the end of the head.
     pub(super) rest: Slice,
     pub(super) reader: Reader,
     pub(super) body: BodyFraming,
-    /// Whether the connection may serve again behind it.
+    /// Whether the connection may serve again after it.
     pub(super) keep: bool,
     pub(super) progress: Progress,
 }
 
 impl Answered {
     /// Whether the origin says that it waited too long for a request, as some do before they close an idle connection
-    /// (RFC 9110, section 15.5.9). On a connection that was idle that is of no request.
+    /// (RFC 9110, section 15.5.9). On a connection that was idle, it answers no request.
     pub(super) fn is_of_idleness(&self) -> bool {
         self.head.head.status == 408 && !self.keep
     }
 }
 
-/// Why there is none.
+/// The failure of an exchange.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: Error,
     /// The connection ended without a byte of a response, as one does that the origin had given up while it was idle; or
-    /// it brought what is no response, as one does to which the origin had written while it was idle.
+    /// it brought bytes that are not a response, as after the origin has written to an idle connection.
     pub(super) unanswered: bool,
 }
 
@@ -97,7 +97,7 @@ fn midway(error: Error) -> Failure {
     Failure { error, unanswered: false }
 }
 
-/// How the body ends, and whether the connection may serve again behind it.
+/// How the body is delimited, and whether the connection may serve again after it.
 fn begin(response: &Head, upload: &mut Upload, terms: &Terms<'_>) -> Result<(BodyFraming, bool)> {
     let body = match terms.handshake.as_ref().filter(|_| response.status == 101) {
         Some(handshake) => {
@@ -109,7 +109,7 @@ fn begin(response: &Head, upload: &mut Upload, terms: &Terms<'_>) -> Result<(Bod
     };
     let keep = keeps_alive(response);
     if !keep && response.status >= 400 {
-        // The origin has said no and will not read on (RFC 9112, section 9.6).
+        // The origin has refused the request and reads no more of it (RFC 9112, section 9.6).
         upload.abandon();
     }
     Ok((body, keep))

@@ -1,4 +1,4 @@
-//! Takes the body of a response from its connection to a stream.
+//! Moves the body of a response from its connection to a stream.
 
 use std::task::{Context, Poll, ready};
 
@@ -13,19 +13,19 @@ use crate::stream::{Ending, Feed};
 pub(super) struct Feeding<'a> {
     body: Body,
     feed: &'a Feed,
-    /// What is decoded, and not yet fed.
+    /// Decoded pieces that have not been fed.
     pieces: Vec<Slice>,
     step: Step,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 enum Step {
     /// Wait for the consumer to have room.
     Room,
     /// Read.
     Read,
-    /// Feed what was read, behind which the body is good or not.
+    /// Feed the pieces that were read, and then the error, if there is one.
     Feed(Result<()>),
 }
 
@@ -70,12 +70,12 @@ impl<'a> Feeding<'a> {
         }
     }
 
-    /// It has failed with `error`, whose origin is named.
+    /// Ends the stream with `error`, and adds the origin to it.
     pub(super) fn fail(&self, error: Error) -> Error {
         self.body.fail(error)
     }
 
-    /// Behind the end of the body.
+    /// After the end of the body.
     pub(super) fn finish(self) -> Ending {
         self.body.finish()
     }

@@ -1,4 +1,4 @@
-//! A whole fetch: the head of a response, of whichever origin gives one, and the body.
+//! A whole fetch: the head of a response, from one of the origins, and the body.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -29,7 +29,8 @@ use crate::sync::Arc as Shared;
 /// When the consumer leaves, or the future is dropped, the connection is closed at once, and its place is free for
 /// the next request.
 ///
-/// The request is boxed because whoever waits for its head would else hold it thrice within the future.
+/// The request is boxed, because the future would otherwise hold it three times while it waits for the
+/// head.
 pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     let whom = Whom::of(&origins, &request);
     let origin = whom.name();
@@ -72,10 +73,11 @@ pub async fn fetch(origins: Arc<Origins>, request: Box<Request>, feed: Feed) {
     }
 }
 
-/// As [`fetch`], for one who sends the body on himself, at the client's pace: ready when the head is there.
+/// As [`fetch`], for a caller that sends the body on itself, at the client's pace: ready when the head is
+/// there.
 ///
 /// # Errors
-/// What went wrong, with the origin's name.
+/// The failure, with the origin's name.
 ///
 /// # Cancellation
 /// The connection is closed at once. So it is when what is returned is dropped before the end of the body.
@@ -99,7 +101,7 @@ pub(crate) async fn begin(
     Ok((head, Begun { body, rest, deadline }))
 }
 
-/// Who is asked.
+/// The origin, or the upstream.
 enum Whom {
     One(Shared<Place>),
     Several(Shared<Upstream>),
@@ -113,7 +115,7 @@ impl Whom {
         }
     }
 
-    /// Whose failure it is that time was up. None: no single one of several origins was the one.
+    /// The origin at which the time was over; `None` if it was not a single one of several origins.
     fn place(&self) -> Option<Shared<Place>> {
         match self {
             Self::One(place) => Some(Shared::clone(place)),
@@ -121,7 +123,7 @@ impl Whom {
         }
     }
 
-    /// What errors name that no single one of several origins has met.
+    /// The name in errors that belong to no single one of several origins.
     fn name(&self) -> Arc<str> {
         Arc::clone(match self {
             Self::One(place) => &place.origin,
@@ -157,7 +159,7 @@ async fn ask(
             let (head, rest, arriving) = answer.map_err(|failed| failed.error)?;
             Ok((head, rest, arriving.into()))
         }
-        // On the heap: a single origin does not pay for it.
+        // Boxed, so that a single origin does not pay for it.
         Whom::Several(upstream) => Box::pin(failover::ask(origins, upstream, request, body, interim)).await,
     }
 }

@@ -1,4 +1,5 @@
-//! What a request may take of time and an origin of connections. Declared and validated in Python; no defaults here.
+//! The time limits of a request and the limits of an origin. Python declares and validates them; there are no
+//! defaults here.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -31,11 +32,12 @@ pub struct Timeouts {
     pub tunnel: Option<Duration>,
     /// The whole exchange, whatever it waits for (`TOTAL_TIMEOUT`).
     pub total: Option<Duration>,
-    /// Whoever takes the body has a limit of his own for the pauses of an event stream: `between_bytes` is not for them.
+    /// The reader of the body has its own limit for the pauses of an event stream, so `between_bytes` does not apply to
+    /// them.
     pub lets_events_pause: bool,
 }
 
-/// What one endpoint may take of an engine thread, and what its responses may look like.
+/// The limits of one endpoint in an engine thread, and of its responses.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginLimits {
     /// Connections open at a time, in use or idle.
@@ -44,10 +46,9 @@ pub struct OriginLimits {
     pub waiting: usize,
     /// Bytes of a request's body that have to be here before it takes a connection, unless it is shorter.
     pub upload_part: usize,
-    /// How long a body of unknown length is waited for.
+    /// How long to wait for a body of unknown length.
     pub upload_wait: Option<Duration>,
-    /// Of the connections, and of the places in the line for them, what requests may take whose bodies are still coming, in
-    /// percent.
+    /// The share of the connections, and of the line for them, for requests whose bodies are still coming, in percent.
     pub upload_percent: usize,
     /// How long an unused connection is kept.
     pub idle_timeout: Duration,
@@ -55,7 +56,7 @@ pub struct OriginLimits {
     pub requests_per_connection: u64,
     /// How long after its opening a connection is still given to a new request.
     pub connection_age: Duration,
-    /// How long a name is believed to have the addresses that it was resolved to; for nothing, each connection asks.
+    /// How long the addresses of a name are used; if zero, each connection resolves the name.
     pub name_lifetime: Duration,
     /// Between two log lines of one cause.
     pub log_interval: Duration,
@@ -65,7 +66,8 @@ pub struct OriginLimits {
     pub body: BodyLimits,
 }
 
-/// When the whole exchange has taken too long. Looked at for each event, and asked when it may have passed.
+/// The deadline of the whole exchange. It is checked for each event, and the clock is read only if it may
+/// have passed.
 #[derive(Debug)]
 pub(super) struct Deadline {
     total: Duration,
@@ -73,7 +75,7 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// From now on, where there is one.
+    /// Starts the time, if there is a limit.
     pub(super) fn of(timeouts: &Timeouts) -> Option<Self> {
         timeouts.total.map(|total| Self { total, timer: Called::new(Box::pin(sleep(total))) })
     }

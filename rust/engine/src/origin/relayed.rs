@@ -1,8 +1,8 @@
-//! The body of a response for one who sends it on: polled for what he sends next, and nothing between the two
-//! connections.
+//! The body of a response for a task that sends it on: the task polls it for the next frame, and there is
+//! nothing between the two connections.
 //!
-//! A body that goes through a stream has a queue, two locks and two wakers between the one who reads and the one who
-//! sends. Where both are one task they are of no use, and with a thousand streams it is their cache lines that cost.
+//! A stream has a queue, two locks and two wakers between reader and sender. If both are one task these are of no
+//! use, and with a thousand streams their cache lines are the cost.
 
 use std::task::{Context, Poll, ready};
 
@@ -15,7 +15,7 @@ use crate::net::{Payload, Source};
 use crate::pool::{Purpose, Slice};
 use crate::stream::Allowance;
 
-/// A body of which nothing has been looked at.
+/// A body before any of it has been decoded.
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(super) body: Body,
@@ -24,12 +24,12 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// The line in which others wait for the connection that it comes over.
+    /// The line in which requests wait for its connection.
     pub(crate) fn line(&self) -> usize {
         self.body.line()
     }
 
-    /// Cuts it by `framing`. What is read ahead of what has been sent is within `allowance`.
+    /// Cuts it by `framing`. Bytes that have been read and not sent stay within `allowance`.
     pub(crate) fn relay(self, framing: &Framing, allowance: Allowance) -> Relayed {
         let Self { mut body, rest, deadline } = self;
         let mut cutter = Cutter::new(framing);
@@ -46,7 +46,7 @@ impl Begun {
 #[derive(Debug)]
 pub(crate) struct Relayed {
     state: State,
-    /// What was read and not taken.
+    /// Bytes that were read and not taken.
     cutter: Cutter,
     allowance: Allowance,
     deadline: Option<Deadline>,
@@ -58,7 +58,7 @@ enum State {
     Coming(Body),
     /// All of it has been read.
     Ended,
-    /// What is wrong behind what was read before.
+    /// The error after the bytes that were read.
     Failed(Error),
 }
 
@@ -80,8 +80,8 @@ impl Source for Relayed {
                 self.finish();
                 continue;
             }
-            // What was all that there was is sent before more is awaited: its slab is free by then, and given back, so
-            // that the next event of any stream finds it in the processor's caches.
+            // If a read has emptied the socket, its bytes are sent before the next wait: the slab is free by then and
+            // comes back, so that the next event of any stream finds it in the processor's caches.
             let most = if held > 0 && body.is_dry() { None } else { self.allowance.credit(held) };
             let Some(most) = most else {
                 let detail = "what was read before has to be sent first";
@@ -116,7 +116,7 @@ impl Source for Relayed {
 }
 
 impl Relayed {
-    /// The next frame of what has been read, if there is a whole one.
+    /// The next frame of the bytes that were read, if it is whole.
     fn poll_cut(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Slice>>> {
         let Self { state, cutter, allowance, .. } = self;
         loop {
@@ -130,8 +130,8 @@ impl Relayed {
                     if matches!(state, State::Failed(_)) {
                         return Poll::Ready(None);
                     }
-                    // What is had is given back at once, for the frame to be joined in. An error of another kind will
-                    // come of that again.
+                    // Memory that is given is dropped at once, so that the frame can be joined in it. Any other error
+                    // will occur there again.
                     drop(ready!(allowance.pool().poll_room(context, cutter.lacks(), Purpose::Control)));
                 }
                 other => return Poll::Ready(other.transpose()),

@@ -1,4 +1,4 @@
-//! Turns a host into addresses, in the order in which they are worth trying.
+//! Resolves a host to addresses, in the order of attempts.
 
 use std::net::SocketAddr;
 
@@ -7,8 +7,8 @@ use tokio::net::lookup_host;
 use super::endpoint::Endpoint;
 use crate::error::{Code, Result};
 
-/// The addresses of `endpoint`, families interleaved. The system's resolver is asked on a thread that may block: it
-/// alone knows of hosts files, search lists and local names.
+/// The addresses of `endpoint`, families interleaved. It asks the system's resolver, on a thread that may block:
+/// only this resolver knows hosts files, search lists and local names.
 pub(super) async fn resolve(endpoint: &Endpoint) -> Result<Vec<SocketAddr>> {
     if let Some(address) = endpoint.address() {
         return Ok(vec![SocketAddr::new(address, endpoint.port())]);

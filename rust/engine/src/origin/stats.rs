@@ -1,4 +1,4 @@
-//! What is counted about connections.
+//! Counts of connections.
 
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ pub struct EndpointStats {
     pub idle: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Since the endpoint was first asked for.
+    /// Counts since the first request to the endpoint.
     pub counts: Counts,
 }
 
 impl EndpointStats {
-    /// Adds what another engine thread has of the same endpoint.
+    /// Adds the counts of another engine thread for the same endpoint.
     pub fn add(&mut self, other: &Self) {
         self.active += other.active;
         self.idle += other.idle;
@@ -67,8 +67,8 @@ impl EndpointStats {
 /// The connections of one engine thread.
 #[derive(Debug, Clone)]
 pub struct OriginStats {
-    /// Over all endpoints, those that are forgotten included.
+    /// Over all endpoints, with the dropped ones.
     pub counts: Counts,
-    /// The endpoints that are in use or were lately.
+    /// The endpoints that are in use or were in use lately.
     pub endpoints: Vec<EndpointStats>,
 }

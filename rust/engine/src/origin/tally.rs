@@ -1,7 +1,7 @@
-//! What is counted of an origin by one engine thread, under a name that an operator can tell it by.
+//! The counts of an origin in one engine thread, under the origin's name.
 //!
-//! Places come and go, their tallies stay, so that no count goes back. There is a bound to names: requests may go to
-//! whatever origin a client's words stand for.
+//! Places come and go; their tallies stay, so that no count decreases. The number of names has a bound, because a
+//! client may choose the origin of a request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,28 +13,29 @@ use crate::error::{Code, Error};
 use crate::stream::ResponseHead;
 use crate::sync::{Arc, Mutex, lock};
 
-/// Origins that one thread tells apart; those beyond are counted together. Arbitrary: some fifty series each.
+/// The limit of origins with counts of their own in one thread; further origins are counted together.
+/// Arbitrary: some fifty series each.
 pub(super) const MOST: usize = 128;
 
-/// What those beyond [`MOST`] are called.
+/// The name of all further origins.
 pub(super) const OTHER: &str = "other";
 
-/// Classes of statuses; the first is for what is none.
+/// Classes of statuses; the first is for statuses outside all classes.
 const CLASSES: [&str; 6] = ["other", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// What is counted of one origin.
+/// The counts of one origin.
 #[derive(Debug)]
 pub(super) struct Tally {
-    /// `scheme://authority`, or that of all those beyond the bound.
+    /// `scheme://authority`, or the name of all further origins.
     pub(super) name: Arc<str>,
-    /// What an operator is told.
+    /// The log lines.
     pub(super) notices: std::sync::Arc<Notices>,
     requests: AtomicU64,
     responses: [AtomicU64; CLASSES.len()],
     failures: [AtomicU64; Code::COUNT],
     connect: Buckets,
     first_byte: Buckets,
-    /// What places had counted that are gone.
+    /// The counts of places that are gone.
     gone: Mutex<Counts>,
 }
 
@@ -61,29 +62,29 @@ impl Tally {
         }
     }
 
-    /// It is about to be asked.
+    /// Counts a request that begins.
     pub(super) fn begin(&self) {
         add(&self.requests);
     }
 
-    /// A connection was opened, which took so long.
+    /// Counts a connection and the time to open it.
     pub(super) fn connected(&self, took: Duration) {
         self.connect.add(took);
     }
 
-    /// It has answered.
+    /// Counts a response.
     pub(super) fn answered(&self, head: &ResponseHead) {
         let class = usize::from(head.head.status / 100);
         add(&self.responses[if class < CLASSES.len() { class } else { 0 }]);
         self.first_byte.add(head.timings.first_byte);
     }
 
-    /// A request to it failed, before or behind its head.
+    /// Counts a failure, before or after the head.
     pub(super) fn failed(&self, error: &Error) {
         add(&self.failures[error.code().position()]);
     }
 
-    /// A place is gone.
+    /// Adds the counts of a place that is gone.
     pub(super) fn keep(&self, counts: Counts) {
         lock(&self.gone).add(counts);
     }
@@ -107,10 +108,10 @@ impl Tally {
     }
 }
 
-/// What is counted of an origin, over all engine threads.
+/// The counts of an origin, over all engine threads.
 #[derive(Debug, Clone)]
 pub struct OriginSums {
-    /// `scheme://authority`, or "other" for all those beyond the bound.
+    /// `scheme://authority`, or "other" for all further origins.
     pub origin: Arc<str>,
     /// Connections in use or being opened.
     pub active: usize,
@@ -118,15 +119,15 @@ pub struct OriginSums {
     pub idle: usize,
     /// Requests that wait for a connection.
     pub waiting: usize,
-    /// Of connections.
+    /// Counts of connections.
     pub counts: Counts,
     /// Requests that were begun.
     pub requests: u64,
     responses: [u64; CLASSES.len()],
     failures: [u64; Code::COUNT],
-    /// From a name to a connection that can be used.
+    /// Times from the name to a connection that can be used.
     pub connect: Histogram,
-    /// From the first byte of a request to the first of its response.
+    /// Times from the first byte of a request to the first of its response.
     pub first_byte: Histogram,
 }
 
@@ -153,12 +154,12 @@ impl OriginSums {
         self.counts.add(place.counts);
     }
 
-    /// Responses by the class of their status, as far as there were some.
+    /// Responses by the class of their status, without empty classes.
     pub fn responses(&self) -> impl Iterator<Item = (&'static str, u64)> {
         CLASSES.into_iter().zip(self.responses).filter(|(_, count)| *count > 0)
     }
 
-    /// Requests that failed, by the name of the code, as far as there were some.
+    /// Failed requests by the name of the code, without codes that did not occur.
     pub fn failures(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let named = Code::all().iter().map(|row| row.name).zip(self.failures);
         named.filter(|(_, count)| *count > 0)

@@ -1,8 +1,9 @@
-//! TLS towards origins: whom to trust, and one client configuration that all engine threads share.
+//! TLS towards origins: the trusted roots, and one client configuration that all engine threads
+//! share.
 //!
 //! Verification cannot be turned off. Sessions are resumed, because the shared configuration holds their tickets;
-//! two [`Tls`] with different roots therefore share nothing. `http/1.1` is offered by ALPN, and what else an origin
-//! picks is refused by rustls.
+//! two [`Tls`] with different roots therefore share nothing. `http/1.1` is offered by ALPN, and rustls refuses any
+//! other protocol that an origin picks.
 
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::error::{Code, Error, Result};
 
-/// Whose certificates are believed.
+/// The trusted root certificates.
 #[derive(Debug, Clone)]
 pub enum Roots {
     /// The operating system's store.
     System,
     /// Mozilla's, as compiled in.
     WebPki,
-    /// These certificates alone.
+    /// Only these certificates.
     Pem(Vec<u8>),
 }
 
@@ -40,8 +41,8 @@ struct Shared {
 }
 
 impl Tls {
-    /// Checks what can be checked without touching the system's store, which is read when an https origin is first
-    /// asked for: that takes some 10 ms, and whoever speaks plain HTTP need not have one.
+    /// Checks everything except the system's store, which is read for the first request to an https origin: that
+    /// takes some 10 ms, and a system that uses only plain HTTP may have no store.
     ///
     /// # Errors
     /// `BAD_CONFIGURATION` if the PEM holds no usable certificate.
@@ -56,7 +57,7 @@ impl Tls {
     pub(super) async fn connector(&self) -> Result<TlsConnector> {
         let config = self.shared.config.get_or_try_init(|| async {
             let roots = self.shared.roots.clone();
-            // The store is a directory of files, which must not hold up the thread's other streams.
+            // The store is a directory of files, which must not delay other streams of the thread.
             spawn_blocking(move || build(&roots)).await.unwrap_or_else(|_| {
                 Err(Code::EngineClosed.error("the engine was closed while it read the system's certificates"))
             })
@@ -81,7 +82,7 @@ fn store(roots: &Roots) -> Result<RootCertStore> {
         Roots::WebPki => store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Roots::System => {
             let found = rustls_native_certs::load_native_certs();
-            // A store usually holds a few that webpki does not understand; the rest serve.
+            // A store usually has a few certificates that webpki cannot read; the others are used.
             store.add_parsable_certificates(found.certs);
             if store.is_empty() {
                 let why = found.errors.first().map(|error| format!(": {error}")).unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Sends a request while its response is already being read.
 //!
 //! An [`Upload`] is driven by [`alongside`], before the work that reads; it holds at most one vectored write of the
-//! body and gives the credit for each piece back when the kernel has taken it. That the origin stops taking the
-//! body is no error by itself: it may have answered already (RFC 9110, section 15.5.14), and the answer counts.
+//! body and gives the credit for each piece back when the kernel has taken it. If the origin stops reading the
+//! body, that is not an error by itself: it may have answered already (RFC 9110, section 15.5.14), and the answer
+//! counts.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,8 +17,8 @@ use crate::net::{Connection, Fault, Outgoing, Piece, Stop};
 use crate::stream::Stream;
 use crate::wire::BodyFraming;
 
-/// What the reading half needs to know of the sending half, and the reverse. Both are polled by one task, so the
-/// order of these flags is the order of the program.
+/// The state that the reading and the sending half share. Both are polled by one task, so the order of these
+/// flags is the order of the program.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// The last byte of the request is with the kernel, or none will follow.
@@ -38,10 +39,10 @@ impl Progress {
 
 #[derive(Debug)]
 enum State {
-    /// On the heap, because the response may go on for hours when the request has been sent.
+    /// Boxed, because the response may last for hours after the request has been sent.
     Running(Box<Outgoing>),
     Complete,
-    /// The origin takes no more.
+    /// The origin reads no more.
     Abandoned,
 }
 
@@ -50,7 +51,7 @@ enum State {
 pub(super) struct Upload {
     state: State,
     limit: Option<Duration>,
-    /// What waits for the origin to switch protocols.
+    /// Bytes that wait until the origin switches protocols.
     tunnel: Option<Stream>,
     switched: bool,
 }
@@ -78,13 +79,13 @@ impl Upload {
         self.switched
     }
 
-    /// Whether the kernel has taken anything since the last call.
+    /// Whether the kernel has taken any bytes since the last call.
     pub(super) fn has_moved(&mut self) -> bool {
         let State::Running(message) = &mut self.state else { return false };
         message.take_written() > 0
     }
 
-    /// The origin has switched: what waited goes as it is.
+    /// The origin has switched: the bytes that waited are sent unchanged.
     pub(super) fn switch(&mut self) {
         if let Some(stream) = self.tunnel.take() {
             let mut message = match std::mem::replace(&mut self.state, State::Complete) {
@@ -102,10 +103,10 @@ impl Upload {
         matches!(self.state, State::Complete)
     }
 
-    /// Sends what can be sent now.
+    /// Sends as much as the socket takes now.
     ///
     /// # Errors
-    /// `UPLOAD_FAILED` for the source's faults, `IO_TIMEOUT` if the origin takes nothing before it answers.
+    /// `UPLOAD_FAILED` if the source fails, `IO_TIMEOUT` if the origin takes nothing before it answers.
     pub(super) fn drive(
         &mut self,
         context: &mut Context<'_>,
@@ -134,21 +135,21 @@ impl Upload {
                     Code::UploadFailed.error(format!("the source of the request body failed: {error}"))
                 );
             }
-            // A tunnel has no answer that would count all the same.
+            // A tunnel has no answer that could still count.
             Poll::Ready(Err(Fault::Socket(Stop::Stalled)))
                 if self.switched || !progress.answered.load(Ordering::Relaxed) =>
             {
                 let limit = message.limit();
                 return Err(Code::IoTimeout.error(format!("the origin took nothing for {limit:?}")));
             }
-            // What a broken connection says, the reading half will find out.
+            // The reading half will meet the error of a broken connection.
             Poll::Ready(Err(Fault::Socket(_))) => self.abandon(),
         }
         progress.sent.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Sends no more. The source is told, and what is queued is freed.
+    /// Stops sending, closes the source, and frees the queued bytes.
     pub(super) fn abandon(&mut self) {
         if matches!(self.state, State::Running(_)) {
             self.state = State::Abandoned;

@@ -18,7 +18,7 @@ pub(super) struct HeadReader<'a> {
     started: Instant,
     /// How long after `started` the first byte came.
     first_byte: Option<Duration>,
-    /// A head was read, be it an interim one.
+    /// A head was read, interim or final.
     parsed: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'a> HeadReader<'a> {
         self.parsed
     }
 
-    /// The head, what came behind it in the same read, and the time to the first byte. 101 is returned as it is.
+    /// The head, the bytes after it in the same read, and the time to the first byte. 101 is returned unchanged.
     pub(super) async fn read(
         &mut self,
         reader: &mut Reader,
@@ -62,7 +62,7 @@ impl<'a> HeadReader<'a> {
                     let detail = format!("more than {} interim responses", limits.interim_responses);
                     return Err(Code::TooManyInterim.error(detail));
                 }
-                // What 100 (Continue) allows, whoever sends the request does already.
+                // The sender of the request does not wait for 100 (Continue).
                 if head.status != 100 {
                     pass(head);
                 }

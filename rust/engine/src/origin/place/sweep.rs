@@ -1,8 +1,8 @@
 //! The task that watches an endpoint's idle connections: one per endpoint, not one per connection.
 //!
-//! It wakes when one of them stirs or the first deadline is reached, and never because a connection was laid by or
-//! taken. One whose age ends before the deadline that is armed is therefore closed late, by one idle timeout at most,
-//! but it is not used any more. The task ends when a deadline finds nothing idle.
+//! It wakes for an event on one of them and at the first deadline, and never because a connection was parked or
+//! taken. A connection whose age ends before the armed deadline is therefore closed late, by one idle timeout at
+//! most, but it is not used any more. The task ends when a deadline finds nothing idle.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -29,7 +29,8 @@ pub(super) async fn run(place: Arc<Place>) {
     .await;
 }
 
-/// Closes what stirred or is due. The next deadline, or `None` when there is nothing left to do.
+/// Closes connections with an event or a past deadline. The next deadline, or `None` when there is
+/// nothing left to do.
 fn sweep(place: &Place, context: &mut Context<'_>) -> Option<Instant> {
     let mut guard = lock(&place.state);
     let State { idle, counts, sweeper, closed, .. } = &mut *guard;
@@ -48,7 +49,7 @@ fn sweep(place: &Place, context: &mut Context<'_>) -> Option<Instant> {
         }
     });
     sweeper.armed = match idle.iter().map(|idle| idle.deadline).min() {
-        // A deadline outlives the connection that it was for: most likely others will come before it.
+        // A deadline outlives its connection: others will probably be parked before it.
         None => sweeper.armed.filter(|armed| *armed > now),
         earliest => earliest,
     };

@@ -1,29 +1,29 @@
-//! Who of those that may be asked is asked.
+//! Chooses one of the origins that may get a request.
 //!
-//! Functions of what is passed, and of nothing else.
+//! Pure functions of their parameters.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// One that may be chosen.
+/// A candidate.
 #[derive(Debug)]
 pub(super) struct Candidate<'a> {
     /// Its weight now.
     pub(super) weight: f64,
     /// Requests under way.
     pub(super) load: usize,
-    /// What stands for it in hashes.
+    /// Its hash.
     pub(super) hash: u64,
-    /// How far it is from its turn.
+    /// Its credit towards its turn.
     pub(super) credit: &'a mut f64,
 }
 
-/// What stands for a text in hashes.
+/// The hash of a text.
 pub(super) fn hash(text: &[u8]) -> u64 {
     xxh3_64(text)
 }
 
-/// In turn: smooth, so that a weight of 5 beside two of 1 is no five requests in a row (as nginx does it). Returns the
-/// place among the candidates.
+/// Smooth round robin, as in nginx: a weight of 5 beside two of 1 does not give five requests in a row. Returns the
+/// index of the candidate.
 pub(super) fn in_turn<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Option<usize> {
     let mut total = 0.0;
     let mut best: Option<(usize, &mut f64)> = None;
@@ -39,8 +39,8 @@ pub(super) fn in_turn<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Op
     Some(place)
 }
 
-/// The one with the fewest requests for its weight, the new one included. Of several equal ones the one that was chosen
-/// longest ago: its credit is the number of its last choice.
+/// The candidate with the fewest requests for its weight, with the new request. Of equal candidates, the one that was
+/// chosen longest ago: its credit is the number of its last choice.
 pub(super) fn least_loaded<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Option<usize> {
     let mut latest = 0.0_f64;
     let mut best: Option<(f64, usize, &mut f64)> = None;
@@ -60,9 +60,9 @@ pub(super) fn least_loaded<'a>(candidates: impl Iterator<Item = Candidate<'a>>) 
     Some(place)
 }
 
-/// The same one for the same key, as long as it is there: rendezvous hashing by weight (Thaler and Ravishankar; weighted
-/// after Schindelhauer and Schomaker). When one leaves, its keys alone go elsewhere, to each of the others by its weight; it
-/// needs no table, and the one that comes second is where a key goes when the first fails.
+/// The same candidate for the same key, while it is there: rendezvous hashing by weight (Thaler and Ravishankar; weighted
+/// after Schindelhauer and Schomaker). When an origin leaves, only its keys move, to the others by their weights. It
+/// needs no table, and the candidate that comes second gets a key when the first fails.
 pub(super) fn by_key<'a>(key: u64, candidates: impl Iterator<Item = Candidate<'a>>) -> Option<usize> {
     let mut best: Option<(f64, usize)> = None;
     for (place, candidate) in candidates.enumerate() {

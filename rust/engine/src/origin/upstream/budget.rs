@@ -1,23 +1,23 @@
-//! How many retries there may be: a share of the requests of the last seconds, and so many a second besides.
+//! The retry budget: a share of the requests of the last seconds, and a number per second besides.
 //!
-//! When all origins fail, each request would else become several, just when they can bear the least. The invariant: in
+//! Without it, each request would become several when all origins fail, when they can bear it least. The invariant: in
 //! any window of [`WINDOW`] seconds there are no more retries than the requests of that window and the policy allow.
 
 use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
-/// Seconds that count. Ten, as Finagle and Linkerd have it: long enough to gather what a quiet route may spend, short enough
-/// to forget a quieter hour.
+/// The seconds that count. Ten, as in Finagle and Linkerd: long enough to collect a budget on a quiet route, short enough
+/// to forget old traffic.
 const WINDOW: u64 = 10;
 
-/// What may be spent, and what has been.
+/// The budget and its use.
 #[derive(Debug)]
 pub(super) struct RetryBudget {
     percent: u64,
     per_second: u64,
     start: Instant,
-    /// The seconds in which there was something, the latest last.
+    /// The seconds with requests or retries, the latest last.
     slots: VecDeque<Slot>,
 }
 
@@ -39,7 +39,7 @@ impl RetryBudget {
         self.slot(now).requests += 1;
     }
 
-    /// Takes a retry out, if there is one.
+    /// Takes a retry from the budget, if there is one.
     pub(super) fn spend(&mut self, now: Instant) -> bool {
         let is_left = self.left(now) > 0;
         if is_left {
@@ -62,7 +62,7 @@ impl RetryBudget {
     }
 
     fn slot(&mut self, now: Instant) -> &mut Slot {
-        // Threads look at the clock before they have the lock: one may come with an earlier second than the last.
+        // Threads read the clock before they take the lock, so one may come with an earlier second than the last.
         let second = self.slots.back().map_or(0, |latest| latest.second).max(self.second(now));
         self.slots.retain(|slot| slot.second + WINDOW > second);
         if self.slots.back().is_none_or(|latest| latest.second < second) {

@@ -1,7 +1,8 @@
-//! Asks origins whether they are well, at intervals, on an engine thread that has sent a request to the upstream.
+//! Active checks: asks origins at intervals whether they are up, on an engine thread that has sent a request to
+//! the upstream.
 //!
-//! One task for all of an upstream, wherever its requests run. It ends with the upstream or with its engine thread; the
-//! next request then starts another one.
+//! One task checks all origins of an upstream, on whichever thread its requests run. It ends with the upstream or with
+//! its engine thread; the next request then starts another one.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -35,7 +36,7 @@ impl Drop for Checking {
     }
 }
 
-/// Sees to it that `upstream` is checked, if that is wanted.
+/// Starts the checks of `upstream`, if they are configured and do not run.
 pub(super) fn ensure(upstream: &Arc<Upstream>, origins: &Plain<Origins>) {
     if upstream.policy.check.is_none() || std::mem::replace(&mut upstream.state().is_checked, true) {
         return;
@@ -47,7 +48,7 @@ pub(super) fn ensure(upstream: &Arc<Upstream>, origins: &Plain<Origins>) {
 
 async fn run(checking: Checking, origins: Plain<Origins>) {
     let mut due = Instant::now();
-    // Whatever is asked is asked without keeping the upstream alive in between.
+    // Between two checks the task does not keep the upstream alive.
     while let Some(upstream) = checking.0.upgrade() {
         let Some(policy) = &upstream.policy.check else { return };
         due += policy.interval;
@@ -60,13 +61,13 @@ async fn run(checking: Checking, origins: Plain<Origins>) {
     }
 }
 
-/// What a check has found out.
+/// The result of a check.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     Well,
     /// With the reason.
     Unwell(String),
-    /// Nothing: this side had no room for it.
+    /// No result: this process had no room for it.
     Nothing,
     /// The engine is being closed.
     Closed,
@@ -75,7 +76,7 @@ enum Found {
 /// The check of one origin.
 type Checked = Pin<Box<dyn Future<Output = (u64, Found)> + Send>>;
 
-/// Checks each origin once, all at a time. Whether the engine goes on.
+/// Checks all origins once, at the same time. Returns whether the engine is open.
 async fn round(upstream: &Arc<Upstream>, policy: &CheckPolicy, origins: &Plain<Origins>) -> bool {
     let seats: Vec<_> =
         upstream.state().seats.iter().map(|seat| (seat.id, Plain::clone(&seat.member))).collect();
@@ -123,7 +124,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
         headers: Plain::default(),
         body: RequestBody::None,
         timeouts: Timeouts {
-            // An origin that has as many connections as it may is busy, which is not the same.
+            // An origin at its limit of connections is busy, not down.
             queue: Some(policy.timeout / 2),
             resolve: limit,
             connect: limit,
@@ -140,7 +141,7 @@ async fn check(policy: &CheckPolicy, member: &Member, origins: &Plain<Origins>) 
     let place = origins.place(&member.endpoint);
     let asked =
         attempt(origins, place, (&member.endpoint, &member.authority), &request, Payload::None, &|_| {});
-    // The body is of no interest, and the connection goes with it: the next check finds out whether one can be opened.
+    // The body is not read, and the connection closes with it: the next check tests whether one can be opened.
     match timeout(policy.timeout, asked).await {
         Ok(Ok((head, ..))) if policy.statuses.contains(&head.head.status) => Found::Well,
         Ok(Err(failed)) if failed.error.code() == Code::EngineClosed => Found::Closed,

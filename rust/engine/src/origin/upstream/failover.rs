@@ -1,8 +1,8 @@
-//! One request to one origin after the other, up to a head that the client may have.
+//! Failover: attempts at one origin after the other, up to a head for the client.
 //!
-//! Tries run beside one another where the first is slow (a hedge); whoever answers first is taken and the other is dropped,
-//! which closes its connection. Nothing of a try that has failed has reached the client, interim responses aside. What was
-//! sent is sent again only if that changes nothing at an origin; anything else only if nothing of it was sent.
+//! If the first attempt is slow, a second runs beside it (a hedge): the first answer counts, and the other attempt is
+//! dropped, which closes its connection. No byte of a failed attempt has reached the client, except interim responses. A
+//! request is sent again only if it is safe to repeat, or if no byte of it was sent.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -26,32 +26,33 @@ use crate::stream::ResponseHead;
 use crate::sync::Arc;
 use crate::wire::is_safe;
 
-/// How one try has ended.
+/// The result of one attempt.
 type Ended = (Turn, std::result::Result<Answer, Failed>);
 
 type Running<'a> = Pin<Box<dyn Future<Output = Ended> + Send + 'a>>;
 
-/// One request, and what has become of it so far.
+/// One request, and the attempts so far.
 struct Asking<'a> {
     origins: &'a Plain<Origins>,
     upstream: &'a Arc<Upstream>,
     request: &'a Request,
     interim: &'a Interim<'a>,
     key: u64,
-    /// What the next try sends; none if it is gone.
+    /// The body for the next attempt; `None` if it is gone.
     body: Option<Payload>,
-    /// Whether it may be sent although an origin may have got it before.
+    /// Whether it may be sent again although an origin may have received it.
     is_repeatable: bool,
     tried: Vec<u64>,
-    /// The try that a hedge was begun for, while it runs.
+    /// The attempt for which a hedge was begun, while it runs.
     slow: Option<u64>,
     running: Vec<Running<'a>>,
 }
 
-/// Asks `upstream` for `request`, whose body is `body`.
+/// Sends `request` with `body` to an origin of `upstream`.
 ///
 /// # Errors
-/// How the last try has failed, with its origin's name; `QUEUE_FULL` if there is no origin to try.
+/// The failure of the last attempt, with its origin's name; `QUEUE_FULL` if there is no origin to
+/// try.
 pub(in crate::origin) async fn ask(
     origins: &Plain<Origins>,
     upstream: Arc<Upstream>,
@@ -93,7 +94,7 @@ impl Asking<'_> {
             return Err(Code::QueueFull.error("every origin has as many requests under way as it may"));
         }
         loop {
-            // None when it is time for a hedge.
+            // `None` when it is time for a hedge.
             let ended = poll_fn(|context| {
                 for place in 0..self.running.len() {
                     if let Poll::Ready(ended) = self.running[place].as_mut().poll(context) {
@@ -124,7 +125,7 @@ impl Asking<'_> {
                         self.give_up_slow();
                         return Ok((turn, answer));
                     }
-                    // The client gets it if nobody has a better one.
+                    // The client gets it if no other origin has a better one.
                     if self.running.is_empty() && !self.begin(Reason::Retry) {
                         return Ok((turn, answer));
                     }
@@ -145,15 +146,15 @@ impl Asking<'_> {
         }
     }
 
-    /// Whoever was asked first and is still silent, when the hedge has its answer, has failed: else an origin that never
-    /// answers would take a hedge for each of its requests, and never be ejected.
+    /// If the hedge has an answer and the first origin has none, the first has failed: otherwise an origin that never
+    /// answers would take a hedge for each request and never be ejected.
     fn give_up_slow(&mut self) {
         if let Some(slow) = self.slow.take() {
             self.upstream.fail(slow);
         }
     }
 
-    /// Begins a try, if there is something to send, somebody to send it to, and a budget for it. Whether it has.
+    /// Begins an attempt, if there is a body to send, an origin, and a budget for it. Returns whether it has.
     fn begin(&mut self, reason: Reason) -> bool {
         if self.tried.len() >= self.upstream.policy.retries.tries {
             return false;
@@ -182,7 +183,7 @@ impl Asking<'_> {
     }
 }
 
-/// Whether another origin may do what this one has not.
+/// Whether the failure is one for which another origin is tried.
 fn is_elsewhere_better(code: Code) -> bool {
     is_of_origin(code) || matches!(code, Code::QueueTimeout | Code::QueueFull)
 }

@@ -1,7 +1,7 @@
-//! What is known of one origin: whether it is ejected, and how much of its share it gets.
+//! The health of one origin: whether it is ejected, and how much of its share it gets.
 //!
-//! A state machine without a clock, a lock or a socket. An ejected origin comes back by itself when its time is over, with a
-//! small share; the first failure then ejects it again for twice as long, the first success makes it one like the others.
+//! A state machine without a clock, a lock or a socket. An ejected origin comes back by itself when its time is over, with
+//! a small share; the first failure then ejects it again for twice as long, the first success restores its full share.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::policy::{CheckPolicy, HealthPolicy};
 
-/// The share that one has that has just come back. Small enough that what it fails is within the budget of retries, large
-/// enough that its caches warm. Arbitrary.
+/// The share of an origin that has just come back. Small enough that its failures are within the retry budget, large
+/// enough to warm its caches. Arbitrary.
 const FIRST_SHARE: f64 = 0.1;
 
 /// One origin's health.
@@ -38,16 +38,16 @@ struct Ejection {
     length: Duration,
 }
 
-/// What active checks have found.
+/// The result of active checks.
 #[derive(Debug, Default)]
 struct Checks {
     is_down: bool,
-    /// Results in a row that speak against that.
+    /// Consecutive results that contradict it.
     contrary: u32,
 }
 
 impl Health {
-    /// `is_new`: it has come to others that are at work, and gets its share little by little.
+    /// `is_new`: it joins others that already serve, and its share grows slowly.
     pub(super) fn new(is_new: bool, now: Instant) -> Self {
         Self {
             consecutive: 0,
@@ -58,17 +58,17 @@ impl Health {
         }
     }
 
-    /// A request has ended well.
+    /// Notes a request that succeeded.
     pub(super) fn succeed(&mut self, policy: &HealthPolicy, now: Instant) {
         self.consecutive = 0;
         self.window.count(false, policy, now);
     }
 
-    /// One has failed. Whether the origin is ejected for it.
+    /// Notes a request that failed. Returns whether the origin is ejected for it.
     pub(super) fn fail(&mut self, policy: &HealthPolicy, now: Instant) -> bool {
         self.consecutive = self.consecutive.saturating_add(1);
         self.window.count(true, policy, now);
-        // What was under way when it was ejected fails later, and is no new reason.
+        // Requests that were under way at the ejection fail later, and do not eject again.
         if self.ejected_for(now).is_some() {
             return false;
         }
@@ -81,7 +81,8 @@ impl Health {
     }
 
     fn eject(&mut self, policy: &HealthPolicy, now: Instant) {
-        // One that has been well for as long as it was out has earned the first again.
+        // An origin that has been up for as long as it was ejected starts again with the first
+        // period.
         let soon = self.ejection.filter(|last| now < last.until + last.length);
         let length = soon.map_or(policy.eject, |last| last.length * 2).min(policy.max_eject);
         self.ejection = Some(Ejection { until: now + length, length });
@@ -89,7 +90,7 @@ impl Health {
         self.window = Window::default();
     }
 
-    /// One check has ended. Whether the origin is down since, or up again.
+    /// Notes the result of a check. Returns whether the origin is now down, or up again.
     pub(super) fn check(&mut self, is_well: bool, policy: &CheckPolicy, now: Instant) -> bool {
         if is_well != self.checks.is_down {
             self.checks.contrary = 0;
@@ -102,7 +103,7 @@ impl Health {
         }
         self.checks = Checks { is_down: !is_well, contrary: 0 };
         if is_well {
-            // What clients found out before is older than that.
+            // Earlier results of requests are older than this check.
             self.ejection = None;
             self.consecutive = 0;
             self.returning = Some(now);
@@ -110,12 +111,12 @@ impl Health {
         true
     }
 
-    /// Whether checks have found it to be well, or not found anything.
+    /// Whether checks have found it up, or have no result.
     pub(super) fn is_up(&self) -> bool {
         !self.checks.is_down
     }
 
-    /// How long it stays ejected by what clients have met.
+    /// How long it remains ejected by failures of requests.
     pub(super) fn ejected_for(&self, now: Instant) -> Option<Duration> {
         let left = self.ejection?.until.checked_duration_since(now)?;
         Some(left).filter(|left| !left.is_zero())
@@ -125,9 +126,9 @@ impl Health {
         self.is_up() && self.ejected_for(now).is_none()
     }
 
-    /// How much of its weight it gets.
+    /// The share of its weight that it gets.
     pub(super) fn share(&self, policy: &HealthPolicy, now: Instant) -> f64 {
-        // Where one that is not back yet is used all the same, it is because nobody is better.
+        // An ejected origin is used only if there is no better one.
         let passed = self.returning.and_then(|since| now.checked_duration_since(since));
         let Some(passed) = passed.filter(|passed| *passed < policy.slow_start) else { return 1.0 };
         let grown = passed.as_secs_f64() / policy.slow_start.as_secs_f64();

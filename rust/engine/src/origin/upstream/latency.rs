@@ -1,14 +1,14 @@
-//! How long answers have taken to begin, of the latest requests of an upstream.
+//! The times to the first byte of the latest requests of an upstream.
 
 use std::time::Duration;
 
-/// Requests that are looked back on: enough for a 99th percentile to mean something, few enough to follow what changes.
+/// The number of requests that count: enough for a 99th percentile, few enough to follow changes.
 const RECENT: usize = 128;
 
-/// So many must have been seen. Arbitrary; below it a percentile is the slowest or next to it.
+/// The least number of requests. Arbitrary; with fewer, a percentile is the slowest or next to it.
 const FEWEST: usize = 32;
 
-/// The latest of them.
+/// The latest times.
 #[derive(Debug)]
 pub(super) struct Latencies {
     recent: [Duration; RECENT],
@@ -25,7 +25,7 @@ impl Latencies {
         self.count += 1;
     }
 
-    /// What `percent` of them stay below; none before there are enough.
+    /// The time below which `percent` of them are; `None` if there are too few.
     pub(super) fn percentile(&self, percent: u8) -> Option<Duration> {
         if self.count < FEWEST {
             return None;

@@ -1,11 +1,12 @@
-//! Several origins that stand in for one another: who is asked, who is left out, and what may be asked twice.
+//! Upstreams of several origins: which origin gets a request, which is ejected, and which requests may be
+//! repeated.
 //!
-//! An [`Upstream`] is shared by all engine threads: what it knows is under one lock, which is held for a choice and never
-//! across I/O. Each request takes a [`Turn`] at one origin, which is told how it went. [`failover`] asks one after the
-//! other up to a head, [`resume`] goes on with a body that broke off, [`checks`] asks whether they are well; `balance`,
+//! An [`Upstream`] is shared by all engine threads: its state is under one lock, which is held for a choice and never
+//! across I/O. Each request takes a [`Turn`] at one origin and gives it the result. [`failover`] tries one after the
+//! other up to a head, [`resume`] continues a body that broke, [`checks`] finds out whether origins are up; `balance`,
 //! `budget` and `health` decide without sockets. The invariants: an origin's requests under way are counted until their
 //! bodies have ended; a request never goes to one origin twice, but for a body that has no other; all retries, hedges and
-//! resumptions are within one budget; as long as there is an origin, none of its ejections leaves a request without one.
+//! resumptions are within one budget; while there is an origin, ejections never leave a request without one.
 
 mod balance;
 mod budget;
@@ -38,10 +39,10 @@ use budget::RetryBudget;
 use latency::Latencies;
 use seat::Seat;
 
-/// Several origins, and what is known of them.
+/// Several origins and their state.
 #[derive(Debug)]
 pub struct Upstream {
-    /// What errors name that are no single origin's.
+    /// The name in errors that belong to no single origin.
     pub(super) name: Plain<str>,
     pub(super) policy: UpstreamPolicy,
     state: Mutex<State>,
@@ -50,18 +51,18 @@ pub struct Upstream {
 #[derive(Debug)]
 struct State {
     seats: Vec<Seat>,
-    /// Seats so far.
+    /// The number of seats so far.
     named: u64,
     budget: RetryBudget,
     counts: UpstreamCounts,
     latencies: Latencies,
-    /// A task of some engine thread sends checks.
+    /// Whether a task of some engine thread sends checks.
     is_checked: bool,
-    /// The places of those who may be chosen; kept, because each choice needs one.
+    /// The candidates; kept, because each choice needs this memory.
     eligible: Vec<usize>,
 }
 
-/// What an upstream has done since it was made.
+/// The counts of an upstream since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamCounts {
     /// Requests.
@@ -70,7 +71,7 @@ pub struct UpstreamCounts {
     pub retries: u64,
     /// Requests sent to a second origin because the first was slow.
     pub hedges: u64,
-    /// Bodies that went on from another connection.
+    /// Bodies that continued from another connection.
     pub resumed: u64,
     /// Retries, hedges and resumptions that the budget did not allow.
     pub over_budget: u64,
@@ -90,14 +91,14 @@ impl AddAssign for UpstreamCounts {
     }
 }
 
-/// An upstream as it is now.
+/// A snapshot of an upstream.
 #[derive(Debug, Clone)]
 pub struct UpstreamStats {
-    /// Since it was made.
+    /// Counts since it was made.
     pub counts: UpstreamCounts,
     /// Retries that may begin now.
     pub budget_left: u64,
-    /// Its origins, in the order in which they were given.
+    /// Its origins, in their declared order.
     pub members: Vec<MemberStats>,
 }
 
@@ -110,7 +111,8 @@ pub(super) enum Reason {
     Resume,
 }
 
-/// Says whether `scheme://authority`, as endpoints are shown, is the origin at `endpoint`, or one of `upstream` if there is one.
+/// A function that returns whether `scheme://authority`, in the form of endpoints, is the origin at `endpoint`, or one of
+/// `upstream` if there is one.
 pub fn own(
     endpoint: &Endpoint,
     upstream: Option<Arc<Upstream>>,
@@ -120,7 +122,7 @@ pub fn own(
 }
 
 impl Upstream {
-    /// One of `members`, which must not be empty. `name` is `scheme://authority`.
+    /// An upstream of `members`, which must not be empty. `name` is `scheme://authority`.
     pub fn new(name: Plain<str>, policy: UpstreamPolicy, members: Vec<Member>) -> Self {
         let now = Instant::now();
         let retries = &policy.retries;
@@ -137,7 +139,7 @@ impl Upstream {
         Self { name, policy, state: Mutex::new(state) }
     }
 
-    /// What they are known by together.
+    /// The common name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -147,8 +149,8 @@ impl Upstream {
         self.state().seats.iter().any(|seat| seat.member.endpoint.to_string() == origin)
     }
 
-    /// From now on `members` are chosen from, which must not be empty. What is known of those that stay is kept; what is
-    /// under way at those that go is left to end.
+    /// Replaces the origins by `members`, which must not be empty. Origins that stay keep their state; requests at
+    /// origins that go may end.
     pub fn set(&self, members: Vec<Member>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -165,7 +167,7 @@ impl Upstream {
         }
     }
 
-    /// Counts and states as they are now.
+    /// A snapshot of counts and states.
     pub fn stats(&self) -> UpstreamStats {
         let now = Instant::now();
         let state = self.state();
@@ -176,7 +178,7 @@ impl Upstream {
         }
     }
 
-    /// What decides where a request for `target` with `headers` goes.
+    /// The hash key of a request for `target` with `headers`.
     pub(super) fn key(&self, target: &str, headers: &Fields) -> u64 {
         let Balance::Hash(key) = &self.policy.balance else { return 0 };
         let path = target.split('?').next().unwrap_or_default();
@@ -191,8 +193,8 @@ impl Upstream {
         }
     }
 
-    /// Chooses an origin other than those that were `tried`; none if there is none that may have another request, or
-    /// `reason` is one for the budget and that has nothing left.
+    /// Chooses an origin that was not `tried`; `None` if no origin may have another request, or if `reason` needs
+    /// the budget and that is empty.
     pub(super) fn choose(self: &Arc<Self>, key: u64, tried: &[u64], reason: Reason) -> Option<Turn> {
         let now = Instant::now();
         let mut state = self.state();
@@ -215,12 +217,12 @@ impl Upstream {
         Some(Turn::new(Arc::clone(self), seat, member))
     }
 
-    /// Whether another than those that were `tried` may have a request.
+    /// Whether an origin that was not `tried` may have a request.
     fn has_beside(&self, tried: &[u64]) -> bool {
         self.state().seats.iter().any(|seat| seat.is_open(tried))
     }
 
-    /// After how long without an answer a second origin is asked.
+    /// The time without an answer after which a hedge begins.
     fn hedge(&self) -> Option<Duration> {
         match self.policy.retries.hedge? {
             Hedge::After(pause) => Some(pause),
