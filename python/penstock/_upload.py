@@ -27,7 +27,7 @@ def check_body(body: object) -> None:
     """Refuse what makes no body.
 
     Raises:
-        RequestError: it is none, with what to write.
+        RequestError: it is not a body, with what to write.
     """
     if body is None or isinstance(body, bytes | bytearray | memoryview | AsyncIterable):
         return

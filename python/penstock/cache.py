@@ -33,7 +33,7 @@ class CacheStats:
     limit: int
     """Bytes that may be."""
     hits: int
-    """Requests answered with a fresh stored response: the origin was not asked, and nobody was waited for."""
+    """Requests answered with a fresh stored response, without the origin and without a wait."""
     stale: int
     """Requests answered with a stale one: while it was fetched anew, in place of an error, or because the client does
     not mind."""
@@ -59,7 +59,7 @@ class StoredResponse:
     status: int
     """Its status."""
     size: int
-    """Bytes of the body that are there; of one that is on its way, those that have come."""
+    """Bytes of the body that are stored; of a fill, the bytes that have come."""
     age: int
     """Seconds since the origin made it."""
     ttl: int
@@ -94,7 +94,7 @@ class Cache(Shared):
 
     @shared
     def disk_stats(self) -> DiskStats | None:
-        """What the disk has done, and how full it is; None if there is none."""
+        """The counts of the disk, and how full it is; None without a disk."""
         return self._here.disk_stats()
 
     def purge(
@@ -109,7 +109,7 @@ class Cache(Shared):
 
         Once this has returned, no request on any engine thread is answered with what an origin was asked for before.
         A response that was asked for before and comes after is for those alone who had asked by then, and is not
-        stored. Whoever is reading a body that is purged reads it to its end.
+        stored. A client that is reading a purged body reads it to its end.
 
         It looks at all that is stored, but for `url`.
 
@@ -161,7 +161,7 @@ class Cache(Shared):
 
         Args:
             prefix: how the URLs begin; `http://origin` alone means all of that origin.
-            after: URLs behind this one alone. The last of a page brings the next page.
+            after: only URLs after this one. The last of a page brings the next page.
             limit: URLs at most; a URL's variants come together.
 
         Raises:

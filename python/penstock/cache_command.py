@@ -70,8 +70,8 @@ def purge(
 ) -> None:
     """Purge by URL, by prefix or by tag, and print how many stored responses that was.
 
-    URLs are the origin's: scheme and authority are those of --origin. When the command ends, nobody gets any more what
-    was asked for before.
+    URLs are the origin's: scheme and authority are those of --origin. After the command no client gets a
+    purged response.
     """
     given = {
         name: value for name, value in (("url", url), ("prefix", prefix), ("tag", tag)) if value is not None
@@ -87,7 +87,7 @@ def purge(
 @cache.command("list")
 @_control_option
 @click.option("--prefix", metavar="URL", help="URLs that begin so alone.")
-@click.option("--after", metavar="URL", help="URLs behind this one alone: the last one of the page before.")
+@click.option("--after", metavar="URL", help="Only URLs after this one: the last one of the page before.")
 @click.option("--limit", type=click.IntRange(1), default=1000, show_default=True, help="URLs at most.")
 @_json_option
 def list_stored(control: Path, prefix: str | None, after: str | None, limit: int, as_json: bool) -> None:

@@ -341,7 +341,7 @@ class Engine:
         return self.native.stats()
 
     def pool_addresses(self) -> tuple[int, int]:
-        """First address and length of the pool's mapping, for those who trace system calls."""
+        """First address and length of the pool's mapping, for traces of system calls."""
         return self.native.address_range()
 
     def close(self) -> None:
@@ -413,7 +413,7 @@ def _cache(engine: _native.Engine, settings: config.Cache) -> _native.Cache:
 def native_timeouts(timeouts: config.Timeouts, *, lets_events_pause: bool = False) -> _native.Timeouts:
     """The engine's form of `timeouts`: make it once where many requests share it.
 
-    `lets_events_pause`: whoever takes the response has a limit of his own for the pauses of an event stream.
+    `lets_events_pause`: the reader of the response has its own limit for the pauses of an event stream.
     """
     return _native.Timeouts(timeouts, lets_events_pause)
 

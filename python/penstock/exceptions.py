@@ -213,7 +213,7 @@ _BY_NAME: Final[dict[str, type[PenstockError]]] = {
 def from_native(
     code: int, name: str, kind: str, source: str, retryable: bool, detail: str, origin: str | None
 ) -> PenstockError:
-    """Make the exception for an error of the engine. The native module calls this, and nobody else."""
+    """Make the exception for an error of the engine. Only the native module calls this."""
     cls = _BY_NAME.get(name) or _BY_KIND[kind]
     return cls(detail, code=code, name=name, source=source, retryable=retryable, origin=origin)
 

@@ -48,7 +48,7 @@ class LengthPrefixed:
     byteorder: Literal["big", "little"] = "big"
     """The order of these bytes; big is the order of networks."""
     max_frame: int | str = "16MiB"
-    """Bytes of the longest frame: a length that nobody meant must not take the pool."""
+    """Bytes of the longest frame: a wrong length must not take the pool."""
 
     def __post_init__(self) -> None:
         if self.width not in (1, 2, 4, 8) or isinstance(self.width, bool):
@@ -105,7 +105,7 @@ def native_framing(framing: Framing) -> _native.Framing:
     """The engine's form of `framing`.
 
     Raises:
-        ConfigurationError: it is none.
+        ConfigurationError: it is not a framing.
     """
     given: object = framing
     if not isinstance(given, Framing):

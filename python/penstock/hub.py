@@ -42,11 +42,11 @@ class HubCounts:
     resumed: int
     """Those of them that had something before and got all that they lacked."""
     gaps: int
-    """Gaps that were announced, to those who came back and to those who did not keep up."""
+    """Gaps that were announced, to subscribers that came back and to subscribers that did not keep up."""
     slow: int
     """Subscribers that were cut off because they did not keep up."""
     dropped: int
-    """Events that subscribers missed who did not keep up, and went on behind a gap."""
+    """Events that slow subscribers missed before they continued after a gap."""
     conflated: int
     """Events that subscribers were not sent because newer ones of their keys were there."""
 
@@ -65,7 +65,7 @@ class HubStats:
     limit: int
     """Bytes that it may."""
     counts: HubCounts
-    """Sums over all topics, those that are gone as well."""
+    """Sums over all topics, also the ones that are gone."""
     log: LogStats | None = None
     """How it fares with the log that it shares with other processes, if it has one."""
 
@@ -164,7 +164,7 @@ class BaseHub(Shared):
             id: what it is called on the wire in place of its position; what subscribers come back with. Unique within
                 the topic's history, or they go on behind the newest of that id.
             key: what it tells of the state of; with `Subscriptions(slow="newest-per-key")` a newer one of the same key
-                takes its place for those who lag. It is not sent.
+                takes its place for subscribers that lag. It is not sent.
             retry: seconds after which a client that was disconnected is to come back, from this event on.
 
         Returns:
@@ -216,7 +216,7 @@ class BaseHub(Shared):
             Whether it had not been finished before.
 
         Raises:
-            ArgumentError: the topic's name is none.
+            ArgumentError: the topic's name is not valid.
             StateError: the hub has been closed.
             PoolError: there is no room for one more topic.
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
@@ -247,7 +247,7 @@ class BaseHub(Shared):
         Args:
             topic: its name.
             after: the id of the last event that was had before.
-            subscriptions: where it begins, and what becomes of it if it is slow. There are no heartbeats.
+            subscriptions: where it begins, and what happens if it is slow. There are no heartbeats.
 
         Raises:
             PenstockError: when it is awaited or iterated: the topic's name is none (BAD_TOPIC), there is no such topic
@@ -375,7 +375,7 @@ class BaseHub(Shared):
 
     @shared
     def topic_stats(self, topic: str) -> TopicStats | None:
-        """The same of one topic; None if there is none of that name."""
+        """The same of one topic; None if no topic has that name."""
         return self.native_hub.topic_stats(topic)
 
     @shared
@@ -387,7 +387,7 @@ class BaseHub(Shared):
         """End all subscriptions behind a whole event, and give the history's memory back. Idempotent.
 
         Clients come back, as after any disconnection; who is to stay away is told by `finish` before. A hub with a
-        shared log lets go of that when it is left (`async with`). In a worker process nothing ends by that: the topics
+        shared log releases that when it is left (`async with`). In a worker process nothing ends by that: the topics
         are those of all workers, and go with the last code that has the hub.
         """
         self.native_hub.close()

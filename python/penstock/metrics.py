@@ -1,13 +1,13 @@
-"""What an engine says of itself to those who operate it: pages on a listener of their own, and metrics as text.
+"""The status of an engine for operators: pages on a listener of their own, and metrics as text.
 
 A thread of their own answers the pages, without the interpreter and without the engine's threads and memory: they are
 there while Python stands still. `penstock.web.Site` and `run_app` open them with `status=`, `penstock serve` with
-`--status-listen`; `Pages` is for those who use an engine without a site.
+`--status-listen`; `Pages` is for an engine without a site.
 
     GET /penstock/         200: which pages there are
     GET /penstock/health   200, or 503 if an engine thread hangs
     GET /penstock/ready    200, or 503 if no new work is taken; why, as JSON
-    GET /penstock/metrics  Prometheus' text format, or OpenMetrics for those who ask for it
+    GET /penstock/metrics  Prometheus' text format, or OpenMetrics for clients that ask for it
 
 Each is there without `/penstock` as well.
 """
@@ -29,7 +29,7 @@ _POOL: Final = config.Pool(memory="4MiB", prefault=0, caches=1)
 
 
 def text(engine: Engine, *, openmetrics: bool = False) -> str:
-    """The metrics of `engine`, for those who have an endpoint of their own.
+    """The metrics of `engine`, for an endpoint of your own.
 
     Args:
         engine: whose.

@@ -42,7 +42,7 @@ class OriginState:
     requests: int
     """Requests sent to it, so far."""
     failures: int
-    """Those that it has failed."""
+    """Requests that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Origins(Shared):
             way for its weight, `"hash"` the same one for the same key as long as it is there: each then caches a part,
             and when one leaves, its keys alone move.
         key: for `"hash"`: `"path"`, `"target"` (with the query), or `"field:NAME"` for a field of the request as the
-            origin gets it; the path where there is none.
+            origin gets it; the path if there is no such field.
         health: when an origin is ejected, and how it comes back.
         check: how origins are asked whether they are well; by default they are not.
         retries: what is sent to another origin, and how often.

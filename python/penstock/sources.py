@@ -49,7 +49,7 @@ def open_fd(descriptor: int, *, framing: Framing = _RAW, engine: Engine | None =
     the number itself is closed when this returns or raises. What is read is made non-blocking, for all that share it.
 
     Args:
-        descriptor: an open descriptor that nobody else reads.
+        descriptor: an open descriptor that no other code reads.
         framing: how to cut the bytes.
         engine: whose memory and threads; those of `default_engine()` by default.
 

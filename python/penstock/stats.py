@@ -26,7 +26,7 @@ class SlabClass:
     total: int
     """Slabs that memory is cut into now, free or not."""
     live: int
-    """Slabs that somebody holds."""
+    """Slabs that are held."""
     peak: int
     """The highest `live` so far."""
 
@@ -42,9 +42,9 @@ class PoolStats:
     classes: tuple[SlabClass, ...]
     """By slab size, ascending."""
     live_runs: int
-    """Objects larger than the largest slab that somebody holds."""
+    """Objects larger than the largest slab that are held."""
     live_bytes: int
-    """Bytes of slabs and runs that somebody holds."""
+    """Bytes of slabs and runs that are held."""
     peak_bytes: int
     """The highest `live_bytes` so far."""
     refusals: int
@@ -105,7 +105,7 @@ class DiskStats:
     damaged: int
     """Files that were not what was written, and were dropped."""
     timeouts: int
-    """Times that somebody has waited for a reading for `config.Cache.disk_timeout`."""
+    """Times that a reader has waited for the disk for `config.Cache.disk_timeout`."""
     hanging: bool
     """Whether no reading has ended since the last of those. Meanwhile it is as if nothing were on disk, and nothing is
     written."""

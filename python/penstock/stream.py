@@ -154,7 +154,7 @@ class Response(FrameStream):
     url: str
     method: str
     origin: str | None = None
-    # Set by whoever awaits the head; a cached_property takes a lock on Python 3.11, which costs 2 µs.
+    # Set by the task that awaits the head; a cached_property takes a lock on Python 3.11, which costs 2 µs.
     _line: tuple[int, str, int] | None = None
     _is_entered = False
 
@@ -184,7 +184,7 @@ class Response(FrameStream):
         Args:
             encoding: in place of the charset of Content-Type. Without a charset, or with one that Python does not
                 know, it is UTF-8.
-            errors: what becomes of bytes that are not in the encoding, as `bytes.decode` has it.
+            errors: how bytes that are not in the encoding are treated, as in `bytes.decode`.
 
         Raises:
             DecodeError: the body is not in the encoding (BODY_UNDECODABLE).

@@ -50,7 +50,7 @@ class RecordedRequest:
         return [value for known, value in self.fields if known.lower() == name.lower()]
 
     def get(self, name: str) -> str | None:
-        """The value of the only field called `name`, or None if there is none.
+        """The value of the only field called `name`, or None without such a field.
 
         Raises:
             AssertionError: there are several.
@@ -62,7 +62,7 @@ class RecordedRequest:
 
 
 class _Wire(asyncio.StreamReaderProtocol):
-    """Tells at once that the peer has left, also while nobody reads."""
+    """Tells at once that the peer has left, also while no task reads."""
 
     def __init__(self, reader: asyncio.StreamReader, left: asyncio.Event, accept: "_Accept") -> None:
         super().__init__(reader, accept)
@@ -94,7 +94,7 @@ class Peer:
         self.body_received = 0
         """Bytes of request bodies that `read` and `read_body` have read, without the framing."""
         self.sent = 0
-        """Bytes that the kernel has taken; over TLS those that were encrypted."""
+        """Bytes that the kernel has taken; over TLS, the encrypted bytes."""
         # Nothing waits in user space: `sent` is what the kernel took, and `send` waits as a blocking write
         # would. TLS transports pause at their limit, others above it: with 0 they pause for no byte at all.
         tls = writer.get_extra_info("ssl_object") is not None

@@ -78,7 +78,7 @@ async def run(host: str, port: int) -> None:
             await stack.enter_async_context(
                 _running(probe, str(origin / "probe"), str(_reachable(url) / "probe"))
             )
-            print(_welcome(url, origin), flush=True)  # noqa: T201 (whoever started it reads this)
+            print(_welcome(url, origin), flush=True)  # noqa: T201 (the user who started it reads this)
             await stop.wait()
     finally:
         for each in (signal.SIGINT, signal.SIGTERM):

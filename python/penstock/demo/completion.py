@@ -28,7 +28,7 @@ ANSWERS = {
         "shown a memoryview of the slab, asks aiohttp to write it, and lets go; penstock makes no copy of "
         "it on the way. When the last view is dropped the slab goes back to the pool.\n\n"
         "A viewer who reads slowly holds on to a few slabs, and no more: the engine stops reading from "
-        "that origin until some of them come back. Nobody else notices."
+        "that origin until some of them come back. Other origins are not affected."
     ),
     "What if the origin breaks?": (
         "Then you are told, and told exactly. Every stage has a limit of its own: resolving, connecting, "

@@ -66,7 +66,7 @@ class LatencyProbe:
         """
         async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
             connected = False
-            # Whoever goes first in a pair may find caches cold, so they take turns.
+            # The first of a pair may find cold caches, so they take turns.
             for order in cycle(((direct, through), (through, direct))):
                 try:
                     seconds = {url: await _seconds(session, url) for url in order}

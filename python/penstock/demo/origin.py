@@ -98,7 +98,7 @@ async def _completion(request: web.Request) -> web.StreamResponse:
             due += 1 / TOKENS_PER_SECOND
             await asyncio.sleep(due - loop.time())
     except ConnectionResetError:
-        pass  # The reader has left; there is nobody to tell.
+        pass  # The reader has left.
     return response
 
 

@@ -29,7 +29,7 @@ _AT_ONCE: Final = 64
 # Seconds before a log that is there and refuses is asked again. Arbitrary.
 _AGAIN: Final = 0.1
 
-# Those who come back must be able to say it; as the engine's.
+# Subscribers that come back must be able to send it; as the engine's.
 _LONGEST_ID: Final = 1024
 
 
@@ -38,7 +38,7 @@ class _OverError(Exception):
 
 
 def begin_feed(topic: str, error_event: str) -> Feed:
-    """A feed that nobody has claimed yet. `error_event`: the type of its farewell."""
+    """A feed that no process has claimed yet. `error_event`: the type of its farewell."""
     gone = make_error("FEEDER_GONE", "the process that fed the topic has gone")
     return Feed(topic, secrets.token_hex(16), _failure(gone, error_event))
 
@@ -108,7 +108,7 @@ class Feeder:
                 *(self._log.append(self._feed, number, event) for number, event in numbered),
                 return_exceptions=True,
             )
-            # What comes behind one that was refused does not follow on what is there.
+            # An entry after a refused one does not follow the last stored one.
             error = next((answer for answer in answers if answer is not None), None)
             if error is None:
                 return

@@ -65,9 +65,9 @@ class Feed:
 
     topic: str
     owner: str
-    """Whose right it is: a text that nobody else has."""
+    """The owner of the right: a text that no other feeder has."""
     farewell: Event
-    """What tells of the death of whoever had it."""
+    """The farewell event for the death of the owner."""
 
 
 class Source(Protocol):
@@ -77,7 +77,7 @@ class Source(Protocol):
         """Connect. It can be opened again after it was closed."""
 
     async def close(self) -> None:
-        """Let go of what is open. Idempotent; what waits for an answer fails."""
+        """Close all connections. Idempotent; calls that wait for an answer fail."""
 
     def may_have(self, topic: str) -> bool:
         """Whether there can be a topic of that name. It is asked while it is closed as well."""
@@ -118,10 +118,10 @@ class Log(Source, Protocol):
         """
 
     async def has(self, topic: str) -> bool:
-        """Whether there is anything of a topic, or somebody feeds it."""
+        """Whether a topic has entries or a feeder."""
 
     async def claim(self, feed: Feed) -> None:
-        """Have its owner feed its topic, and nobody else.
+        """Have only its owner feed its topic.
 
         Raises:
             StateError: another one does (BUSY), or the topic has been finished (TOPIC_FINISHED).

@@ -62,7 +62,7 @@ class KafkaLink:
         }
         self._admin = AIOKafkaAdminClient(**common)
         self._ends = AIOKafkaConsumer(**reading, fetch_max_wait_ms=min(_LINGER, milliseconds))
-        # There is something to be had, or nobody asks.
+        # There are records to take, or no task asks.
         self._past = AIOKafkaConsumer(**reading, fetch_max_wait_ms=1)
         self._bounds = AIOKafkaConsumer(**reading)
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -85,14 +85,14 @@ class KafkaLink:
         await self.look()
 
     async def close(self) -> None:
-        """Let go of all; what waits for an answer fails."""
+        """Close all connections; calls that wait for an answer fail."""
         for consumer in (self._bounds, self._past, self._ends):
             await _stop(consumer)
         # What comes of an orderly end is of no interest.
         with contextlib.suppress(KafkaError, OSError):
             await self._admin.close()
         if self._failed.done():
-            # Nobody may have waited.
+            # There may be no waiter.
             self._failed.exception()
 
     async def look(self) -> None:
@@ -105,7 +105,7 @@ class KafkaLink:
     async def has(self, partition: TopicPartition) -> bool:
         """Whether there is such a partition."""
         async with self._looking:
-            # Anybody may ask for what is not there.
+            # A client may ask for a topic that does not exist.
             is_old = asyncio.get_running_loop().time() - self._looked > _LOOK
             if not self.has_seen(partition) and is_old:
                 await self.look()
@@ -138,7 +138,7 @@ class KafkaLink:
                 try:
                     return await self._read(partition, begin, end)
                 finally:
-                    # It would go on to fetch what nobody takes. Whoever waited may find it closed.
+                    # It would continue to fetch records that no task takes. A waiter may find it closed.
                     with contextlib.suppress(KafkaError):
                         self._past.pause(partition)
 
@@ -153,7 +153,7 @@ class KafkaLink:
                 for record in taken.get(partition, ()):
                     records.append(record)
                     size += record.serialized_value_size
-                # Also behind what nobody is given.
+                # Also after records that no reader gets.
                 offset = await self._past.position(partition)
         return records, offset
 

@@ -55,7 +55,7 @@ class KafkaPartitions:
         self._settings = settings
         self._kept = kept
         self._link: KafkaLink | None = None
-        # Of what is watched. None: nobody has read to its end yet, or there is no such partition.
+        # Of the watched partition. None: no task has read to its end yet, or the partition does not exist.
         self._places: dict[str, _Place | None] = {}
         self._missing: set[str] = set()
         self._following: asyncio.TimerHandle | None = None
@@ -186,7 +186,7 @@ class KafkaPartitions:
         return [(topic, entry) for entry in entries]
 
     def _appeared(self, link: KafkaLink) -> list[tuple[str, Entry]]:
-        """An entry for each new partition: it follows on nothing, so that whoever gets it reads what is there."""
+        """An entry for each new partition: it follows no entry, so that the subscriber reads the stored ones."""
         there = [topic for topic in self._missing if link.has_seen(_partition(topic))]
         self._missing.difference_update(there)
         return [(topic, Entry(_position(_partition(topic), -1), None, None)) for topic in there]

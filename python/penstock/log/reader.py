@@ -38,7 +38,7 @@ _PAGE: Final = 500
 # Topics that are asked about at a time.
 _AT_ONCE: Final = 256
 
-# Seconds between two looks for topics that nobody has here any more, and for room where there was none. Arbitrary.
+# Seconds between two checks for topics without subscribers, and for room after a refusal. Arbitrary.
 _TURN: Final = 1.0
 
 # The first wait before a log is tried again; each is twice the last, up to what is configured.
@@ -83,7 +83,7 @@ class _Topic:
         self.is_behind = False
         # Its subscribers have events that the log does not have.
         self.is_alone = False
-        # Whoever asks the log gives the engine what it says, one at a time.
+        # The task that asks the log gives the engine its answer, one at a time.
         self.lock = asyncio.Lock()
 
 
@@ -130,7 +130,7 @@ class Reader:
         Raises:
             ConnectionFailedError: the log is away (HUB_UNAVAILABLE): then nothing was appended; or it did not confirm
                 the event, and then it may have been.
-            ConfigurationError: the source is none.
+            ConfigurationError: the source is not valid.
         """
         try:
             position = await (await self._there()).publish(topic, event)
@@ -169,7 +169,7 @@ class Reader:
         self._hub.check(topic, event.data, event.type, event.id, event.key, event.retry)
 
     async def _there(self) -> Log:
-        # Before workers nobody waits for the start: what they ask first may come before the log is reached.
+        # No task waits for the start before workers run: their first question may come before the log is reached.
         await self._tried.wait()
         if self._log is None:
             raise make_error(
@@ -290,7 +290,7 @@ class Reader:
         async with topic.lock:
             position = topic.position
             if position is None:
-                # Whoever loads it asks.
+                # The task that loads it asks.
                 return
             topic.is_behind = False
             newest = await self._source.newest(name)
@@ -298,7 +298,7 @@ class Reader:
                 topic.is_alone = False
                 self._interrupt(name, topic, newest if position == _UNKNOWN else position)
             if order(newest) < order(topic.position or NOTHING):
-                # The log has lost what is here, and what is lost with it nobody knows.
+                # The log has lost the entries that are here, and perhaps others with them.
                 floor, entries = await self._source.history(name)
                 self._interrupt(name, topic, floor)
                 self._take(name, topic, entries)
@@ -385,20 +385,20 @@ class Reader:
             if not self.is_ready:
                 continue
             behind = [name for name, topic in self._topics.items() if topic.is_behind]
-            # Where the log cannot be reached, whoever receives from it has been told as well.
+            # If the log cannot be reached, its receiver knows it too.
             with contextlib.suppress(PenstockError):
                 await self._source.unwatch(gone)
                 await self._for_each(behind, self._catch_up)
                 await self._bury()
 
     async def _bury(self) -> None:
-        """End the topics of those who fed them and are dead."""
+        """End the topics of dead feeders."""
         log = self._log
-        # While the log was away nobody was heard of.
+        # While the log was away no feeder was heard of.
         if log is None or asyncio.get_running_loop().time() - self._since < log.lease:
             return
         for name in await log.bury():
-            _LOG.warning("topic %r has been ended: whoever fed it has not been heard of", name)
+            _LOG.warning("topic %r has been ended: its feeder has not been heard of", name)
 
     # What the engine wants.
 
@@ -426,7 +426,7 @@ class Reader:
         except PenstockError as error:
             # What it lacks it gets when the log is back.
             _LOG.debug("topic %r is not loaded: %s", name, error.detail)
-        except Exception:  # noqa: BLE001 (nobody is left waiting)
+        except Exception:  # noqa: BLE001 (no waiter is left)
             _LOG.exception("a bug in penstock; topic %r is opened without its history", name)
         with contextlib.suppress(PenstockError):
             if self._hub.load(name, _UNKNOWN, []) is not None:
@@ -440,7 +440,7 @@ class Reader:
             readable = entries
             for at, entry in enumerate(entries, 1):
                 if entry.event is None and not entry.is_end:
-                    # Nobody knows what it was: the history begins after it, so that who had less is told of a gap.
+                    # Its content is unknown: the history begins after it, and a subscriber that had less gets a gap.
                     _skipped(name, entry)
                     floor, readable = entry.position, entries[at:]
             refused = self._hub.load(name, floor, readable)

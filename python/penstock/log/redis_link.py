@@ -1,7 +1,7 @@
 """One connection to Redis: commands that share round trips, and messages of channels.
 
 The invariant: a connection of which it is not known what comes next is closed. Nothing is sent twice: whether a command
-that was not answered has been carried out, only whoever gave it can judge.
+that was not answered has been carried out, only its caller can judge.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ __all__ = ["Commands", "Messages", "connections"]
 
 Command = tuple[str | bytes | int, ...]
 
-# Commands of one round trip, and those that wait for the next ones. Arbitrary.
+# The limit of commands in one round trip, and of commands that wait for the next ones. Arbitrary.
 _AT_ONCE: Final = 256
 _MOST: Final = 10_000
 
@@ -138,7 +138,7 @@ class Commands(_Link):
     async def _turn(self) -> None:
         while self._waiting and len(self._sent) < _AT_ONCE:
             waiting = self._waiting.popleft()
-            # Whoever was cancelled before has not published.
+            # A call that was cancelled before has not published.
             if not waiting[1].cancelled():
                 self._sent.append(waiting)
         if not self._sent:
@@ -245,7 +245,7 @@ class Messages(_Link):
             while len(self._messages) >= _MOST_MESSAGES:
                 self._taken.clear()
                 await self._taken.wait()
-                # What had not been read while nobody took it was no silence of Redis.
+                # Bytes that were not read, because no task took them, are not a silence of Redis.
                 self._is_alive = True
 
     async def _watch(self) -> None:
@@ -266,7 +266,7 @@ class Messages(_Link):
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(error)
-                # Whoever waited may have been cancelled.
+                # The waiter may have been cancelled.
                 future.exception()
         self._asked.clear()
         self._changed.set()

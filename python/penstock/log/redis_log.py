@@ -1,4 +1,4 @@
-"""A log in Redis: a stream for each topic, and a channel on which what is added to it is told to whoever follows.
+"""A log in Redis: a stream for each topic, and a channel on which each entry is announced to its readers.
 
 A stream alone would have each node name all its topics again for every event that comes (XREAD). The channel costs
 Redis one message for each event and node that follows the topic, and may lose some where a connection breaks: that
@@ -246,7 +246,7 @@ def read_row(row: Sequence[Any]) -> Entry:
         case [b"before", before, kind, blob]:
             return _entry(position.decode(), before, kind, blob)
         case _:
-            # Somebody else's.
+            # Another feeder's.
             return Entry(position.decode(), None, None)
 
 

@@ -1,4 +1,4 @@
-"""What Redis does in one step for a log: appending, and the rights of those who feed a topic.
+"""What Redis does in one step for a log: appending, and the rights of a topic's feeders.
 
 A topic is a stream. Feeds are fields of one hash by topic, `OWNER NUMBER` of the event that was appended last, LF and
 the farewell; when they are given up, unless their owners say that they are alive, is in one sorted set. All are sent

@@ -45,7 +45,7 @@ class Jwks:
     _: KW_ONLY
     algorithms: tuple[Algorithm, ...] = ("RS256", "ES256", "EdDSA")
     """What keys may be for. One that does not say (`alg`) is for the first of these that fits its type. `HS256` and the
-    like are not among them: what anybody can fetch is no secret."""
+    like are not among them: a key that any client can fetch is not a secret."""
     least: float = 60.0
     """For which keys are not fetched anew, whatever Cache-Control says."""
     usual: float = 900.0
@@ -65,7 +65,7 @@ class Jwks:
     max_keys: int = 64
     """Keys of the set; larger ones are refused."""
     insecure: bool = False
-    """Whether the URL may be `http` to other than this machine: whoever is on the way could let in whom they like."""
+    """Whether the URL may be `http` to other machines: an attacker on the way could then admit any client."""
 
     def __post_init__(self) -> None:
         flag(self, "insecure")
@@ -73,7 +73,7 @@ class Jwks:
         if target is None:
             raise bad(self, "url", "must be an absolute https URL")
         if target.scheme != "https" and not self.insecure and not _is_loopback(target.raw_host or ""):
-            raise bad(self, "url", "must be https; keys that come in the clear can be anybody's")
+            raise bad(self, "url", "must be https; keys that come in the clear can be an attacker's")
         rule = f"must be some of {', '.join(ALGORITHMS[3:])}"
         algorithms = sequence(self, "algorithms", rule)
         if not algorithms or not all(algorithm in ALGORITHMS[3:] for algorithm in algorithms):

@@ -58,7 +58,7 @@ def _text_of(key: Key) -> _KeyText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jwt:
-    """Lets in whoever has a JSON Web Token that is right. Give either `keys` or `jwks`.
+    """Admits clients with a valid JSON Web Token. Give either `keys` or `jwks`.
 
     A token is refused that is signed by another algorithm than that of its key (`none` among them), has expired or is
     not valid yet, has members twice, or extensions that it says must be understood (`crit`). Keys and addresses of keys
@@ -70,14 +70,14 @@ class Jwt:
     jwks: Jwks | str | None = None
     """Where the keys are published: short for `Jwks(url)`."""
     issuers: tuple[str, ...] | str = ()
-    """Who may have issued it (`iss`). Empty: anybody who has a key."""
+    """The accepted issuers (`iss`). Empty: any issuer with a key."""
     audiences: tuple[str, ...] | str = ()
     """Whom it must be for: one of these must be in its `aud`. Empty: it must not have one (RFC 7519 §4.1.3)."""
     type: str | None = None
     """What it must say that it is (`typ`), such as `at+jwt` (RFC 9068), so that no token that was made for something
     else is taken for one. None: anything."""
     leeway: float = 60.0
-    """Seconds by which the clock of whoever issues tokens may be wrong, for `exp`, `nbf` and `iat`; as in Envoy."""
+    """Seconds by which the clock of the issuer may be wrong, for `exp`, `nbf` and `iat`; as in Envoy."""
     required: tuple[str, ...] = ("exp",)
     """Claims that it must have. One without `exp` is good for ever."""
     tenant: str | None = None

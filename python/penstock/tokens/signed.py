@@ -28,7 +28,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SignedUrl:
-    """Lets in whoever has a URL that was signed with one of these keys, and signs such URLs.
+    """Admits clients with a URL that was signed with one of these keys, and signs such URLs.
 
     A token is `exp=1764000000~acl=/vod/7/*~hmac=...`: fields with `~` between them, and the HMAC-SHA256 of all that
     stands before `~hmac=`, in hexadecimal digits. That is the form of Akamai's token 2.0, for which there are signers
@@ -78,7 +78,7 @@ class SignedUrl:
 
         Raises:
             ConfigurationError: a path does not begin with a slash, or has one of `~ ! ? #` or a `*` that is not its last
-                character; the address is none; the tenant has a `~` or is not printable ASCII; or not exactly one of
+                character; the address is invalid; the tenant has a `~` or is not printable ASCII; or not exactly one of
                 `lifetime` and `expires` was given.
         """
         for path in paths:
@@ -136,7 +136,7 @@ class SignedUrl:
             url: an address, or a path.
             paths: patterns of paths that the token is for. By default the path of `url` alone, or with `prefix` all that
                 lies beside it and below, so that a playlist's address is good for its segments.
-            prefix: the route's prefix, such as `/vod/`. With it the token becomes the first segment behind the prefix,
+            prefix: the route's prefix, such as `/vod/`. With it the token becomes the first segment after the prefix,
                 and players keep it when they resolve the addresses in a playlist. Without it the token becomes a
                 parameter of the query, which they drop.
             lifetime: as for `token`, and so are the others.

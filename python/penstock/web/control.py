@@ -1,6 +1,6 @@
 """What runs beside a server that is operated from outside: the cache of its engine, over a Unix socket.
 
-HTTP with JSON, served by aiohttp on the loop of the serving process. Whoever may connect may purge, so the socket is
+HTTP with JSON, served by aiohttp on the loop of the serving process. A user that may connect may purge, so the socket is
 its owner's alone. `penstock cache` is its client.
 
     GET  /cache          how full it is
@@ -59,7 +59,7 @@ def _listening(path: Path) -> Iterator[socket.socket]:
     own = path.stat().st_ino
 
     def remove() -> None:
-        # Whoever has replaced it keeps theirs.
+        # A process that has replaced it keeps its own.
         with suppress(FileNotFoundError):
             if path.stat().st_ino == own:
                 path.unlink()
@@ -77,7 +77,7 @@ def _listen(path: Path) -> socket.socket:
         _clear(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Before the bind: whoever connected between it and a chmod would be in.
+            # Before the bind: a client could connect between it and a chmod.
             os.fchmod(listener.fileno(), _MODE)
             listener.bind(os.fspath(path))
             listener.listen()
@@ -100,7 +100,7 @@ def _alone(directory: Path) -> Iterator[None]:
 
 
 def _clear(path: Path) -> None:
-    """Remove a socket that nobody listens to any more."""
+    """Remove a socket on which no process listens any more."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
@@ -115,7 +115,7 @@ def _clear(path: Path) -> None:
             path.unlink()
             return
         except BlockingIOError:
-            # Its queue is full: somebody has it.
+            # Its queue is full: a process listens on it.
             pass
     raise make_error("BAD_CONFIGURATION", f"another process serves at {path}")
 
@@ -191,6 +191,6 @@ async def _failures(request: web.Request, handler: Any) -> web.StreamResponse:
     try:
         return await handler(request)  # type: ignore[no-any-return]
     except PenstockError as error:
-        # Whoever may connect may know what is wrong.
+        # A process that may connect may know the error.
         body = json.dumps({"name": error.name, "detail": error.detail})
         return web.Response(status=400, text=body, content_type="application/problem+json")

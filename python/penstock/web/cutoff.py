@@ -1,7 +1,7 @@
 """Ending a client's connection so that it cannot take what it has for the whole response.
 
 A response framed by chunks or a Content-Length is cut off by closing: its end is missing. One that ends with
-the connection (to an HTTP/1.0 client) must end in a reset. On a Unix socket there is none, so an HTTP/1.0
+the connection (to an HTTP/1.0 client) must end in a reset. A Unix socket has no reset, so an HTTP/1.0
 client there cannot be told; put nothing older than HTTP/1.1 on one.
 """
 
@@ -50,7 +50,7 @@ async def flush(transport: asyncio.Transport, writer: AbstractStreamWriter) -> N
     With a limit of 0 any waiting byte pauses the writer, and only an empty buffer resumes it.
 
     Raises:
-        ConnectionResetError: the connection is closing; nobody takes the rest.
+        ConnectionResetError: the connection is closing, and the rest cannot be sent.
     """
     transport.set_write_buffer_limits(high=0)
     while transport.get_write_buffer_size():

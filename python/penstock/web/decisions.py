@@ -216,16 +216,16 @@ class Decisions(Shared):
         everybody: bool = False,
         running: str = "cut",
     ) -> Revoked:
-        """Forget what was decided. When this returns no engine thread lets anybody in by it.
+        """Forget what was decided. When this returns no engine thread admits a request by it.
 
-        A question that is open is asked anew, and what the hook answers to the old one counts for nobody.
+        A question that is open is asked anew, and the hook's answer to the old one counts for no request.
 
         Args:
             key: about the requests that have this for each part of the key, as `NativeRequest.key` says it; a text
                 where the key has one part. Of what verifies by itself nothing is known by key.
             tenant: about that tenant.
             everybody: all of it.
-            running: what becomes of responses that run by such a decision. `cut`: they end at once, event streams
+            running: what happens to responses that run by such a decision. `cut`: they end at once, event streams
                 behind a whole event and others visibly before their end. `go on`: they are sent to their end.
 
         Returns:

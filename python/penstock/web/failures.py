@@ -43,7 +43,7 @@ FAILURE: Final = web.RequestKey("failure", Failure)
 """Where `Gateway.relay` leaves the failure of a request."""
 
 CLIENT_LEFT: Final = 499
-"""What nginx has made the custom for a client that left before the head. Nobody receives it."""
+"""nginx's status in logs for a client that left before the head. No client receives it."""
 
 
 def note_failure(request: web.BaseRequest, error: PenstockError, status: int | None) -> None:

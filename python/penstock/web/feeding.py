@@ -33,7 +33,7 @@ __all__ = ["Feeding", "Meter"]
 _FROM_THE_START: Final = Subscriptions(join="start", open=False)
 _ERROR: Final = "error"
 
-# Of one who is not needed to feed a topic: another one does, or has.
+# Of a task that is not needed to feed a topic: another task does, or has.
 _NOT_NEEDED: Final = ("BUSY", "TOPIC_FINISHED")
 
 _asking: Final[WeakKeyDictionary[Hub, dict[str, asyncio.Future[None]]]] = WeakKeyDictionary()
@@ -46,7 +46,7 @@ class Meter:
     Args:
         engine: what reads it.
         asked: the request that it answers, which was the first of the topic.
-        inspector: sees the events, if somebody wants that.
+        inspector: sees the events, if there is one.
         cut: how they are cut for that.
         on_complete: told the end.
         seen: how it is inspected, and where that is counted.
@@ -115,7 +115,7 @@ class Feeding:
     async def respond(
         self, request: web.Request, relay: Callable[[], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Answer with the topic if it is there; otherwise ask the origin, or wait for the one who does."""
+        """Answer with the topic if it is there; otherwise ask the origin, or wait for the task that does."""
         asking = _asking.setdefault(self._hub, {})
         while True:
             try:
@@ -145,7 +145,7 @@ class Feeding:
     ) -> bool:
         """Have the topic fed by the origin's answer, if its status and its fields say that it is one of events.
 
-        `meter` is told how the answer ends, whoever listens by then.
+        `meter` is told how the answer ends, whichever clients listen by then.
         """
         if status != web.HTTPOk.status_code or not is_event_stream(fields):
             return False
@@ -170,7 +170,7 @@ class Feeding:
         )
 
     def _answered(self) -> None:
-        """Those who wait look again."""
+        """Wake all waiters."""
         if self._asked is not None and not self._asked.done():
             del _asking[self._hub][self._topic]
             self._asked.set_result(None)

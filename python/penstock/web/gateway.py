@@ -184,17 +184,17 @@ class Gateway(Shared):
                 `Drain.concurrency` counts the relays of this gateway with equal `events` together.
             inspect: what the response is looked at for, in place of the gateway's. `on_complete` gets what was seen,
                 and `stats` counts it by the path of the route that the application has `request` handled by.
-            topic: makes an event stream resumable: the first request with this topic has the origin asked, and all of
-                the same topic get the transcript so far and then what comes, from `hub`, behind what they had before
-                (`Last-Event-ID`). The origin is read to its end, whoever leaves. Anything but a 200 with events is
-                relayed to the one who asked first; the others then ask themselves. `on_complete` and `inspect` are
+            topic: makes an event stream resumable: the first request with this topic asks the origin, and all requests
+                of the topic get the transcript so far and then new events, from `hub`, after the event that they had
+                (`Last-Event-ID`). The origin is read to its end, even if all clients leave. Any other response is
+                relayed to the client that asked first; the others then ask themselves. `on_complete` and `inspect` are
                 then of the origin's stream, once, with its bytes and its end, and of the request that had it asked.
             hub: where the topic is. Its history should hold a whole transcript.
             subscriptions: how those are served; by default from the start on.
 
         Returns:
             The response, or the answer to a failure. On a `penstock.web.Site` the engine is sending its body from now
-            on, and tells `on_complete` alone what becomes of it; on other servers it has been relayed to its end.
+            on, and tells only `on_complete` the outcome; on other servers it has been relayed to its end.
             Where this is itself the handler of the route, and nothing looks at what it returns, the engine has the
             request, nothing has been fetched yet, and what is returned has neither the status nor the fields.
 
@@ -334,7 +334,7 @@ class Gateway(Shared):
             inspect: what responses are looked at for, in place of the gateway's. `on_complete` gets what was seen, and
                 `stats` counts it by the route's name.
             on_complete: called once for each request, on the event loop, with a `RelayEnd`, when the request is over,
-                however it ends. The engine waits for nobody: where Python is stalled for so long that
+                however it ends. The engine does not wait for it: if Python is stalled for so long that
                 `config.Edge.app_ends` is full, ends are dropped, and the log says how many.
             tenant: on whose account the route is, for `on_complete`, where `authorise` says nothing else.
             authorise: who may. A hook is called on the event loop with a `NativeRequest`, once for each key, and
@@ -343,7 +343,7 @@ class Gateway(Shared):
                 Or the `decisions` of another route, to share hook and memory with it. Or what verifies by itself, a
                 `penstock.tokens.SignedUrl` or `Jwt`, without a `decision_key`. By default all may.
             decision_key: the parts of a request that the hook decides by: `header:NAME`, `cookie:NAME`, `query:NAME`,
-                `path:COUNT` (so many segments behind the prefix), `address`, `host`, `method`; several together.
+                `path:COUNT` (so many segments after the prefix), `address`, `host`, `method`; several together.
                 Requests that have the same get the same answer, so a hook must decide by nothing else.
             lifetime: seconds for which it is remembered that a request is let in, in place of that of `access`.
             access: how much is remembered, and how it is asked.
@@ -415,7 +415,7 @@ class Gateway(Shared):
         """What inspected responses come to, by route.
 
         The key of a native route is its name, that of relays the path of the application's route that they were called
-        in, such as `/v1/{path}`, or `""` where there is none. Among worker processes it is what the parent has fetched
+        in, such as `/v1/{path}`, or `""` without a pattern. Among worker processes it is what the parent has fetched
         for all of them.
         """
         return {name: counts.stats() for name, counts in self._counts.items()}
@@ -426,7 +426,7 @@ class Gateway(Shared):
         self._counts_of(name).add(stats)
 
     def _counted(self, name: str, stats: InspectionStats) -> None:
-        """Have the parent add it; nobody waits for that."""
+        """Have the parent add it, without waiting for that."""
         task = asyncio.get_running_loop().create_task(self._count(name, stats))
         self._counting.add(task)
         task.add_done_callback(self._counting.discard)

@@ -1,7 +1,7 @@
 """aiohttp's protocol, as the engine's transport needs it: one that says when its response has ended.
 
 The transport gives a protocol one request after the other, of whatever clients, as a reverse proxy does with a
-connection to its upstream. So it must know when the one before is over, which aiohttp tells nobody. The last thing
+connection to its upstream. So it must know when the one before is over, which aiohttp does not tell. The last thing
 that `finish_response` does is to have the request logged, and there it is told: around `finish_response` itself it
 would cost every request a coroutine.
 """
@@ -43,7 +43,7 @@ def _saying(cls: type[web.RequestHandler], engine: Engine) -> type[web.RequestHa
         # it is sent.
         if isinstance(sys.exception(), ConnectionError) and not response._eof_sent:  # noqa: SLF001
             return
-        # Behind this the protocol is somebody else's: who keeps the request has no way to write through it.
+        # After this the protocol belongs to another request: a handler that keeps this one cannot write through it.
         kept: Any = request
         kept._protocol = kept._payload_writer._protocol = _OVER  # noqa: SLF001
         # What makes aiohttp wait for another request; else it closes, as it does by itself with a timeout of 0.
@@ -80,7 +80,7 @@ def handler_factory(
 
 
 def engine_for(request: web.BaseRequest, given: Engine | None) -> Engine:
-    """The engine that serves `request`: `given`; if there is none, the one of the server that the request came by.
+    """The engine that serves `request`: `given`, or else the engine of the server that received the request.
 
     On a server of another kind it is the one that the process shares (`penstock.default_engine`).
     """

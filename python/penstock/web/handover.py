@@ -1,4 +1,4 @@
-"""Leaving a body to the engine: behind the head, frames go from its memory to the client without Python.
+"""Leaving a body to the engine: after the head, frames go from its memory to the client without Python.
 
 It works where the client's socket is the engine's (`penstock.web.Site`). The handler is done when it has handed
 over; `RelayEnd` says, later and once, what became of it. Elsewhere Python sends the frames (`body`).
@@ -106,7 +106,7 @@ class Asked(NamedTuple):
         self.when_seen(tell, reads_on=reads_on)
 
     def when_seen(self, tell: Callable[[], None], *, reads_on: bool = False) -> None:
-        """Call `tell` when what is seen of the response is known: at once, unless somebody else reads it on."""
+        """Call `tell` when the inspection has ended: at once, unless another task reads the response on."""
         inspector = self.inspector
         if isinstance(inspector, _native.Expected):
             # In front of the end of what the parent has sent it has said what it has seen.
@@ -123,7 +123,7 @@ class Handover:
     __slots__ = ("_asked", "_on_end", "_outcome", "_status", "_upstream")
 
     def __init__(self, asked: Asked, status: int) -> None:
-        # Neither the request nor the upstream: for hours there may be thousands that nobody asks about.
+        # Neither the request nor the upstream: for hours there may be thousands that no code asks about.
         self._asked = asked
         self._status = status
         self._upstream: Response | None = None
@@ -172,7 +172,7 @@ class Handover:
     def _end(self, sent: int, error: PenstockError | None, begun: bool) -> None:
         self._outcome = (sent, error, begun)
         if self._asked.inspector is not None:
-            # It is over and is counted, whether somebody asks or not.
+            # It is over and is counted, whether or not any code asks.
             self._asked.inspector.report()
         end = self.end if self._on_end else None
         if end is not None:
@@ -247,7 +247,7 @@ def hand_over(
 def hand_over_topic(
     admission: _native.Admission, writer: Any, transport: _native.Transport, handover: Handover
 ) -> None:
-    """Let the engine serve who has been let in to a topic, behind the head of `writer`.
+    """Let the engine serve a subscriber that was admitted to a topic, after the head of `writer`.
 
     Raises:
         ConnectionResetError: the client left.

@@ -20,14 +20,14 @@ class Hub(BaseHub):
     """Topics with a bounded history each, and their subscribers.
 
     Topics need not be declared: one begins with what is first published to it, or with its first subscriber, and goes
-    when nobody listens and its history has aged out. Their names have 1 to 512 bytes of UTF-8 and no control
+    when it has no subscriber and its history has aged out. Their names have 1 to 512 bytes of UTF-8 and no control
     characters.
 
     All methods may be called from any thread.
 
     With a log that other processes share, what any of them publishes comes to the subscribers of all, in one order and
     with the same ids, and who loses one process resumes with another. Such a hub has to be entered (`async with hub`,
-    in `app.cleanup_ctx` for instance) before anybody publishes or subscribes.
+    in `app.cleanup_ctx` for instance) before the first publish or subscribe.
 
     Args:
         engine: in whose pool the history lies; by default the one that the process shares (`penstock.default_engine`).
@@ -37,7 +37,7 @@ class Hub(BaseHub):
 
     Raises:
         StateError: the engine is closed.
-        ConfigurationError: the log cannot be used: what it needs is not installed, or its URL is none.
+        ConfigurationError: the log cannot be used: what it needs is not installed, or its URL is not valid.
     """
 
     async def stream(
@@ -69,7 +69,7 @@ class Hub(BaseHub):
             The response, or the answer to what could not be: 403, 404, 429, 503.
 
         Raises:
-            PenstockError: what went wrong behind the head. The client has been cut off.
+            PenstockError: the failure after the head. The client has been cut off.
             CancelledError: the client left.
         """
         check_topic(topic)

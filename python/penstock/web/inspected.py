@@ -48,7 +48,7 @@ class Inspected:
     amended: bool
     """Whether the request was changed, by `config.Inspection.amend`."""
     events: int
-    """Events that a browser would have dispatched; comments and heartbeats are none."""
+    """Events that a browser would have dispatched; comments and heartbeats do not count."""
     bytes: int
     """Bytes of the body as they came from the origin."""
     first_token: float | None

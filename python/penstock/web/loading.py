@@ -51,7 +51,7 @@ def parts_of(name: str) -> Target:
     """Take MODULE:APP apart. APP is a name, names with dots between them, or a call with literals: `make(debug=True)`.
 
     Raises:
-        NotFoundError: it is none.
+        NotFoundError: there is no such object.
     """
     module, colon, text = name.partition(":")
     if text.startswith("//"):

@@ -264,7 +264,7 @@ class NativeResource(AbstractResource):
             permit.leave()
 
     def _note_refusal(self, request: web.Request, error: PenstockError) -> None:
-        """Tell whoever wants to know of a request that goes beyond the route's limits."""
+        """Report a request that exceeds the route's limits."""
 
     @abstractmethod
     async def _answer(self, request: web.Request, permit: _native.Permit | None) -> web.StreamResponse:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from penstock.exceptions import PenstockError, error_codes
 
-# Long enough for a burst to pass, short enough that nobody gives up.
+# Long enough for a burst to pass, short enough that no client gives up.
 _RETRY_AFTER: Final = "1"
 
 

@@ -57,7 +57,7 @@ def relayed(status: int, reason: str, fields: CIMultiDict[str]) -> Relayed:
 
 
 def has_signals(request: web.BaseRequest) -> bool:
-    """Whether somebody is to be asked before a response to `request` is sent, who may change it."""
+    """Whether code of the application may change a response to `request` before it is sent."""
     # A plain server's requests have no application.
     match = getattr(request, "match_info", None)
     if match is not None:
@@ -68,7 +68,7 @@ def has_signals(request: web.BaseRequest) -> bool:
 
 
 def is_event_stream(fields: MultiMapping[str]) -> bool:
-    """Whether events can be told apart. Coded ones cannot, and are none of the gateway's business."""
+    """Whether the body is a stream of events that can be found. Events of an encoded body cannot."""
     kind = fields.get(_CONTENT_TYPE, "").partition(";")[0].strip(" \t").lower()
     return kind == "text/event-stream" and _CONTENT_ENCODING not in fields
 
@@ -76,7 +76,7 @@ def is_event_stream(fields: MultiMapping[str]) -> bool:
 class TakenOver(web.StreamResponse):
     """A response that is the engine's from its first byte on; for aiohttp it has been prepared and ended.
 
-    Its fields are those of the origin that go on to the client. They are built when somebody looks at them.
+    Its fields are those of the origin that go on to the client. They are built when they are first read.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """One relay, phase by phase: the request goes up (`headers`, `upload`), the head comes down, the body follows.
 
-Where it goes and by what rules is decided by whoever orders it (`gateway`). It keeps three promises. What is
+The caller (`gateway`) decides where it goes and by which rules. It keeps three promises. What is
 relayed is the origin's, but for the fields of the hop. A body that did not arrive whole never ends as if it had.
 And neither side outlives the other: the upstream request is cancelled when the client leaves (`disconnect`), the
 client is cut off when the origin fails (`cutoff`).

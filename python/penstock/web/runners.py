@@ -1,6 +1,6 @@
 """What a runner was told of connections, which the engine carries out: `web.AppRunner(app, keepalive_timeout=30)`.
 
-Most of its arguments are for aiohttp's protocol, which is the same on a Site. Here are those that are about a client's
+Most of its arguments are for aiohttp's protocol, which is the same on a Site. Here are the ones about a client's
 connection or about the size of a request's head, both of which the engine sees first.
 """
 
@@ -44,7 +44,7 @@ def edge_as_told(told: dict[str, Any], edge: Edge) -> Edge:
             finds vanished clients by probes.
     """
     changes: dict[str, Any] = {}
-    # With 0 the protocol closes behind each response, and a client may still wait before its first request.
+    # With 0 the protocol closes after each response, and a client may still wait before its first request.
     if keepalive := told.get("keepalive_timeout"):
         changes["idle_timeout"] = keepalive
     line, field = told.get("max_line_size", 0), told.get("max_field_size", 0)
@@ -60,7 +60,7 @@ def edge_as_told(told: dict[str, Any], edge: Edge) -> Edge:
     if not told.get("tcp_keepalive", True):
         message = (
             "tcp_keepalive=False: the engine probes all clients, as often as Edge(write_timeout=...) says, "
-            "to find those that have vanished"
+            "to find clients that have vanished"
         )
         raise make_error("BAD_CONFIGURATION", message)
     if line > parse_size(edge.line_bytes):

@@ -65,7 +65,7 @@ def run_app(
         sock: one or several sockets that are bound.
         shutdown_timeout: seconds that requests under way get to finish.
         keepalive_timeout: seconds that a connection may be idle, in place of `edge`'s.
-        print: told where it listens; None for nobody.
+        print: told where it listens; None for no output.
         backlog: connections that may wait to be accepted, in place of `edge`'s.
         access_log_class: writes the lines of the application's responses in place of the engine, which writes one at
             the end of each, with the bytes that were sent and the failure, and without the values of tokens.

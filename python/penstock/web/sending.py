@@ -1,7 +1,7 @@
 """`loop.sendfile` for the engine's transports, so that aiohttp's FileResponse works on them.
 
 uvloop has no sendfile and says so before it looks at the transport; asyncio's refuses a transport that is not its
-own. So the loop's method is put behind one that knows the engine's, for as long as a site of that loop is open.
+own. So the loop's method is wrapped by one that knows the engine's, for as long as a site of that loop is open.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _USERS: Final = "_penstock_users"
 def take_over_sendfile(loop: asyncio.AbstractEventLoop) -> None:
     """Have `loop.sendfile` serve the engine's transports too. Each call wants one of `restore_sendfile`.
 
-    A loop whose `sendfile` somebody else has replaced is left as it is.
+    A loop whose `sendfile` other code has replaced is not changed.
     """
     replaced = vars(loop).get("sendfile")
     if replaced is not None:
@@ -55,7 +55,7 @@ async def _send(transport: _native.Transport, file: IO[bytes], offset: int, coun
     try:
         sent: int = await transport.send_file(number, offset, count)
     except asyncio.CancelledError:
-        # The engine would send on, and what follows would come behind the whole file.
+        # The engine would send on, and later bytes would come after the whole file.
         transport.abort()
         raise
     file.seek(offset + sent)
@@ -66,7 +66,7 @@ def restore_sendfile(loop: asyncio.AbstractEventLoop) -> None:
     """Take back one `take_over_sendfile`; the last one leaves the loop as it was."""
     users = getattr(vars(loop).get("sendfile"), _USERS, None)
     if users is None:
-        # Somebody has put a method of their own in the place of ours.
+        # Other code has replaced our method.
         return
     users.pop()
     if not users:

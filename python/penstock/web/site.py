@@ -51,7 +51,7 @@ class Site(web.BaseSite):
         runner: an `AppRunner` or `ServerRunner`, after its `setup`.
         host: a name or an address; None for all interfaces.
         port: 8080 by default; 0 for a free one, which `port` then says.
-        path: of a Unix socket. One that nobody listens to any more is replaced.
+        path: of a Unix socket. One without a listener is replaced.
         sock: a socket that is bound, and may listen already. It is closed when the site stops, as aiohttp does.
         engine: what serves; by default the one that gateways of the application's routes were given, and where they were
             given none the one that the process shares (`penstock.default_engine`).
@@ -169,7 +169,7 @@ def _finish_with(server: web.Server, listening: Listening) -> None:
     async def shutdown(timeout: float | None = None) -> None:  # noqa: ASYNC109 (aiohttp's signature)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
-        # Handlers first: aiohttp cancels those that are late, unless their clients have been cut off before.
+        # Handlers first: aiohttp cancels late ones, unless their clients have been cut off before.
         await wait_for_handlers(timeout)
         await listening.finish(deadline)
 

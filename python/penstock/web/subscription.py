@@ -52,7 +52,7 @@ _log: Final = LimitedLog(logging.getLogger("penstock.web"))
 
 
 class _Permit:
-    """How long a subscription may go on, and whoever says it."""
+    """How long a subscription may last, and who decides it."""
 
     def __init__(self, authorise: Authorise | None, request: web.Request, topic: str) -> None:
         self._authorise = authorise
@@ -95,7 +95,7 @@ class _Permit:
             seconds = float(answer)
 
     def over(self, _: RelayEnd | None = None) -> None:
-        """Nobody need be asked any more."""
+        """No further question is needed."""
         if self._task is not None:
             self._task.cancel()
 
@@ -149,7 +149,7 @@ async def respond(
             asked = Asked(request.method, request.raw_path, None, None, None)
             handover = Handover(asked, response.status)
             if permit.lease is not None:
-                # It keeps the request, for as long as somebody is asked again.
+                # It keeps the request, for as long as the hook is asked again.
                 handover.when_over(permit.over)
             hand_over_topic(admission, writer, direct, handover)
         else:

@@ -1,7 +1,7 @@
 """The request body on its way up: whole if it is here already, else piece by piece as the origin takes it.
 
 Back-pressure is end to end: the engine asks for a piece when the origin has room, and aiohttp stops reading
-from the client while nobody asks. The invariant: when the relay is over nobody reads the request's content
+from the client without demand. The invariant: when the relay is over no code reads the request's content
 any more, so that aiohttp can drain what is left of it.
 """
 

@@ -120,7 +120,7 @@ def _finish_with(server: web.Server, lane: _native.Lane, site: _native.WorkerSit
         deadline = loop.time() + (timeout or 0)
         idle = site.idle()
         await asyncio.wait({idle}, timeout=timeout)
-        # aiohttp cancels those that are late then, and takes 0 for no limit.
+        # aiohttp cancels late handlers then, and takes 0 for no limit.
         await wait_for_handlers(max(0.01, deadline - loop.time()))
         site.close()
         await idle

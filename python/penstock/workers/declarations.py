@@ -166,7 +166,7 @@ class Declarations:
         await self.ends.told(seconds)
 
     async def aclose(self) -> None:
-        """Tell no more ends, and let go of everything."""
+        """Tell no more ends, and drop everything."""
         await self.ends.aclose()
         for number in list(self._entries):
             self._dismiss(number)

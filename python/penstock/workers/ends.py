@@ -123,7 +123,7 @@ def _found(module: ModuleType, path: str) -> Any:
 
 
 def account_of(on_complete: OnComplete | None, asked: Asked, status: int) -> bytes | None:
-    """What another worker needs to call `on_complete`; None if there is none, or if it has no name in its module."""
+    """What another worker needs to call `on_complete`; None without one, or if it has no name in its module."""
     if on_complete is None:
         return None
     module, path = getattr(on_complete, "__module__", None), getattr(on_complete, "__qualname__", "<")
@@ -171,7 +171,7 @@ class Ends:
             self._telling = asyncio.get_running_loop().create_task(self._tell())
 
     async def told(self, seconds: float) -> None:
-        """Wait until those that are there have been told, or `seconds` are over."""
+        """Wait until all ends so far have been told, or `seconds` are over."""
         if self._telling is not None:
             await asyncio.wait({self._telling}, timeout=seconds)
 

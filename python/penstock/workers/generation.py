@@ -78,7 +78,7 @@ class Generation:
     Attributes:
         number: which one it is.
         registration: what its workers serve; None before one of them is ready.
-        workers: those that are ready, by their numbers.
+        workers: the ready ones, by their numbers.
     """
 
     def __init__(self, number: int, home: Home) -> None:
@@ -91,7 +91,7 @@ class Generation:
         self._over: asyncio.Event | None = None
 
     async def start(self) -> None:
-        """Have all workers ready. Cancelling it ends those that have been started.
+        """Have all workers ready. Cancelling it ends the workers that have been started.
 
         Raises:
             PenstockError: one could not be started, or was not ready in time (PROCESS_FAILED); or they do not serve the
@@ -114,7 +114,7 @@ class Generation:
 
         Args:
             seconds: for what is under way.
-            over: set when nobody calls them any more; until then those that have finished stay. None: nobody does.
+            over: set when they get no more calls; until then workers that have finished stay. None: they get none.
         """
         self._over = over
         for place in self._places:
@@ -191,7 +191,7 @@ class Generation:
     def _gone(self, worker: WorkerProcess) -> None:
         self.workers.pop(worker.number, None)
         self._home.requests.remove(worker.number)
-        # Of its own: whoever cancels what had it started does not want half of this.
+        # A task of its own: a cancelled caller must not leave half of this.
         task = asyncio.create_task(self._close(worker))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -25,7 +25,7 @@ _log: Final = logging.getLogger("penstock.workers")
 
 _GONE: Final = "the other end is gone"
 _CLOSED: Final = "the link is closed"
-# Characters of what was raised, beyond which it tells nobody anything (arbitrary).
+# Characters of what was raised, beyond which it is not useful (arbitrary).
 _TEXT: Final = 4096
 
 
@@ -113,7 +113,7 @@ class Link:
         """Call `name` at the other end, and do not wait for it. What it raises is logged there.
 
         Raises:
-            ConnectionError: the other end is gone. If it goes later nobody is told.
+            ConnectionError: the other end is gone. If it goes later there is no error.
             TypeError: an argument may not go over a link.
             ValueError: the arguments are too long.
         """
@@ -172,7 +172,7 @@ class Link:
             self._answer(number, name, found)
             return
         task = asyncio.create_task(self._serve(number, name, found))
-        # Those whose answers nobody wants have numbers of their own, so that they are kept as well.
+        # Calls without an answer have numbers of their own, so that they are kept as well.
         key = -next(self._numbers) if number is None else number
         self._serving[key] = task
         task.add_done_callback(lambda _: self._serving.pop(key, None))

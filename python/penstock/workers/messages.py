@@ -95,7 +95,7 @@ def load(data: bytes) -> Any:
     """Read a message.
 
     Raises:
-        UnreadableError: it is none, or has an object that cannot be made.
+        UnreadableError: it is not a message, or has an object that cannot be made.
     """
     if len(data) > MOST or _values(data) > VALUES:
         raise UnreadableError(f"{len(data)} bytes, {_values(data)} values: too long")

@@ -50,7 +50,7 @@ class Plans:
 
     def __init__(self, parent: Parent, shared: Shared) -> None:
         self._parent = parent
-        # Weak: the object has its plans, and is let go of in the parent when nothing else has it.
+        # Weak: the object has its plans, and is dropped in the parent when nothing else has it.
         self._shared = weakref.ref(shared)
         self._known: dict[Hashable, bytes] = {}
 

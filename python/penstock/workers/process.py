@@ -1,7 +1,7 @@
 """One worker, as its parent sees it: a process with two links and a listening socket, from its start to its end.
 
 The parent makes the sockets, so that no worker chooses where it listens. A worker that has lost its link does not stay:
-nobody could tell it to stop any more.
+no process could tell it to stop any more.
 """
 
 import asyncio
@@ -69,11 +69,11 @@ class Orders:
 
 
 class Directory:
-    """A new directory for the sockets of workers, which nobody else may enter. It goes with the block."""
+    """A new directory for the sockets of workers, which no other user may enter. It is removed with the block."""
 
     def __enter__(self) -> Path:
         runtime = os.environ.get("XDG_RUNTIME_DIR")
-        # Somebody else's is left in the environment by su and sudo.
+        # su and sudo leave another user's in the environment.
         usable = runtime if runtime is not None and os.access(runtime, os.W_OK | os.X_OK) else None
         self._path = Path(tempfile.mkdtemp(prefix="penstock-", dir=usable))
         self._last = ExitStack()
@@ -87,7 +87,7 @@ class Directory:
         self._remove()
 
     def _remove(self) -> None:
-        # Somebody may have cleared up what is temporary.
+        # Another program may have removed temporary files.
         with suppress(FileNotFoundError):
             shutil.rmtree(self._path)
 
@@ -193,7 +193,7 @@ class WorkerProcess:
         return asyncio.get_running_loop().time() - self._ready_at
 
     async def stop(self, seconds: float) -> int:
-        """Have its requests finish within `seconds`, and kill it if it does not end soon behind that. As `wait`."""
+        """Have its requests finish within `seconds`, and kill it if it does not end soon after that. As `wait`."""
         self._signal(signal.SIGTERM)
         await asyncio.wait({self._ended}, timeout=seconds + GRACE)
         if not self._ended.done():
@@ -210,7 +210,7 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
 
     async def aclose(self) -> None:
-        """Kill it if it runs, and let go of all that is its own. Idempotent."""
+        """Kill it if it runs, and release its resources. Idempotent."""
         self.kill()
         await self.wait()
         for kill in self._kills:

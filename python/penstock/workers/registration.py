@@ -47,7 +47,7 @@ class RouteDescription:
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """What of an application outlives its workers. Those that run the same code have equal ones."""
+    """The parts of an application that outlive its workers. Workers with the same code have equal ones."""
 
     routes: tuple[RouteDescription, ...]
     """All native routes."""

@@ -84,7 +84,7 @@ class Supervisor:
         self._reloading = asyncio.create_task(self._reload())
 
     def reload(self) -> None:
-        """Have the code that is there now serve: a new generation, behind the one that is on its way if one is."""
+        """Have the code that is there now serve: a new generation, after the one that is on its way if there is one."""
         self._wanted.set()
 
     async def stop(self, seconds: float, over: asyncio.Event) -> None:
@@ -92,7 +92,7 @@ class Supervisor:
 
         Args:
             seconds: for what is under way.
-            over: set when nobody calls them any more; until then there are some.
+            over: set when they get no more calls; until then there are some.
         """
         if self._reloading is not None:
             self._reloading.cancel()
@@ -121,7 +121,7 @@ class Supervisor:
     async def call(self, name: str, *arguments: object) -> Any:
         """Call `name` in a worker of the newest generation that serves, and in another one if that ends meanwhile.
 
-        It waits while there is none. What is called may so have begun twice.
+        It waits while there is no worker. A call may so have begun twice.
 
         Raises:
             PenstockError, RuntimeError: what was raised there.
