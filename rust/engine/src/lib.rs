@@ -39,10 +39,12 @@ pub use penstock_auth::tokens;
 pub use penstock_error as error;
 pub use penstock_error::{Code, Error, Result};
 pub use penstock_http::{framing, json, relay, wire};
+use penstock_memory::sync;
+#[cfg(not(loom))]
+use penstock_memory::sys;
 pub use penstock_memory::sys::EventFd;
 #[cfg(not(loom))]
 pub use penstock_memory::sys::descriptor::duplicate;
 pub use penstock_memory::{counters, pool};
-use penstock_memory::{sync, sys};
 #[cfg(not(loom))]
 pub use penstock_rfc9111 as cache;

@@ -17,8 +17,9 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 
 fn decisions() -> Arc<Decisions> {
     let requests = Limits { concurrency: None, rate: None, burst: 1.0 };
-    let limits = TenantLimits { requests, bandwidth: None, total: None };
-    let config = AccessConfig { allowed: 4, denied: 4, questions: 4, timeout: LIFETIME, tenants: 4, limits };
+    let tenant_limits = TenantLimits { requests, bandwidth: None, total: None };
+    let config =
+        AccessConfig { decisions: 4, denials: 4, questions: 4, timeout: LIFETIME, tenants: 4, tenant_limits };
     let decisions = Arc::new(Decisions::new(&config));
     decisions.listen(Waker::noop());
     decisions

@@ -279,7 +279,7 @@ fn an_error_follows_the_frames_before_it() {
 
 #[test]
 fn whoever_waits_for_the_head_gets_it() {
-    const LIMITS: HeadLimits = HeadLimits { bytes: 100, fields: 1, interim: 0 };
+    const LIMITS: HeadLimits = HeadLimits { head_bytes: 100, head_fields: 1, interim_responses: 0 };
     model(3, || {
         let pool = pool(1);
         let (feed, stream) = pair(&pool, WIDE, &Framing::Raw);
