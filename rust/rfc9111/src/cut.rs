@@ -38,7 +38,12 @@ impl Cut {
                 let length = values(lines, "content-length").next().and_then(number)?;
                 (Span::new(0, length)?, length)
             }
-            206 => content_range(lines).and_then(|range| range.span.zip(range.length))?,
+            206 => {
+                let (there, length) = content_range(lines).and_then(|range| range.span.zip(range.length))?;
+                // A part that is shorter or longer than its Content-Range says has no known bytes to cut.
+                let sent = values(lines, "content-length").next().and_then(number);
+                (sent.is_none_or(|sent| sent == there.len()).then_some(there)?, length)
+            }
             _ => return None,
         };
         let span = single_range(request, length, &Validators::of(lines, received))?;

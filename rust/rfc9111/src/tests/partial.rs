@@ -183,6 +183,18 @@ fn parts_that_contradict_themselves_are_not_stored() {
     }
 }
 
+#[test]
+fn a_part_of_another_length_than_its_content_range_is_not_cut() {
+    let request = Text::new("Range: bytes=-5");
+    let lines = request.lines();
+    let request = Request::read("GET", TARGET, &lines);
+    let cut = |length: &str| {
+        let answer = Text::new(&format!("Content-Range: bytes 4-9/10\n{length}"));
+        crate::cut::Cut::of(&request, 206, &answer.lines(), at(0)).is_some()
+    };
+    assert_eq!([cut("Content-Length: 5"), cut("Content-Length: 6"), cut("")], [false, true, true]);
+}
+
 /// RFC 9111, section 3.4.
 #[test]
 fn parts_are_completed_under_a_strong_validator() {
