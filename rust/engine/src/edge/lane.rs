@@ -11,13 +11,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use super::account::Account;
-use super::answer::refusal;
 use super::client::Client;
-use super::exchange::{Asked, Task, asked, fault, is_leaving, live, may_answer, send_whole};
+use super::exchange::{Asked, fault, is_leaving};
 use super::inbound::{Inbound, check_size};
 use super::progress::Progress;
-use super::respond::{Responder, answer_by_relay};
 use super::site::Site;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
@@ -31,91 +28,11 @@ use crate::runtime::from_afar;
 use crate::sys::descriptor::set_option;
 use crate::wire::{BodyFraming, Incoming, shown};
 
-/// The application, if the site has one.
-pub(super) struct Application<'a>(pub(super) Option<&'a Queue>);
-
-impl Responder for Application<'_> {
-    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        let Task { site, thread, client, incoming, progress, .. } = task;
-        let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
-        let Some(queue) = self.0 else {
-            let detail = format!("no route for {} {}", incoming.method(), incoming.path());
-            return Err(Code::NoRoute.error(detail));
-        };
-        let Some(ordered) = answer(site, client, inbound, asked, progress, queue, &life).await? else {
-            return Ok(());
-        };
-        // On the heap: what the application answers itself needs no room for it.
-        let result = Box::pin(answer_by_order(&task, inbound, asked, &ordered.order)).await;
-        let request = || format!("{} {}", incoming.method(), shown(incoming.target()));
-        ordered.end(progress, &result, queue, request);
-        match result {
-            Err(error) if may_answer(&error) && progress.status().is_none() && !progress.is_torn() => {
-                // On the heap, because few requests fail.
-                Box::pin(answer_failure(&task, &error)).await
-            }
-            result => result,
-        }
-    }
-}
-
-/// Answers as the application has ordered.
-async fn answer_by_order(
-    task: &Task<'_>,
-    inbound: &mut Inbound<'_>,
-    asked: Asked<'_>,
-    order: &RelayOrder,
-) -> Result<()> {
-    let Task { site, client, incoming, progress, .. } = *task;
-    let account = Account::open(site.app.as_ref(), &order.relay, client, incoming, progress);
-    let target_at = Some(order.target.as_str());
-    let ordered = Task { account: account.as_deref(), target_at, stripped: None, ..*task };
-    let result = answer_by_relay(ordered, inbound, asked, site.config.max_body, &order.relay, None).await;
-    if let Some(account) = account {
-        account.close(result.as_ref().err());
-    }
-    result
-}
-
-/// Answers that an ordered relay has failed before its head, as the application does for its relays: it is a response like
-/// any other, and another request may follow.
-async fn answer_failure(task: &Task<'_>, error: &Error) -> Result<()> {
-    let Task { site, client, incoming, progress, .. } = *task;
-    // The answer says nothing of a connection that HTTP/1.0 keeps.
-    progress.close(progress.closes() || incoming.minor_version == 0 || site.is_draining());
-    progress.begin(error.code().status());
-    let bytes = refusal(error, None, progress.closes(), incoming.method() == "HEAD");
-    if send_whole(site, client, bytes, progress).await {
-        return Ok(());
-    }
-    Err(Code::ClientGone.error("the client left before the end of the response"))
-}
-
 /// A relay that the application has ordered in place of an answer of its own.
 #[derive(Debug)]
 pub(super) struct Ordered {
     pub(super) order: Box<RelayOrder>,
-    near: Near,
-}
-
-impl Ordered {
-    /// The relay is over. Returned is whether the application wants the connection closed.
-    pub(super) fn end(
-        self,
-        progress: &Progress,
-        result: &Result<()>,
-        queue: &Queue,
-        request: impl FnOnce() -> String,
-    ) {
-        let error = result.as_ref().err();
-        progress.set_note(self.near.take_note(), error);
-        // Of a client that has left the access log tells.
-        if let Some(error) = error.filter(|error| error.code() != Code::ClientGone) {
-            queue.reports().fault(Fault { request: Some(request()), error: error.clone(), is_relay: true });
-        }
-        let loss = error.map_or(Loss::Closed, |error| Loss::Failed(error.clone()));
-        self.near.lose(loss, progress.status().is_some());
-    }
+    pub(super) near: Near,
 }
 
 /// Has the application answer, over `queue`. The future ends when all of the response is with the kernel, or with the relay
@@ -123,7 +40,7 @@ impl Ordered {
 ///
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
-async fn answer(
+pub(super) async fn answer(
     site: &Site,
     client: &Client,
     inbound: &mut Inbound<'_>,

@@ -1,11 +1,12 @@
-//! What answers requests: an origin or a cache, a hub, the engine about itself, and the application (`lane`).
+//! What answers requests: an origin or a cache, a hub, the engine about itself, and the application.
 
 mod amendment;
+mod application;
 mod pages;
 mod relay;
 mod topics;
 
-pub(super) use relay::answer_by_relay;
+pub(super) use application::Application;
 
 use super::exchange::Task;
 use super::inbound::Inbound;

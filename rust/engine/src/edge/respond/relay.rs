@@ -62,7 +62,7 @@ impl Responder for Route {
 }
 
 /// Answers by `relay`. `pass`: the request was admitted by the gate of the task.
-pub(crate) async fn answer_by_relay(
+pub(super) async fn answer_by_relay(
     task: Task<'_>,
     inbound: &mut Inbound<'_>,
     asked: Asked<'_>,

@@ -1,0 +1,86 @@
+//! Answers a request from the application, or by the relay that the application orders in place of an answer.
+
+use super::Responder;
+use super::relay::answer_by_relay;
+use crate::app::{Fault, Loss, Queue, RelayOrder};
+use crate::edge::account::Account;
+use crate::edge::answer::refusal;
+use crate::edge::exchange::{Asked, Task, asked, live, may_answer, send_whole};
+use crate::edge::inbound::Inbound;
+use crate::edge::lane::{Ordered, answer};
+use crate::error::{Code, Error, Result};
+use crate::wire::shown;
+
+/// The application, if the site has one.
+pub(crate) struct Application<'a>(pub(crate) Option<&'a Queue>);
+
+impl Responder for Application<'_> {
+    async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
+        let Task { site, thread, client, incoming, progress, .. } = task;
+        let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
+        let Some(queue) = self.0 else {
+            let detail = format!("no route for {} {}", incoming.method(), incoming.path());
+            return Err(Code::NoRoute.error(detail));
+        };
+        let Some(ordered) = answer(site, client, inbound, asked, progress, queue, &life).await? else {
+            return Ok(());
+        };
+        // On the heap: what the application answers itself needs no room for it.
+        let result = Box::pin(answer_by_order(&task, inbound, asked, &ordered.order)).await;
+        end(ordered, &task, &result, queue);
+        match result {
+            Err(error) if may_answer(&error) && progress.status().is_none() && !progress.is_torn() => {
+                // On the heap, because few requests fail.
+                Box::pin(answer_failure(&task, &error)).await
+            }
+            result => result,
+        }
+    }
+}
+
+/// Answers as the application has ordered.
+async fn answer_by_order(
+    task: &Task<'_>,
+    inbound: &mut Inbound<'_>,
+    asked: Asked<'_>,
+    order: &RelayOrder,
+) -> Result<()> {
+    let Task { site, client, incoming, progress, .. } = *task;
+    let account = Account::open(site.app.as_ref(), &order.relay, client, incoming, progress);
+    let target_at = Some(order.target.as_str());
+    let ordered = Task { account: account.as_deref(), target_at, stripped: None, ..*task };
+    let result = answer_by_relay(ordered, inbound, asked, site.config.max_body, &order.relay, None).await;
+    if let Some(account) = account {
+        account.close(result.as_ref().err());
+    }
+    result
+}
+
+/// Answers that an ordered relay has failed before its head, as the application does for its relays: it is a response like
+/// any other, and another request may follow.
+async fn answer_failure(task: &Task<'_>, error: &Error) -> Result<()> {
+    let Task { site, client, incoming, progress, .. } = *task;
+    // The answer says nothing of a connection that HTTP/1.0 keeps.
+    progress.close(progress.closes() || incoming.minor_version == 0 || site.is_draining());
+    progress.begin(error.code().status());
+    let bytes = refusal(error, None, progress.closes(), incoming.method() == "HEAD");
+    if send_whole(site, client, bytes, progress).await {
+        return Ok(());
+    }
+    Err(Code::ClientGone.error("the client left before the end of the response"))
+}
+
+/// Tells the application how the relay that it has ordered has ended, and the operator if it has failed.
+fn end(ordered: Ordered, task: &Task<'_>, result: &Result<()>, queue: &Queue) {
+    let Ordered { near, .. } = ordered;
+    let Task { incoming, progress, .. } = *task;
+    let error = result.as_ref().err();
+    progress.set_note(near.take_note(), error);
+    // The access log tells of a client that has left.
+    if let Some(error) = error.filter(|error| error.code() != Code::ClientGone) {
+        let request = Some(format!("{} {}", incoming.method(), shown(incoming.target())));
+        queue.reports().fault(Fault { request, error: error.clone(), is_relay: true });
+    }
+    let loss = error.map_or(Loss::Closed, |error| Loss::Failed(error.clone()));
+    near.lose(loss, progress.status().is_some());
+}
