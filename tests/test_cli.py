@@ -14,6 +14,7 @@ from penstock.cli import main
 from penstock.testing import Peer, ScriptedOrigin, respond
 from support.client import RawClient, answer
 from support.command import Running, refused, run, serve
+from support.origins import refusing
 
 OK = answer("Content-Length: 2", body=b"ok")
 
@@ -122,15 +123,14 @@ async def test_an_idle_process_ends_without_waiting() -> None:
 
 async def test_several_origins_stand_in_for_one_another() -> None:
     async with ScriptedOrigin(respond(OK)) as one:
-        async with ScriptedOrigin(respond(OK)) as gone:
-            two = gone.url
-        async with serve("--origin", one.url, "--origin", two) as running:
-            client = await RawClient.connect(running.port)
-            for _ in range(4):
-                assert (await client.ask()).body == b"ok"
-            running.process.terminate()
-            assert await running.ended() == 0
-            client.abort()
+        with refusing() as two:
+            async with serve("--origin", one.url, "--origin", two) as running:
+                client = await RawClient.connect(running.port)
+                for _ in range(4):
+                    assert (await client.ask()).body == b"ok"
+                running.process.terminate()
+                assert await running.ended() == 0
+                client.abort()
         assert len(one.requests) == 4
 
 

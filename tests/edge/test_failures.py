@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 
 import pytest
 
@@ -10,7 +9,7 @@ from penstock.config import OriginLimits, Timeouts
 from penstock.testing import Peer, ScriptedOrigin
 from support.client import RawClient, answer
 from support.edges import Edges
-from support.origins import Recorder, Steps, end, says
+from support.origins import Recorder, Steps, end, refusing, says
 from support.waiting import until
 
 SHORT = Timeouts(first_byte=0.1, between_bytes=0.1)
@@ -88,10 +87,9 @@ async def test_a_failure_before_the_head_is_answered(anywhere: Edges, fault: str
 
 
 async def test_an_origin_that_refuses_connections_is_answered_with_502(anywhere: Edges) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    client = await anywhere.connect(await anywhere.relay(f"http://127.0.0.1:{port}"))
-    reply = await client.ask()
+    with refusing() as url:
+        client = await anywhere.connect(await anywhere.relay(url))
+        reply = await client.ask()
     assert (reply.head.status, json.loads(reply.body)["name"]) == (502, "CONNECT_FAILED")
 
 

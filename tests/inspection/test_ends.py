@@ -11,7 +11,7 @@ from penstock.config import Caching, Drain, Edge, EventRelay, Inspection, RouteL
 from penstock.testing import Peer, ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import answer
-from support.origins import ChunkSteps, Recorder, says, whole_stream
+from support.origins import ChunkSteps, Recorder, refusing, says, whole_stream
 from support.waiting import until
 from support.ways import NEVER, Way
 
@@ -170,18 +170,17 @@ async def test_ends_that_python_is_too_slow_for_are_dropped_and_the_log_says_how
 ) -> None:
     if way.name != "native":
         pytest.skip("elsewhere Python answers")
-    async with ScriptedOrigin(Recorder()) as origin:
-        url = origin.url
-    # Nothing listens there any more, so that the engine answers while the loop is held.
-    chat = await inspecting(way, url, None, edge=Edge(app_ends=4096))
     requests = 50
-    clients = []
-    for number in range(requests):
-        clients.append(socket.create_connection(("127.0.0.1", chat.relay.port)))
-        clients[-1].sendall(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number)
-    for client in clients:
-        assert client.recv(12) == b"HTTP/1.1 502"
-        client.close()
+    # The engine answers itself while the loop is held.
+    with refusing() as url:
+        chat = await inspecting(way, url, None, edge=Edge(app_ends=4096))
+        clients = []
+        for number in range(requests):
+            clients.append(socket.create_connection(("127.0.0.1", chat.relay.port)))
+            clients[-1].sendall(b"GET /%d HTTP/1.1\r\nHost: a\r\n\r\n" % number)
+        for client in clients:
+            assert client.recv(12) == b"HTTP/1.1 502"
+            client.close()
     with caplog.at_level(logging.ERROR, "penstock.web"):
         await until(lambda: caplog.messages, "the log says so")
     told = chat.relay.ends.qsize()

@@ -1,7 +1,9 @@
 """Scripted origins: which bytes a request is answered with, and when."""
 
 import asyncio
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from penstock.testing import Peer, RecordedRequest, Script
@@ -44,6 +46,14 @@ class Recorder:
             # What a HEAD is answered with has no body.
             whole = self.response
             await peer.send(whole if head.method != "HEAD" else whole[: whole.index(b"\r\n\r\n") + 4])
+
+
+@contextmanager
+def refusing() -> Iterator[str]:
+    """The URL of an origin that refuses connections. The port stays taken, so that no other server is given it."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 def whole_stream(stream: bytes, *fields: str) -> bytes:

@@ -14,7 +14,7 @@ from penstock.workers import messages
 from penstock.workers.ends import Account, Ended, Orphan, account_of
 from support.client import answer
 from support.family import Family
-from support.origins import Recorder
+from support.origins import Recorder, refusing
 from support.waiting import until
 
 _told: list[RelayEnd] = []
@@ -59,12 +59,11 @@ async def test_a_native_route_tells_a_worker(family: Family) -> None:
 async def test_an_error_is_told_by_its_code(family: Family) -> None:
     ends: list[RelayEnd] = []
     worker = await family.worker()
-    async with ScriptedOrigin(Recorder()) as upstream:
-        url = upstream.url
-    with worker.inside():
-        route = Gateway(url).native("/", on_complete=ends.append)
-    await family.serve(worker, route)
-    assert (await (await family.connect()).ask()).head.status == 502
+    with refusing() as url:
+        with worker.inside():
+            route = Gateway(url).native("/", on_complete=ends.append)
+        await family.serve(worker, route)
+        assert (await (await family.connect()).ask()).head.status == 502
     await until(lambda: ends, "the end is told")
     error = ends[0].error
     assert error is not None

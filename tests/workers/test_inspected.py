@@ -14,7 +14,7 @@ from penstock.stats import InspectionStats
 from penstock.testing import ScriptedOrigin
 from penstock.web import Gateway, RelayEnd
 from support.client import RawClient, answer
-from support.origins import CHUNKED, EVENT_STREAM, JSON, ChunkSteps, Recorder, whole_stream
+from support.origins import CHUNKED, EVENT_STREAM, JSON, ChunkSteps, Recorder, refusing, whole_stream
 from support.relaying import Relaying
 from support.waiting import in_time, until
 
@@ -274,11 +274,10 @@ async def test_a_client_that_leaves_what_the_worker_sends(
 
 async def test_an_origin_that_is_not_there_is_counted_once(relaying: Relaying) -> None:
     ends: list[RelayEnd] = []
-    async with ScriptedOrigin(Recorder()) as upstream:
-        url = upstream.url
-    gateway = await relaying.inspecting(url, inspect=config.Inspection())
-    await relaying.serve(functools.partial(gateway.relay, on_complete=ends.append))
-    assert (await (await relaying.connect()).ask("/model")).head.status == 502
+    with refusing() as url:
+        gateway = await relaying.inspecting(url, inspect=config.Inspection())
+        await relaying.serve(functools.partial(gateway.relay, on_complete=ends.append))
+        assert (await (await relaying.connect()).ask("/model")).head.status == 502
     end = await end_of(ends)
     assert end.inspected is not None
     assert (end.inspected.content, end.inspected.bytes) == ("other", 0)
