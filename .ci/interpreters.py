@@ -1,7 +1,7 @@
 """Runs the Python tests on every CPython at hand from 3.11 up, with the wheel that users would install.
 
 One abi3 wheel is built for all of them; a free-threaded interpreter gets a wheel of its own, because it has
-no stable ABI. Interpreters are those on PATH and those that pyenv has, the newest patch release of each version.
+no stable ABI. Interpreters are looked for on PATH and among pyenv's, the newest patch release of each version.
 """
 
 import json

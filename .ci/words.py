@@ -36,8 +36,10 @@ def read_words(settings: dict) -> list[tuple[re.Pattern[str], str]]:
     for pattern, instead in settings["words"].items():
         spaced = pattern.replace(" ?", r"\s*").replace(" ", GAP)
         first = spaced[0]
-        # 'Whoever' as 'whoever', but not 'is None' as 'is none'.
-        any_case = f"[{first}{first.upper()}]{spaced[1:]}" if first.isalpha() else f"(?:{spaced}|{capital(spaced)})"
+        # A capital may begin a sentence; inside a pattern it is another word, such as Python's None.
+        any_case = (
+            f"[{first}{first.upper()}]{spaced[1:]}" if first.isalpha() else f"(?:{spaced}|{capital(spaced)})"
+        )
         end = "" if spaced.endswith("]") else r"\b"
         words.append((re.compile(rf"\b(?:{any_case}){end}"), instead))
     return words
@@ -101,7 +103,9 @@ def main() -> int:
     if missing:
         sys.stderr.write(f"words: {', '.join(missing)} is in the limits, and does not exist: take it out\n")
         return 1
-    found = [hit for path in files(options.root, list(limits)) for hit in hits(path, options.root, words)]
+    # The settings have the words themselves.
+    read = (path for path in files(options.root, list(limits)) if path != options.settings)
+    found = [hit for path in read for hit in hits(path, options.root, words)]
     if options.show:
         found = [hit for hit in found if hit.path == options.show or hit.path.startswith(f"{options.show}/")]
         for hit in found:

@@ -43,7 +43,7 @@ class Row:
 
 
 async def origin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers /ok, and sends one event to whoever asks for anything else."""
+    """Answers /ok, and sends one event in answer to any other request."""
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")

@@ -59,7 +59,7 @@ async def origin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-# A writer that is let go of closes its connection.
+# A writer that is released closes its connection.
 Client = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 

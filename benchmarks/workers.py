@@ -5,7 +5,7 @@
     workers.py --only fire                       or costs
 
 `penstock serve --workers 2` relays 200 event streams of 10 events a second and answers a mixed load, in three phases:
-calm; beside another `penstock serve` of the same application, which nobody asks anything, and which is under fire on the
+calm; beside another `penstock serve` of the same application, which gets no requests, and which is under fire on the
 same core; and under fire itself. Fire is a reload every five seconds, and kill -9 of one of the two workers between each
 two of them, each in its turn. A run without options is kept in results/workers.json. Exit status: 0, 1 when what is
 promised was not met, 2 when programs outside the benchmark disturbed the run.

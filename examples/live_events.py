@@ -33,7 +33,7 @@ def make_app(hub: Hub) -> web.Application:
         try:
             position = await hub.publish("scores", await request.text(), event="goal")
         except ConnectionFailedError as error:
-            # It may have been published: whoever posted it decides whether it is posted again.
+            # It may have been published: the client decides whether to post it again.
             raise web.HTTPServiceUnavailable(text=f"{error}\n", headers={"Retry-After": "1"}) from error
         return web.json_response({"id": position})
 

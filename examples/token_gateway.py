@@ -49,7 +49,7 @@ class Tenant:
         events = 0 if seen is None else seen.events
         self.spent.append(f"{self.name}: {end.status} {how}, {events} events, {tokens} tokens")
         if seen is not None and seen.events and seen.usage is None:
-            # What nobody metered is worth a look: a stream that failed, or an origin that does not say.
+            # A stream without a meter is worth a look: it failed, or its origin does not say.
             self.spent[-1] += " (no usage)"
 
 
@@ -60,7 +60,7 @@ def make_gateway(
     gateway = Gateway(
         origin,
         engine=engine,
-        # Servers say what a stream has cost if they are asked to. Whoever asks otherwise is overruled.
+        # Servers say what a stream has cost if they are asked to. A client that asks otherwise is overruled.
         inspect=Inspection(amend={"stream_options": {"include_usage": True}}, insist=True),
         # A client that leaves is billed for what the model went on to say: it is read up to its usage.
         events=EventRelay(heartbeat=15, drain=Drain(seconds=120)),
@@ -144,7 +144,7 @@ async def show(engine: penstock.Engine) -> None:
             return response.status
 
     async with aiohttp.ClientSession() as session:
-        print("nobody:", await ask(session, "key-c"))
+        print("unknown key:", await ask(session, "key-c"))
         print("green leaves after the first word:", await ask(session, "key-a", leaves=True))
         # What is left of that stream is read without it.
         pace.set()
@@ -159,8 +159,8 @@ async def show(engine: penstock.Engine) -> None:
 
 
 async def serve(engine: penstock.Engine, origin: str, key: str | None, listen: str) -> None:
-    """Serve `origin` to whoever sends the key `let-me-in`."""
-    tenants = {"let-me-in": Tenant("everybody", 1_000_000)}
+    """Serve `origin` to clients that send the key `let-me-in`."""
+    tenants = {"let-me-in": Tenant("visitors", 1_000_000)}
     runner = web.AppRunner(make_gateway(engine, origin, key, tenants))
     await runner.setup()
     host, _, port = listen.rpartition(":")

@@ -22,7 +22,7 @@ def circles(
 ) -> list[list[str]]:
     """The sets of files that import one another, each sorted.
 
-    A module with its own children is none: if a file of a set is the parent of all the others, their arrows to it do not count.
+    A module and its own children do not make a circle: if a file of a set is the parent of all the others, their arrows to it do not count.
     """
     return sorted(sorted(circle) for circle in _circles(set(arrows), arrows, children))
 

@@ -26,7 +26,7 @@ class Honest:
 
     port: int
     latencies: list[float] = field(default_factory=list)
-    """Seconds, of those that were answered with 200."""
+    """Seconds, of requests that were answered with 200."""
     refusals: Counter[str] = field(default_factory=Counter)
     """By status, or by what went wrong instead of one."""
     longest: float = 0.0

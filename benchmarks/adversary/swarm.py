@@ -33,7 +33,7 @@ class Attack:
     padding: int = 0
     """Bytes of a header field's value that follow it."""
     drip: str = ""
-    """Sent again and again behind that."""
+    """Sent again and again after that."""
     interval: float = 1.0
     """Seconds between two of these."""
     reads: bool = True

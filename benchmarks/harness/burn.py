@@ -34,7 +34,7 @@ def _rate() -> float:
 
 
 def count(seconds: float) -> None:
-    """One call into C that computes and never lets go of the GIL."""
+    """One call into C that computes and never releases the GIL."""
     sum(range(int(_rate() * seconds)))
 
 

@@ -68,7 +68,7 @@ def publish(load: Process, count: int) -> dict[str, float]:
 
 
 def measure(target: Target, case: Case, cell: FanOut, settings: Settings, runtime: Path) -> None:
-    """Add a round to the cell. Raises LoadError if there is none to add."""
+    """Add a round to the cell. Raises LoadError if the load has failed."""
     assert target.gateway is not None
     logs = runtime / "load"
     logs.mkdir()
@@ -88,7 +88,7 @@ def measure(target: Target, case: Case, cell: FanOut, settings: Settings, runtim
         window.close()
         used = cpu.read_tree(load.pid).scheduler - before
         grown = resident(target.gateway.pid) - empty
-    # The last event has no interval behind it.
+    # The last event has no interval after it.
     due = settings.seconds - 1 / case.rate
     late = report["seconds"] * DELIVERED_SHARE > due + 1 / case.rate
     deliveries = int(report["events"])

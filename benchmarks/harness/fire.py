@@ -148,7 +148,7 @@ def burn(workers: Workers, seconds: float) -> None:
 
 
 def used(pid: int) -> float:
-    """Seconds of CPU time of a process and of all that it had, those that have ended included."""
+    """Seconds of CPU time of a process and of all its children, ended ones included."""
     while True:
         try:
             return cpu.read_tree(pid).stat

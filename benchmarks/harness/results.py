@@ -204,7 +204,7 @@ def load_all(directory: Path) -> list[tuple[Path, Result]]:
 
 
 def latest_valid(directory: Path) -> Result:
-    """Return the latest full run that is not void. Raises LookupError if there is none."""
+    """Return the latest full run that is not void. Raises LookupError without one."""
     found = load_all(directory)
     for _, result in reversed(found):
         if result.scope == "full" and not result.void:

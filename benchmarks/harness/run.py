@@ -19,7 +19,7 @@ from harness.processes import HOST, Process, StartError, free_port
 from harness.segments import handler_load, segment_load
 from harness.settings import Settings
 
-# The event streams without any gateway: what of the latency is the origin's and the client's own.
+# The event streams without any gateway: the part of the latency that is the origin's and the client's own.
 DIRECT = "direct"
 
 LOADS: dict[Kind, Callable[[Settings, Path], AbstractContextManager[Load]]] = {
@@ -56,7 +56,7 @@ def started(gateway: Gateway, kind: Kind, origin: str, settings: Settings, runti
 
 
 def _measure(load: Load, target: Target, workload: Workload, cell: Cell) -> None:
-    """Add a round to the cell, or the reason why there is none."""
+    """Add a round to the cell, or the reason why it has failed."""
     try:
         cell.rounds.append(load.measure(target, workload))
     except LoadError as error:

@@ -1,8 +1,8 @@
 """Topics: what is published once, kept for a while, and sent by the engine to any number of subscribers.
 
-A subscriber is a browser's EventSource, or whoever else reads text/event-stream. It is served by a native route
-(`Hub.native`) without waking Python. What it had before it was disconnected, it says by the id of its last event, and
-gets what followed, once and in order; where that cannot be shown, a `penstock-gap` event says so.
+A subscriber is a browser's EventSource, or any other client that reads text/event-stream. It is served by a native route
+(`Hub.native`) without waking Python. After a disconnect it names the last event that it had by its id, and gets the
+events that followed, once and in order; where the hub cannot show that, a `penstock-gap` event says so.
 """
 
 import asyncio
@@ -154,8 +154,8 @@ class BaseHub(Shared):
     ) -> str:
         """Publish an event. It is in the topic's history when this returns, and on its way to all subscribers.
 
-        With a shared log: the log has it when this returns. Cancellation, and a failure but for those that say that the
-        log is away, leave open whether it was published.
+        With a shared log: the log has it when this returns. After a cancellation, and after a failure that does not say
+        that the log is away, it may have been published all the same.
 
         Args:
             topic: its name.
@@ -172,8 +172,8 @@ class BaseHub(Shared):
             delivered without one (`RedisLog(away="deliver")`).
 
         Raises:
-            ArgumentError: the event cannot be written so that it is read as it was meant (BAD_EVENT), or the topic's
-                name is none (BAD_TOPIC).
+            ArgumentError: the event cannot be written so that it is read as it was meant (BAD_EVENT), or the topic
+                has no valid name (BAD_TOPIC).
             StateError: the topic has been finished (TOPIC_FINISHED), or the hub closed (HUB_CLOSED).
             PoolError: there is no room for it (POOL_FULL), or for one more topic (TOO_MANY_TOPICS).
             ConnectionFailedError: the shared log is away, or has not confirmed it (HUB_UNAVAILABLE).
@@ -250,9 +250,9 @@ class BaseHub(Shared):
             subscriptions: where it begins, and what happens if it is slow. There are no heartbeats.
 
         Raises:
-            PenstockError: when it is awaited or iterated: the topic's name is none (BAD_TOPIC), there is no such topic
-                (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS), or the
-                hub is closed (HUB_CLOSED).
+            PenstockError: when it is awaited or iterated: the topic has no valid name (BAD_TOPIC), there is no such
+                topic (UNKNOWN_TOPIC), there are too many subscribers (TOO_MANY_REQUESTS) or topics (TOO_MANY_TOPICS),
+                or the hub is closed (HUB_CLOSED).
         """
         check_topic(topic)
         _arguments.text("after", after)
@@ -271,8 +271,8 @@ class BaseHub(Shared):
         """Have the events of a response, such as a token stream, published to a topic that nothing else feeds.
 
         Returns when the topic is the response's. Its own ids are kept; an event without one gets the hub's. It goes on
-        whether anybody listens or not, so that who comes later gets the transcript, as far as the history holds it. When
-        it has ended the topic is finished. One that fails is told of by an event before that.
+        with and without subscribers, so that a later one gets the transcript, as far as the history holds it. When the
+        response has ended the topic is finished. If it failed, an event before that says so.
 
         With a shared log its events are there for all processes, each once: what the log has not confirmed holds up the
         reading of the response, also while the log is away. Where this process dies another one ends the topic, after
@@ -286,7 +286,7 @@ class BaseHub(Shared):
         Raises:
             StateError: another response feeds the topic, of this or of another process (BUSY); the response is closed,
                 or the hub is; with a shared log, also where the topic has been finished (TOPIC_FINISHED).
-            ArgumentError: the topic's name is none (BAD_TOPIC), or `error_event` no type (BAD_EVENT).
+            ArgumentError: the topic has no valid name (BAD_TOPIC), or `error_event` no type (BAD_EVENT).
             PoolError: there is no room for one more topic (TOO_MANY_TOPICS).
             ConnectionFailedError: the shared log is away (HUB_UNAVAILABLE).
             ConfigurationError: the hub follows a Kafka.

@@ -107,7 +107,7 @@ impl Policy for Ordered<'_> {
     }
 }
 
-/// For each request, the place of the next one for the same object; `usize::MAX` if there is none.
+/// For each request, the place of the next one for the same object; `usize::MAX` without one.
 pub fn next_uses(trace: &Trace) -> Vec<usize> {
     let mut seen = vec![usize::MAX; trace.costs.len()];
     let mut next = vec![usize::MAX; trace.requests.len()];

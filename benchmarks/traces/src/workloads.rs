@@ -113,7 +113,7 @@ fn vod(draft: &mut Draft, random: &mut Random, alpha: f64, per_second: f64, seco
     }
 }
 
-/// A crawler that comes and takes 500 objects that nobody asks for again, at ten times the rate that it has on average.
+/// A crawler that comes and takes 500 objects that no client asks for again, at ten times the rate that it has on average.
 fn scans(draft: &mut Draft, random: &mut Random, per_second: f64, seconds: f64) {
     let mut start = 0.0;
     while start < seconds {

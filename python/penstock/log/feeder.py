@@ -1,9 +1,9 @@
-"""Has one stream feed a topic of a log: each of its events is appended once, in order, whatever becomes of the log.
+"""Has one stream feed a topic of a log: each of its events is appended once, in order, whatever happens to the log.
 
 The stream is read no faster than the log confirms: what was read is appended before more is. Events have numbers, so
-that those whose confirmation was lost are appended again without being there twice. Whoever feeds says so every now and
-then; where that ends, or the log has lost what it had confirmed, the topic ends with an event that tells of it, and
-never as if it were whole.
+that an event whose confirmation was lost is appended again without being there twice. The feeding process renews its
+claim now and then; if it stops, or the log has lost what it had confirmed, the topic ends with an event that says so,
+and never as if it were whole.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """What a hub asks of what keeps its topics for several processes.
 
 A source has an order of its own for each topic: it gives each event a position, `milliseconds-sequence` or
-`partition:offset`, above all before. Each entry names the one before it, so that whoever has that one knows that
-nothing is missing between the two. A log is a source that a hub publishes to. All methods raise `ConnectionFailedError`
-(HUB_UNAVAILABLE) where it cannot be reached; it has then to be opened again.
+`partition:offset`, above all before. Each entry names the one before it, so that a reader that has that one knows
+that nothing is missing between the two. A log is a source that a hub publishes to. All methods raise
+`ConnectionFailedError` (HUB_UNAVAILABLE) if the source cannot be reached; it has then to be opened again.
 """
 
 from collections.abc import Sequence

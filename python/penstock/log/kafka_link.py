@@ -2,9 +2,9 @@
 
 One consumer follows the ends of partitions, another reads what lies before, one partition at a time. Where they begin
 and end is asked by a third that reads nothing: each change of what one reads has it forget who leads all others. None
-is of a group: nothing is committed, and each process gets all. What is open in a transaction, or was given up, is given
-to nobody. The invariant: whatever fails, or is not answered in time, is one error, HUB_UNAVAILABLE, and whoever waits
-to receive gets it too.
+is of a group: nothing is committed, and each process gets all. No reader gets
+what is open in a transaction, or was given up. The invariant: any failure, and any answer that is late, is one error,
+HUB_UNAVAILABLE, and a task that waits to receive gets it too.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 Records = Sequence["ConsumerRecord[bytes, bytes]"]
 
-# Milliseconds for which a broker may wait for records before it answers that there are none. Where more is to be
+# Milliseconds for which a broker may wait for records before it answers without one. Where more is to be
 # followed, that waits as long; idle, a broker is asked ten times a second.
 _LINGER: Final = 100
 
@@ -124,7 +124,7 @@ class KafkaLink:
         return begin[partition], end[partition]
 
     async def since(self, partition: TopicPartition, milliseconds: int) -> int | None:
-        """The offset of the first record of that time, since the epoch, or later; None if there is none."""
+        """The offset of the first record of that time, since the epoch, or later; None if no record is so late."""
         with self._told("Kafka did not say what is new"):
             found = (await self._bounds.offsets_for_times({partition: milliseconds}))[partition]
         return None if found is None else found.offset

@@ -2,7 +2,7 @@
 
 The offsets of a partition rise, with holes: where records were compacted away, where a transaction ended or was given
 up, and where a record has no value, which is an order to compaction and no event. What was read behind an entry is
-therefore what follows on it, and a loss shows in the bounds alone: a partition that begins behind the place that is
+therefore what follows on it, and a loss shows in the bounds alone: a partition that begins after the offset that is
 asked for has lost what lay between, and one that ends before it is not the one that was.
 """
 

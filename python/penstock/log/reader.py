@@ -1,7 +1,7 @@
 """Keeps the topics of an engine's hub as a source has them that processes share.
 
 One task holds the connection: it catches up with what was published meanwhile, then appends what comes. Another one
-gives the engine what it wants: the history of a topic that somebody subscribes to, or word that all is there. The
+gives the engine what it wants: the history of a topic that a client subscribes to, or word that all is there. The
 invariant: what the engine is given of a topic is the log's order, and where an entry does not name the one that was
 given before it, the engine is told of the gap first.
 """
@@ -303,7 +303,7 @@ class Reader:
                 self._interrupt(name, topic, floor)
                 self._take(name, topic, entries)
                 return
-            # What comes meanwhile is no reason to stop: whoever waits here waits for what the log has now.
+            # What comes meanwhile is no reason to stop: the caller waits for what the log has now.
             while topic.position is not None:
                 page = await self._source.read(name, topic.position, _PAGE)
                 if not self._take_all(name, topic, page.entries) or page.is_last:

@@ -1,7 +1,7 @@
 """One connection to Redis: commands that share round trips, and messages of channels.
 
-The invariant: a connection of which it is not known what comes next is closed. Nothing is sent twice: whether a command
-that was not answered has been carried out, only its caller can judge.
+The invariant: if the next bytes of a connection cannot be foreseen, it is closed. Nothing is sent twice: whether a
+command that was not answered has been carried out, only its caller can judge.
 """
 
 import asyncio

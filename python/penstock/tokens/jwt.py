@@ -82,7 +82,7 @@ class Jwt:
     """Claims that it must have. One without `exp` is good for ever."""
     tenant: str | None = None
     """The claim that says on whose account requests are, such as `sub`: a text or a number, which must be there. None:
-    nobody's."""
+    no tenant's."""
     paths: str | None = None
     """Which paths it is for. The name of a claim that has a pattern such as `/vod/7/*`, or an array of up to 64; or a
     pattern with claims in braces, such as `/vod/{sub}/*`. A pattern that ends in `*` stands for all that begin so, any

@@ -1,7 +1,8 @@
 """The parent's side of what workers declare: one object for all workers that declare the same.
 
-Objects outlive the workers: a new one that declares what is there already gets that, and so does a new generation. What
-nobody declares any more goes, unless the application that is being served keeps it, or the routes of that have it.
+Objects outlive the workers: a new one that declares what is there already gets that, and so does a new generation. An
+object that no worker declares any more goes, unless the application that is being served keeps it, or its routes
+have it.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 //!
 //! Requests are due at random (exponential gaps, seeded), for PATH and a random number below COUNT, and go to a
 //! connection that is idle. A latency runs from the moment that a request was due to the last byte of its answer, so that
-//! a gateway that falls behind is charged for those who queue. The loop is busy and asks the clock each time round: a
+//! a gateway that falls behind is charged for the queue. The loop is busy and asks the clock each time round: a
 //! timer of the kernel would add more than what is measured. Prints one line of JSON, with report.lua's names.
 
 use std::collections::VecDeque;

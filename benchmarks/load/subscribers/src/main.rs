@@ -124,7 +124,7 @@ impl Load {
         let mut due = began;
         let mut missing = count * self.subscribers.iter().flatten().count();
         let mut deadline = None;
-        // The answer to the last event may come behind the event.
+        // The answer to the last publish may come after the event.
         while (missing > 0 || !self.publisher.is_idle()) && self.failures == 0 {
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now > deadline) {

@@ -1,7 +1,7 @@
 //! The limit of a hub: one tokio thread that writes what is published to one socket after the other.
 //!
-//! One send for each subscriber and event, of the bytes that a hub would send; no history, no ids to resume from, nobody
-//! waited for. Of HTTP is read what the benchmark says. Whatever a hub costs above this is what it pays for being one.
+//! One send for each subscriber and event, of the bytes that a hub would send; no history, no ids to resume from, no
+//! client waited for. Of HTTP is read what the benchmark says. Whatever a hub costs above this is what it pays for being one.
 
 use std::cell::RefCell;
 use std::io;
@@ -39,7 +39,7 @@ impl Topic {
     }
 }
 
-/// The length of the head and of the body behind it, once the head is there.
+/// The length of the head and of the body after it, once the head is there.
 fn lengths(request: &[u8]) -> Option<(usize, usize)> {
     let head = request.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let length = String::from_utf8_lossy(&request[..head])
