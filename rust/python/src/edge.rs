@@ -20,11 +20,12 @@ use crate::access::Gate;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception, os_error};
 use crate::hub::Topics;
-use crate::lane::{Lane, Shared};
+use crate::lane::Lane;
 use crate::lock;
 use crate::port::Slot;
 use crate::relay_spec::{Handles, RelaySpec};
 use crate::settings::{EdgeSettings, Settings};
+use crate::transport::shared::Shared;
 
 /// A request that the engine answers alone, who is called with its end, and who decides about it.
 #[pyclass(frozen, module = "penstock._native")]

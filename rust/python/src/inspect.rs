@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 use penstock_engine::app;
 use penstock_engine::counters::{BOUNDS, Histogram};
 use penstock_engine::events::{Ended, begin_inspection};
-use penstock_engine::inspect::{self, Amendment, Content, Hidden, Names, Path, Rules, Sums, Wanted};
+use penstock_engine::inspect::{self, Amendment, Names, Path, Rules, Sums, Wanted};
 use penstock_engine::metrics::Board;
 use penstock_engine::{Code, Error};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::ends::Report;
 use crate::engine::Engine;
 use crate::errors::exception;
 use crate::lock;
@@ -188,53 +189,6 @@ pub(crate) type Inspected<'py> = (Bound<'py, Inspection>, Bound<'py, Counts>);
 
 pub(crate) fn parts((inspection, counts): &Inspected<'_>) -> (Arc<Rules>, Arc<inspect::Counts>) {
     (Arc::clone(&inspection.get().0), Arc::clone(&counts.get().sums))
-}
-
-/// What was seen of one response, as `penstock.web.Inspected` says it to applications. Times are in seconds.
-#[pyclass(frozen, get_all, module = "penstock._native")]
-pub(crate) struct Report {
-    /// "events", "json" or "other".
-    content: &'static str,
-    /// Whether the request was amended.
-    amended: bool,
-    /// Events that a browser would dispatch.
-    events: u64,
-    /// Bytes of the body.
-    bytes: u64,
-    /// To the first token.
-    first_token: Option<f64>,
-    /// The longest between two tokens.
-    longest_gap: Option<f64>,
-    /// To the end.
-    total: f64,
-    /// The usage as the origin has written it: an object of JSON.
-    usage: Option<Py<PyBytes>>,
-    /// Why a usage may not have been seen: `"encoded"` or `"too_large"`.
-    hidden: Option<&'static str>,
-}
-
-impl Report {
-    pub(crate) fn new(py: Python<'_>, report: &inspect::Report) -> Self {
-        let seconds = |duration: Option<Duration>| duration.map(|duration| duration.as_secs_f64());
-        Self {
-            content: match report.content {
-                Content::Events => "events",
-                Content::Json => "json",
-                Content::Other => "other",
-            },
-            amended: report.amended,
-            events: report.events,
-            bytes: report.bytes,
-            first_token: seconds(report.first),
-            longest_gap: seconds(report.longest_gap),
-            total: report.total.as_secs_f64(),
-            usage: report.usage.as_ref().map(|usage| PyBytes::new(py, usage).unbind()),
-            hidden: report.hidden.map(|hidden| match hidden {
-                Hidden::Encoded => "encoded",
-                Hidden::TooLarge => "too_large",
-            }),
-        }
-    }
 }
 
 /// What is known of one response.

@@ -2,284 +2,27 @@
 //!
 //! Protocols are kept like a proxy's connections to its upstream: a request takes one that is idle, or makes one. So a
 //! client that is connected and asks for nothing costs Python nothing. Everything here runs on the event loop's
-//! thread, in the call by which a [`LoopPort`] delivers a burst.
+//! thread, in the call by which a [`crate::port::LoopPort`] delivers a burst.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::thread::ThreadId;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use penstock_engine::Code;
-use penstock_engine::app::{Completion, Ended, Ends, Fault, Outcome, Queue, Request};
-use penstock_engine::edge::Route;
-use penstock_engine::runtime::Threads;
-use pyo3::exceptions::PyRuntimeError;
+use penstock_engine::app::Queue;
+use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
-use pyo3::{PyTraverseError, intern};
 
 use crate::engine::Engine;
-use crate::errors::exception;
-use crate::inspect::Report;
 use crate::lock;
-use crate::port::{LoopPort, Receive, Returns, Slot};
-use crate::stream::timings;
-use crate::transport::Transport;
-
-/// How many idle protocols are looked at for the one that had a client last: fewer than a hundred comparisons cost less
-/// than to make its address anew. Arbitrary.
-const LOOK: usize = 64;
-
-#[derive(Default)]
-struct Endings {
-    next: u64,
-    callbacks: HashMap<u64, Py<PyAny>>,
-}
-
-/// Who wants to hear what became of the requests on a native route.
-struct Watcher {
-    /// Gone when no request can begin on it, and all that have begun have been told of.
-    route: std::sync::Weak<Route>,
-    callback: Py<PyAny>,
-}
-
-/// What a lane and its transports share.
-pub(crate) struct Shared {
-    pub(crate) port: Py<LoopPort>,
-    pub(crate) returns: Returns,
-    /// The engine's.
-    pub(crate) threads: Arc<Threads>,
-    thread: ThreadId,
-    queue: Queue,
-    /// Makes a protocol.
-    pub(crate) factory: Py<PyAny>,
-    /// Makes what `get_extra_info("socket")` returns for a transport.
-    pub(crate) socket: Py<PyAny>,
-    /// Called with each fault: the request or None, the error, and whether a relay has failed.
-    fault: Py<PyAny>,
-    /// Of the Unix socket that is listened to.
-    path: Option<String>,
-    /// Protocols without a request, each with the ends of its last one; the latest is the last.
-    idle: Mutex<Vec<(Ends, Py<Transport>)>>,
-    /// Transports that were written to in this turn of the loop.
-    dirty: Mutex<Vec<Py<Transport>>>,
-    /// Has them flushed.
-    flush: OnceLock<Py<PyAny>>,
-    /// Who is called with the end of each stream that the engine sends.
-    endings: Mutex<Endings>,
-    /// By ticket, who is called with the end of each request on a native route, and whether that may still have some.
-    watchers: Mutex<HashMap<u64, Watcher>>,
-    closed: OnceLock<()>,
-}
-
-impl Shared {
-    /// asyncio's transports are not safe for threads either; this one says so.
-    pub(crate) fn check_thread(&self) -> PyResult<()> {
-        if std::thread::current().id() == self.thread {
-            return Ok(());
-        }
-        Err(PyRuntimeError::new_err(
-            "Non-thread-safe operation invoked on an event loop other than the current one",
-        ))
-    }
-
-    /// Flushes a transport at the loop's next turn.
-    pub(crate) fn flush_soon(&self, py: Python<'_>, transport: Py<Transport>) {
-        let first = {
-            let mut dirty = lock(&self.dirty);
-            dirty.push(transport);
-            dirty.len() == 1
-        };
-        if !first {
-            return;
-        }
-        let scheduled = self
-            .flush
-            .get()
-            .map(|flush| self.port.get().event_loop(py).call_method1(intern!(py, "call_soon"), (flush,)));
-        if !matches!(scheduled, Some(Ok(_))) {
-            self.flush_all();
-        }
-    }
-
-    fn flush_all(&self) {
-        let dirty = std::mem::take(&mut *lock(&self.dirty));
-        for transport in dirty {
-            transport.get().core().flush();
-        }
-    }
-
-    /// A protocol that has no request.
-    pub(crate) fn put_idle(&self, ends: Ends, transport: Py<Transport>) {
-        lock(&self.idle).push((ends, transport));
-    }
-
-    /// The idle protocol that had this client last, which knows its addresses; or the latest, so that others can grow
-    /// old.
-    fn take_idle(&self, ends: Ends) -> Option<Py<Transport>> {
-        let mut idle = lock(&self.idle);
-        match idle.iter().rev().take(LOOK).position(|(known, _)| *known == ends) {
-            Some(behind) => {
-                let at = idle.len() - 1 - behind;
-                Some(idle.remove(at).1)
-            }
-            None => idle.pop().map(|(_, transport)| transport),
-        }
-    }
-
-    /// A transport is not to be used again.
-    pub(crate) fn forget(&self, transport: &Py<Transport>) {
-        lock(&self.idle).retain(|(_, other)| !other.is(transport));
-    }
-
-    pub(crate) fn address<'py>(
-        &self,
-        py: Python<'py>,
-        address: Option<SocketAddr>,
-        local: bool,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        match address {
-            Some(address) => Ok(address_tuple(py, address)?.into_any()),
-            // As the `socket` module has it of a Unix socket.
-            None if local => Ok(self.path.as_deref().unwrap_or("").into_pyobject(py)?.into_any()),
-            None => Ok("".into_pyobject(py)?.into_any()),
-        }
-    }
-
-    /// Tells the loop of an error that nobody can be raised to.
-    pub(crate) fn report(&self, py: Python<'_>, error: PyErr, message: &str) {
-        self.port.get().report(py, error, message);
-    }
-
-    /// What calls `on_end` in the end.
-    pub(crate) fn completion(&self, on_end: Py<PyAny>) -> Completion {
-        let mut endings = lock(&self.endings);
-        let ticket = endings.next;
-        endings.next += 1;
-        endings.callbacks.insert(ticket, on_end);
-        self.queue.reports().completion(ticket)
-    }
-
-    /// Drops the callbacks of streams that have ended well and are not awaited: the loop was not woken for them.
-    fn forget_unawaited(&self) {
-        let tickets = self.queue.reports().take_unawaited();
-        if tickets.is_empty() {
-            return;
-        }
-        let forgotten: Vec<_> = {
-            let mut endings = lock(&self.endings);
-            tickets.iter().filter_map(|ticket| endings.callbacks.remove(ticket)).collect()
-        };
-        drop(forgotten);
-    }
-
-    fn complete(&self, py: Python<'_>, ticket: u64, outcome: &Outcome) {
-        let Some(callback) = lock(&self.endings).callbacks.remove(&ticket) else { return };
-        let error = outcome.failure.as_ref().map(|error| exception(py, error).into_value(py));
-        if let Err(error) = callback.bind(py).call1((outcome.bytes, error, outcome.begun)) {
-            self.report(py, error, "a callback of the end of a response failed");
-        }
-    }
-
-    /// Has what becomes of requests on these routes told; what became of those before is told now.
-    pub(crate) fn watch(&self, py: Python<'_>, routes: Vec<(Arc<Route>, Py<PyAny>)>) {
-        let gone: Vec<u64> = lock(&self.watchers)
-            .iter()
-            .filter(|(_, watcher)| watcher.route.strong_count() == 0)
-            .map(|(ticket, _)| *ticket)
-            .collect();
-        // Behind that look: the last end on a route is in the queue before the route is gone.
-        self.tell_ended(py);
-        let mut old = Vec::new();
-        {
-            let mut watchers = lock(&self.watchers);
-            old.extend(gone.iter().filter_map(|ticket| watchers.remove(ticket)));
-            for (route, callback) in routes {
-                if let Some(ticket) = route.completion() {
-                    let watcher = Watcher { route: Arc::downgrade(&route), callback };
-                    old.extend(watchers.insert(ticket, watcher));
-                }
-            }
-        }
-        drop(old);
-    }
-
-    fn tell_ended(&self, py: Python<'_>) {
-        let (ended, dropped) = self.queue.reports().take_ended();
-        for one in ended {
-            let callback =
-                lock(&self.watchers).get(&one.ticket).map(|watcher| watcher.callback.clone_ref(py));
-            let Some(callback) = callback else { continue };
-            let told = RequestEnd::new(py, one).and_then(|end| callback.bind(py).call1((end,)));
-            if let Err(error) = told {
-                self.report(py, error, "a callback of the end of a request failed");
-            }
-        }
-        if dropped > 0 {
-            let detail = format!(
-                "what became of {dropped} requests on native routes was not told: Python was stalled"
-            );
-            self.log_fault(py, &Fault { request: None, error: Code::AppBusy.error(detail), is_relay: false });
-        }
-    }
-
-    fn log_fault(&self, py: Python<'_>, fault: &Fault) {
-        let error = exception(py, &fault.error).into_value(py);
-        if let Err(error) = self.fault.bind(py).call1((fault.request.as_deref(), error, fault.is_relay)) {
-            self.report(py, error, "a fault could not be logged");
-        }
-    }
-
-    fn begin(self: &Arc<Self>, py: Python<'_>, request: Request) {
-        let transport = match self.take_idle(request.ends) {
-            Some(transport) => transport,
-            None => match Transport::connect(py, self, request.ends) {
-                Ok(transport) => transport,
-                // The request is dropped, which ends its connection.
-                Err(error) => return self.report(py, error, "no protocol could be made for a request"),
-            },
-        };
-        transport.get().core().begin(py, request);
-    }
-
-    fn receive(self: &Arc<Self>, py: Python<'_>) {
-        self.forget_unawaited();
-        while !self.queue.is_diverted() {
-            let Some(request) = self.queue.take() else { break };
-            self.begin(py, request);
-        }
-        for (ticket, outcome) in self.queue.reports().take_completed() {
-            self.complete(py, ticket, &outcome);
-            self.queue.reports().note_heard(ticket);
-        }
-        self.tell_ended(py);
-        for fault in self.queue.reports().take_faults() {
-            self.log_fault(py, &fault);
-        }
-    }
-}
-
-/// What the loop calls to flush. Weak: the loop may keep it for longer than the lane lives.
-#[pyclass(frozen, module = "penstock._native")]
-struct Flush(Weak<Shared>);
-
-#[pymethods]
-impl Flush {
-    fn __call__(&self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.flush_all();
-        }
-    }
-}
+use crate::port::{Receive, Slot};
+use crate::transport::shared::{Application, Shared};
 
 struct Listener(Weak<Shared>);
 
 impl Receive for Listener {
     fn receive(&self, py: Python<'_>) {
         if let Some(shared) = self.0.upgrade() {
-            shared.receive(py);
+            shared.take(py);
         }
     }
 }
@@ -297,7 +40,7 @@ impl Lane {
     }
 
     pub(crate) fn queue(&self) -> Queue {
-        self.shared.queue.clone()
+        self.shared.queue().clone()
     }
 }
 
@@ -320,26 +63,8 @@ impl Lane {
     ) -> PyResult<Self> {
         let port = engine.get().port(py)?;
         let queue = Queue::new(waiting, limit.map(Duration::from_secs_f64), untold);
-        let shared = Arc::new(Shared {
-            returns: port.get().returns(),
-            port: port.clone_ref(py),
-            threads: engine.get().threads(),
-            thread: std::thread::current().id(),
-            queue: queue.clone(),
-            factory,
-            socket,
-            fault,
-            path,
-            idle: Mutex::new(Vec::new()),
-            dirty: Mutex::new(Vec::new()),
-            flush: OnceLock::new(),
-            endings: Mutex::new(Endings::default()),
-            watchers: Mutex::new(HashMap::new()),
-            closed: OnceLock::new(),
-        });
-        let flush = Py::new(py, Flush(Arc::downgrade(&shared)))?;
-        // Set once, here.
-        let _ = shared.flush.set(flush.into_any());
+        let application = Application { factory, socket, fault, path };
+        let shared = Shared::new(py, &port, engine.get().threads(), queue.clone(), application)?;
         let slot = Slot::receiving(port, Arc::new(Listener(Arc::downgrade(&shared))));
         queue.listen(slot.waker());
         Ok(Self { shared, slot: Mutex::new(Some(slot)) })
@@ -348,8 +73,7 @@ impl Lane {
     /// Takes no more requests; those that wait go to the application now.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check_thread()?;
-        self.shared.queue.close();
-        self.shared.receive(py);
+        self.shared.drain(py);
         Ok(())
     }
 
@@ -357,96 +81,26 @@ impl Lane {
     /// are closed. Idempotent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check_thread()?;
-        if self.shared.closed.set(()).is_err() {
-            return Ok(());
+        if self.shared.close(py) {
+            let slot = lock(&self.slot).take();
+            drop(slot);
         }
-        self.shared.forget_unawaited();
-        self.shared.tell_ended(py);
-        let watchers = std::mem::take(&mut *lock(&self.shared.watchers));
-        drop(watchers);
-        self.shared.queue.abandon();
-        let idle = std::mem::take(&mut *lock(&self.shared.idle));
-        for (_, transport) in idle {
-            transport.get().core().abort(py);
-        }
-        let slot = lock(&self.slot).take();
-        drop(slot);
         Ok(())
     }
 
     /// Requests that wait for the application, protocols that wait for requests, and streams that the engine sends for
     /// handlers that are done.
     fn counts(&self) -> (usize, usize, usize) {
-        let shared = &self.shared;
-        shared.forget_unawaited();
-        (shared.queue.len(), lock(&shared.idle).len(), lock(&shared.endings).callbacks.len())
+        self.shared.counts()
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.shared.factory)?;
-        visit.call(&self.shared.socket)?;
-        visit.call(&self.shared.fault)?;
-        if let Ok(watchers) = self.shared.watchers.try_lock() {
-            for watcher in watchers.values() {
-                visit.call(&watcher.callback)?;
-            }
-        }
-        if let Ok(idle) = self.shared.idle.try_lock() {
-            for (_, transport) in idle.iter() {
-                visit.call(transport)?;
-            }
-        }
-        Ok(())
+        self.shared.traverse(&visit)
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        self.shared.queue.abandon();
-    }
-}
-
-/// What became of a request on a native route.
-#[pyclass(frozen, get_all, module = "penstock._native")]
-pub(crate) struct RequestEnd {
-    method: String,
-    /// Path and query as they came.
-    target: String,
-    /// The client's address; none on a Unix socket.
-    client: Option<String>,
-    /// What the client was sent; none if it was sent no response.
-    status: Option<u16>,
-    /// Of the body, sent to the client.
-    bytes: u64,
-    /// `penstock.stats.Timings`; none if no origin was asked.
-    timings: Option<Py<PyAny>>,
-    /// Why it ended before its end.
-    error: Option<Py<PyAny>>,
-    /// What was seen of the response, if it was inspected.
-    report: Option<Py<Report>>,
-    /// On whose account it was, if that was decided.
-    tenant: Option<String>,
-}
-
-impl RequestEnd {
-    fn new(py: Python<'_>, ended: Ended) -> PyResult<Self> {
-        let Ended { method, target, client, status, bytes, tenant, stages, error, report, .. } = ended;
-        let timings = stages
-            .map(|stages| timings(py, &stages.timings, Some(stages.body), stages.reused))
-            .transpose()?
-            .map(Bound::unbind);
-        let error = error.as_ref().map(|error| exception(py, error).into_value(py).into_any());
-        let report = report.map(|report| Py::new(py, Report::new(py, &report))).transpose()?;
-        Ok(Self { method, target, client, status, bytes, timings, error, report, tenant })
-    }
-}
-
-/// An address as the `socket` module has it.
-fn address_tuple(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
-    match address {
-        SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
-        SocketAddr::V6(v6) => {
-            (v6.ip().to_string(), v6.port(), v6.flowinfo(), v6.scope_id()).into_pyobject(py)
-        }
+        self.shared.queue().abandon();
     }
 }

@@ -10,6 +10,7 @@ mod awaitable;
 mod buffer;
 mod cache;
 mod edge;
+mod ends;
 mod engine;
 mod errors;
 mod events;
@@ -53,6 +54,8 @@ mod _native {
     #[pymodule_export]
     use super::edge::{AccessLog, Entered, Limiter, Route, Site, SiteCounts};
     #[pymodule_export]
+    use super::ends::{OrphanEnd, Report, RequestEnd};
+    #[pymodule_export]
     use super::engine::Engine;
     #[pymodule_export]
     use super::errors::error_table;
@@ -67,9 +70,9 @@ mod _native {
     #[pymodule_export]
     use super::hub::{Hub, Lease, Topics};
     #[pymodule_export]
-    use super::inspect::{Counts, Expected, Inspection, Inspector, Report, Watched};
+    use super::inspect::{Counts, Expected, Inspection, Inspector, Watched};
     #[pymodule_export]
-    use super::lane::{Lane, RequestEnd};
+    use super::lane::Lane;
     #[pymodule_export]
     use super::notices::OriginNotice;
     #[pymodule_export]
@@ -101,7 +104,7 @@ mod _native {
     #[pymodule_export]
     use super::upstream::Upstream;
     #[pymodule_export]
-    use super::workers::{Answer, FeedRequest, Lines, OrphanEnd, Plan, WorkerSite, Workers};
+    use super::workers::{Answer, FeedRequest, Lines, Plan, WorkerSite, Workers};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -10,6 +10,7 @@
 mod ending;
 mod join;
 mod methods;
+pub(crate) mod shared;
 mod written;
 
 use std::sync::{Arc, Mutex, Weak};
@@ -24,11 +25,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::errors::exception;
-use crate::lane::Shared;
 use crate::lock;
 use crate::port::{Receive, Slot};
 
 use join::join;
+use shared::Shared;
 
 /// asyncio's own default, in bytes.
 const HIGH: usize = 64 * 1024;
@@ -135,7 +136,7 @@ impl Receive for Listener {
 impl Transport {
     /// Makes a transport for a protocol of `shared`, and connects the two for the client at `ends`.
     pub(crate) fn connect(py: Python<'_>, shared: &Arc<Shared>, ends: Ends) -> PyResult<Py<Self>> {
-        let protocol = shared.factory.bind(py).call0()?;
+        let protocol = shared.application.factory.bind(py).call0()?;
         let state = State {
             exchange: None,
             protocol: None,

@@ -16,14 +16,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::ends::OrphanEnd;
 use crate::engine::Engine;
 use crate::errors::{IntoPython, exception, os_error};
-use crate::inspect::Report;
 use crate::lane::Lane;
 use crate::lock;
 use crate::port::{LoopPort, Receive, Slot};
 use crate::relay_spec::Relay;
-use crate::stream::{self, Source};
+use crate::stream::Source;
 use crate::transport::Transport;
 
 /// What a worker's relays or subscriptions go by.
@@ -91,22 +91,6 @@ pub(crate) struct FeedRequest {
     source: Py<Source>,
     /// Told whether the topic is fed.
     answer: Py<Answer>,
-}
-
-/// The end of a relay whose worker is gone.
-#[pyclass(frozen, get_all, module = "penstock._native")]
-pub(crate) struct OrphanEnd {
-    /// What the worker has left for that.
-    account: Py<PyBytes>,
-    /// Of the body, sent to the client.
-    bytes: u64,
-    error: Option<Py<PyAny>>,
-    /// Whether any of the head was sent.
-    begun: bool,
-    /// `penstock.stats.Timings`; none without a head.
-    timings: Option<Py<PyAny>>,
-    /// What was seen of the response, if it was inspected.
-    report: Option<Py<Report>>,
 }
 
 struct Callbacks {
@@ -205,16 +189,7 @@ impl Inner {
     }
 
     fn orphan(&self, py: Python<'_>, orphan: Orphan) -> PyResult<()> {
-        let Orphan { account, outcome, timings, report } = orphan;
-        let timings = timings.map(|(stages, body, reused)| stream::timings(py, &stages, body, reused));
-        let end = OrphanEnd {
-            account: PyBytes::new(py, &account).unbind(),
-            bytes: outcome.bytes,
-            error: outcome.failure.as_ref().map(|error| exception(py, error).into_value(py).into_any()),
-            begun: outcome.begun,
-            timings: timings.transpose()?.map(Bound::unbind),
-            report: report.map(|report| Py::new(py, Report::new(py, &report))).transpose()?,
-        };
+        let end = OrphanEnd::new(py, orphan)?;
         self.call(py, |callbacks| &callbacks.orphan, (end,)).map(drop)
     }
 

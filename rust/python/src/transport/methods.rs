@@ -211,7 +211,7 @@ impl Transport {
         match name {
             "peername" => core.shared.address(py, ends.remote, false).map(Some),
             "sockname" => core.shared.address(py, ends.local, true).map(Some),
-            "socket" => core.shared.socket.bind(py).call1((slf,)).map(Some),
+            "socket" => core.shared.application.socket.bind(py).call1((slf,)).map(Some),
             _ => Ok(default),
         }
     }
