@@ -1,4 +1,4 @@
-//! What Python is told of requests that have ended: on native routes, of workers that are gone, and what was seen of responses.
+//! Reports to Python: the ends of requests on native routes, the ends of relays of lost workers, and inspected responses.
 
 use std::time::Duration;
 
@@ -11,25 +11,24 @@ use pyo3::types::PyBytes;
 use crate::errors::exception;
 use crate::stream::timings;
 
-/// What became of a request on a native route.
+/// The end of a request on a native route.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct RequestEnd {
     method: String,
-    /// Path and query as they came.
+    /// Path and query, as the client sent them.
     target: String,
-    /// The client's address; none on a Unix socket.
+    /// The client's address; `None` on a Unix socket.
     client: Option<String>,
-    /// What the client was sent; none if it was sent no response.
+    /// The status that the client was sent; `None` without a response.
     status: Option<u16>,
-    /// Of the body, sent to the client.
+    /// Bytes of the body that the client was sent.
     bytes: u64,
-    /// `penstock.stats.Timings`; none if no origin was asked.
+    /// `penstock.stats.Timings`; `None` if no origin was asked.
     timings: Option<Py<PyAny>>,
-    /// Why it ended before its end.
+    /// Why the response is incomplete.
     error: Option<Py<PyAny>>,
-    /// What was seen of the response, if it was inspected.
+    /// The inspection, if the response was inspected.
     report: Option<Py<Report>>,
-    /// On whose account it was, if that was decided.
     tenant: Option<String>,
 }
 
@@ -46,19 +45,19 @@ impl RequestEnd {
     }
 }
 
-/// The end of a relay whose worker is gone.
+/// The end of a relay whose worker process has ended before it.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct OrphanEnd {
-    /// What the worker has left for that.
+    /// What the worker has left for its `on_complete`.
     account: Py<PyBytes>,
-    /// Of the body, sent to the client.
+    /// Bytes of the body that the client was sent.
     bytes: u64,
     error: Option<Py<PyAny>>,
     /// Whether any of the head was sent.
     begun: bool,
-    /// `penstock.stats.Timings`; none without a head.
+    /// `penstock.stats.Timings`; `None` without a head.
     timings: Option<Py<PyAny>>,
-    /// What was seen of the response, if it was inspected.
+    /// The inspection, if the response was inspected.
     report: Option<Py<Report>>,
 }
 
@@ -77,7 +76,7 @@ impl OrphanEnd {
     }
 }
 
-/// What was seen of one response, as `penstock.web.Inspected` says it to applications. Times are in seconds.
+/// The inspection of one response; `penstock.web.Inspected` has the same fields. Times are in seconds.
 #[pyclass(frozen, get_all, module = "penstock._native")]
 pub(crate) struct Report {
     /// "events", "json" or "other".

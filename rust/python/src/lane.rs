@@ -1,8 +1,8 @@
-//! `Lane`: the application's side of a site: takes requests from the engine's queue and gives each to a protocol.
+//! `Lane`: the application's side of a site. It takes requests from the engine's queue and gives each to a protocol.
 //!
-//! Protocols are kept like a proxy's connections to its upstream: a request takes one that is idle, or makes one. So a
-//! client that is connected and asks for nothing costs Python nothing. Everything here runs on the event loop's
-//! thread, in the call by which a [`crate::port::LoopPort`] delivers a burst.
+//! Protocols are pooled like a proxy's connections to its upstream: a request takes an idle one, or makes one. So a client
+//! that is connected and sends no request costs Python nothing. Everything here runs on the event loop's thread, when a
+//! [`crate::port::LoopPort`] delivers a burst.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -70,15 +70,14 @@ impl Lane {
         Ok(Self { shared, slot: Mutex::new(Some(slot)) })
     }
 
-    /// Takes no more requests; those that wait go to the application now.
+    /// Takes no more requests. The application gets the waiting ones now.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check_thread()?;
         self.shared.drain(py);
         Ok(())
     }
 
-    /// Lets go of everything: what became of requests is told, those that wait are broken off, and protocols that are idle
-    /// are closed. Idempotent.
+    /// Reports the ends of requests, aborts waiting requests, and closes idle protocols. Idempotent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.shared.check_thread()?;
         if self.shared.close(py) {
@@ -88,8 +87,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Requests that wait for the application, protocols that wait for requests, and streams that the engine sends for
-    /// handlers that are done.
+    /// Requests that wait for the application, idle protocols, and responses that the engine sends after their handlers
+    /// have returned.
     fn counts(&self) -> (usize, usize, usize) {
         self.shared.counts()
     }

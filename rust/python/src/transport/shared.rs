@@ -1,5 +1,5 @@
-//! `Shared`: what a lane and its transports share: idle protocols, what was written in this turn of the loop, and the
-//! callbacks for what has ended.
+//! `Shared`: the state of a lane and its transports: idle protocols, transports with unflushed data, and the callbacks for
+//! responses and requests that end. All of it is used on the event loop's thread.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,24 +22,25 @@ use crate::errors::exception;
 use crate::lock;
 use crate::port::{LoopPort, Returns};
 
-/// How many idle protocols are looked at for the one that had a client last: fewer than a hundred comparisons cost less
-/// than to make its address anew. Arbitrary.
-const LOOK: usize = 64;
+/// How many idle protocols are searched for one that served the same client: fewer than a hundred comparisons cost less
+/// than making the client's address again. Arbitrary.
+const IDLE_SEARCH: usize = 64;
 
+/// The callbacks for the ends of responses that the engine sends, by ticket.
 #[derive(Default)]
 struct Endings {
     next: u64,
     callbacks: HashMap<u64, Py<PyAny>>,
 }
 
-/// Who wants to hear what became of the requests on a native route.
+/// The callback for the ends of requests on one native route.
 struct Watcher {
-    /// Gone when no request can begin on it, and all that have begun have been told of.
+    /// Dropped after no request can begin on the route and the end of each has been queued.
     route: Weak<Route>,
     callback: Py<PyAny>,
 }
 
-/// What a lane calls, and what its transports say of the socket that is listened to.
+/// What a lane needs of the application.
 pub(crate) struct Application {
     /// Makes a protocol.
     pub(crate) factory: Py<PyAny>,
@@ -47,34 +48,32 @@ pub(crate) struct Application {
     pub(crate) socket: Py<PyAny>,
     /// Called with each fault: the request or None, the error, and whether a relay has failed.
     pub(crate) fault: Py<PyAny>,
-    /// Of the Unix socket that is listened to.
+    /// The path of the listening Unix socket, if it is one.
     pub(crate) path: Option<String>,
 }
 
-/// What a lane and its transports share.
+/// The state of a lane and its transports.
 pub(crate) struct Shared {
     pub(crate) port: Py<LoopPort>,
     pub(crate) returns: Returns,
-    /// The engine's.
     pub(crate) threads: Arc<Threads>,
     thread: ThreadId,
     queue: Queue,
     pub(crate) application: Application,
-    /// Protocols without a request, each with the ends of its last one; the latest is the last.
+    /// Protocols without a request, each with the addresses of its last one. The most recent is last.
     idle: Mutex<Vec<(Ends, Py<Transport>)>>,
-    /// Transports that were written to in this turn of the loop.
+    /// Transports with data that was written in this turn of the loop.
     dirty: Mutex<Vec<Py<Transport>>>,
-    /// Has them flushed.
+    /// A [`Flush`], for `call_soon`.
     flush: OnceLock<Py<PyAny>>,
-    /// Who is called with the end of each stream that the engine sends.
     endings: Mutex<Endings>,
-    /// By ticket, who is called with the end of each request on a native route, and whether that may still have some.
+    /// By the completion number of their routes.
     watchers: Mutex<HashMap<u64, Watcher>>,
     closed: OnceLock<()>,
 }
 
 impl Shared {
-    /// Of the running loop, which is that of `port`.
+    /// `port` is that of the running loop.
     pub(crate) fn new(
         py: Python<'_>,
         port: &Py<LoopPort>,
@@ -102,7 +101,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// asyncio's transports are not safe for threads either; this one says so.
+    /// Raises `RuntimeError` on any thread but the loop's. asyncio's own transports do so in debug mode alone.
     pub(crate) fn check_thread(&self) -> PyResult<()> {
         if std::thread::current().id() == self.thread {
             return Ok(());
@@ -112,7 +111,7 @@ impl Shared {
         ))
     }
 
-    /// Flushes a transport at the loop's next turn.
+    /// Flushes `transport` at the loop's next turn.
     pub(crate) fn flush_soon(&self, py: Python<'_>, transport: Py<Transport>) {
         let first = {
             let mut dirty = lock(&self.dirty);
@@ -138,25 +137,23 @@ impl Shared {
         }
     }
 
-    /// A protocol that has no request.
     pub(crate) fn put_idle(&self, ends: Ends, transport: Py<Transport>) {
         lock(&self.idle).push((ends, transport));
     }
 
-    /// The idle protocol that had this client last, which knows its addresses; or the latest, so that others can grow
-    /// old.
+    /// The idle protocol that served this client last, because it knows the addresses; else the most recent one.
     fn take_idle(&self, ends: Ends) -> Option<Py<Transport>> {
         let mut idle = lock(&self.idle);
-        match idle.iter().rev().take(LOOK).position(|(known, _)| *known == ends) {
-            Some(behind) => {
-                let at = idle.len() - 1 - behind;
+        match idle.iter().rev().take(IDLE_SEARCH).position(|(known, _)| *known == ends) {
+            Some(from_end) => {
+                let at = idle.len() - 1 - from_end;
                 Some(idle.remove(at).1)
             }
             None => idle.pop().map(|(_, transport)| transport),
         }
     }
 
-    /// A transport is not to be used again.
+    /// Removes a transport that cannot take another request.
     pub(crate) fn forget(&self, transport: &Py<Transport>) {
         lock(&self.idle).retain(|(_, other)| !other.is(transport));
     }
@@ -169,18 +166,18 @@ impl Shared {
     ) -> PyResult<Bound<'py, PyAny>> {
         match address {
             Some(address) => Ok(address_tuple(py, address)?.into_any()),
-            // As the `socket` module has it of a Unix socket.
+            // The same values as the `socket` module's for a Unix socket.
             None if local => Ok(self.application.path.as_deref().unwrap_or("").into_pyobject(py)?.into_any()),
             None => Ok("".into_pyobject(py)?.into_any()),
         }
     }
 
-    /// Tells the loop of an error that nobody can be raised to.
+    /// Passes an error that no caller can get to the loop's exception handler.
     pub(crate) fn report(&self, py: Python<'_>, error: PyErr, message: &str) {
         self.port.get().report(py, error, message);
     }
 
-    /// What calls `on_end` in the end.
+    /// Has `on_end` called when a response ends that the engine sends.
     pub(crate) fn completion(&self, on_end: Py<PyAny>) -> Completion {
         let mut endings = lock(&self.endings);
         let ticket = endings.next;
@@ -189,7 +186,7 @@ impl Shared {
         self.queue.reports().completion(ticket)
     }
 
-    /// Drops the callbacks of streams that have ended well and are not awaited: the loop was not woken for them.
+    /// Drops the callbacks of responses that ended without an error and are not awaited: the loop was not woken for them.
     fn forget_unawaited(&self) {
         let tickets = self.queue.reports().take_unawaited();
         if tickets.is_empty() {
@@ -210,14 +207,14 @@ impl Shared {
         }
     }
 
-    /// Has what becomes of requests on these routes told; what became of those before is told now.
+    /// Calls the callbacks of these routes from now on. Requests that have ended before on others are reported first.
     pub(crate) fn watch(&self, py: Python<'_>, routes: Vec<(Arc<Route>, Py<PyAny>)>) {
         let gone: Vec<u64> = lock(&self.watchers)
             .iter()
             .filter(|(_, watcher)| watcher.route.strong_count() == 0)
             .map(|(ticket, _)| *ticket)
             .collect();
-        // Behind that look: the last end on a route is in the queue before the route is gone.
+        // After the search for dropped routes: the last end on a route is queued before the route is dropped.
         self.tell_ended(py);
         let mut old = Vec::new();
         {
@@ -246,7 +243,7 @@ impl Shared {
         }
         if dropped > 0 {
             let detail = format!(
-                "what became of {dropped} requests on native routes was not told: Python was stalled"
+                "the ends of {dropped} requests on native routes were not reported: Python was stalled"
             );
             self.log_fault(py, &Fault { request: None, error: Code::AppBusy.error(detail), is_relay: false });
         }
@@ -273,14 +270,14 @@ impl Shared {
         transport.get().core().begin(py, request);
     }
 
-    /// Takes no more requests; those that wait go to the application now.
+    /// Takes no more requests. The application gets the waiting ones now.
     pub(crate) fn drain(self: &Arc<Self>, py: Python<'_>) {
         self.queue.close();
         self.take(py);
     }
 
-    /// Lets go of everything: what became of requests is told, those that wait are broken off, and protocols that are idle
-    /// are closed. False if that has been done before.
+    /// Reports the ends of requests, drops the callbacks, aborts waiting requests and idle protocols. False if it was
+    /// closed before.
     pub(crate) fn close(&self, py: Python<'_>) -> bool {
         if self.closed.set(()).is_err() {
             return false;
@@ -297,8 +294,6 @@ impl Shared {
         true
     }
 
-    /// Requests that wait for the application, protocols that wait for requests, and streams that the engine sends for
-    /// handlers that are done.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
         self.forget_unawaited();
         (self.queue.len(), lock(&self.idle).len(), lock(&self.endings).callbacks.len())
@@ -342,7 +337,7 @@ impl Shared {
     }
 }
 
-/// What the loop calls to flush. Weak: the loop may keep it for longer than the lane lives.
+/// Flushes the transports of a lane. Weak: the loop may keep it for longer than the lane lives.
 #[pyclass(frozen, module = "penstock._native")]
 struct Flush(Weak<Shared>);
 
@@ -355,7 +350,7 @@ impl Flush {
     }
 }
 
-/// An address as the `socket` module has it.
+/// An address in the form of the `socket` module.
 fn address_tuple(py: Python<'_>, address: SocketAddr) -> PyResult<Bound<'_, PyTuple>> {
     match address {
         SocketAddr::V4(v4) => (v4.ip().to_string(), v4.port()).into_pyobject(py),
