@@ -12,7 +12,7 @@ use super::endpoint::Endpoint;
 use super::exchange::{Failure, Interim, Terms, exchange};
 use super::origins::Origins;
 use super::payload::Payload;
-use super::place::Place;
+use super::place::{Lease, Place};
 use super::request::{Request, is_idempotent};
 use super::upload::Upload;
 use crate::error::{Code, Error, Result};
@@ -33,6 +33,12 @@ pub(super) struct Failed {
     pub(super) unsent: Option<Payload>,
     /// The address of the connection, if there was one.
     pub(super) address: Option<SocketAddr>,
+}
+
+impl Failed {
+    fn before_sending(error: Error, body: Payload) -> Self {
+        Self { error, unsent: Some(body), address: None }
+    }
 }
 
 impl From<Error> for Failed {
@@ -77,14 +83,14 @@ async fn ask(
     admit(origins)?;
     let upload = body.gather(&origins.limits).await?;
     let started = Instant::now();
-    let mut lease = match origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await {
+    let leased = origins.lease(place, endpoint, timeouts.queue, upload, request.is_proven).await;
+    let mut lease = match leased {
         Ok(lease) => lease,
-        Err(error) => return Err(Failed { error, unsent: Some(body), address: None }),
+        Err(error) => return Err(Failed::before_sending(error, body)),
     };
     lease.reports = request.reports;
     let queue = started.elapsed();
     admit(origins)?;
-    let idempotent = is_idempotent(method);
     let mut terms = Terms {
         pool: &origins.pool,
         limits: &origins.limits,
@@ -96,19 +102,13 @@ async fn ask(
         reused: true,
     };
     loop {
-        let again = body.again().filter(|_| idempotent);
-        let reuses = terms.reused;
-        terms.reused = lease.begin(reuses);
+        let again = body.again().filter(|_| is_idempotent(method));
+        terms.reused = lease.begin(terms.reused);
         if !terms.reused {
             // Boxed, because most requests do not need its 1.5 KB.
-            let opening = Box::pin(connect::open(lease.place(), &origins.tls, timeouts, &mut terms.timings));
-            match opening.await {
-                Ok(connection) => lease.put(connection),
-                Err(error) => return Err(Failed { error, unsent: Some(body), address: None }),
+            if let Err(error) = Box::pin(open(origins, &mut lease, &mut terms)).await {
+                return Err(Failed::before_sending(error, body));
             }
-            lease.place().count(|counts| counts.opened += 1);
-            let Timings { resolve, connect, tls, .. } = terms.timings;
-            lease.place().tally.connected(resolve + connect + tls);
         }
         lease.count_request();
         let mut upload = Upload::new(head, body, timeouts.between_bytes);
@@ -119,15 +119,23 @@ async fn ask(
             (Ok(answered), Some(same)) if answered.is_of_idleness() => same,
             (Ok(answered), _) => return Ok(Arriving::new(answered, lease, upload, &terms)),
             (Err(Failure { unanswered: true, .. }), Some(same)) => same,
-            (Err(failure), _) => {
-                return Err(Failed { address: lease.address(), ..failure.error.into() });
-            }
+            (Err(failure), _) => return Err(Failed { address: lease.address(), ..failure.error.into() }),
         };
         lease.place().count(|counts| counts.retried += 1);
         terms.reused = false;
         body = same;
         head = encode()?;
     }
+}
+
+/// Opens a connection for `lease`.
+async fn open(origins: &Origins, lease: &mut Lease, terms: &mut Terms<'_>) -> Result<()> {
+    let connection = connect::open(lease.place(), &origins.tls, terms.timeouts, &mut terms.timings).await?;
+    lease.put(connection);
+    lease.place().count(|counts| counts.opened += 1);
+    let Timings { resolve, connect, tls, .. } = terms.timings;
+    lease.place().tally.connected(resolve + connect + tls);
+    Ok(())
 }
 
 /// `asked` within the time limit of one attempt.

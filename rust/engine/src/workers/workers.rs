@@ -174,9 +174,7 @@ impl Workers {
     pub fn take_notices(&self) -> Vec<Notice> {
         self.shared.notices.take()
     }
-}
 
-impl Workers {
     /// Lets go of all workers; nothing is told any more.
     pub fn close(&self) {
         self.shared.notices.listen(None);
@@ -199,24 +197,7 @@ impl Drop for Workers {
 
 /// Asks a worker for signs of life, and tells it how things have ended, until it is gone.
 async fn home(shared: Arc<Shared>, member: Arc<Member>) {
-    let wire = match UnixStream::connect(&member.path).await {
-        Ok(socket) => Plain::new(Wire::new(socket)),
-        Err(error) => {
-            let detail = format!("worker {} cannot be reached: {error}", member.number);
-            let reached = Notice::Reached(member.number, Err(Code::WorkerGone.error(detail)));
-            return shared.notices.put(reached);
-        }
-    };
-    wire.send(&Message::Home);
-    {
-        let mut home = lock(&member.home);
-        if home.is_gone {
-            return;
-        }
-        home.wire = Some(Plain::clone(&wire));
-    }
-    shared.changed();
-    shared.notices.put(Notice::Reached(member.number, Ok(())));
+    let Some(wire) = reach(&shared, &member).await else { return };
     let read = wire.read(
         |message| {
             match message {
@@ -234,30 +215,15 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
         },
         || {},
     );
-    let ask = async {
-        loop {
-            let owed = {
-                let mut home = lock(&member.home);
-                if home.sign.ask() {
-                    wire.send(&Message::Ping);
-                }
-                home.sign.owed()
-            };
-            if owed >= ASK {
-                shared.notices.put(Notice::Silent(member.number, owed));
-            }
-            sleep(ASK).await;
-        }
-    };
     tokio::select! {
         biased;
         _ = read => {}
         never = wire.write_on() => never,
-        () = ask => {}
+        () = ping(&shared, &member, &wire) => {}
     }
     member.leave();
     shared.changed();
-    // One that has ended is let go of by whoever looks after it. One that lives hangs, as far as anybody can tell.
+    // The supervisor removes a worker whose process has ended. If the process lives, the worker hangs.
     let since = Instant::now();
     loop {
         sleep(ASK).await;
@@ -265,5 +231,48 @@ async fn home(shared: Arc<Shared>, member: Arc<Member>) {
             return;
         }
         shared.notices.put(Notice::Silent(member.number, since.elapsed()));
+    }
+}
+
+/// Connects to a worker; `None` if that fails, or if the worker was removed meanwhile.
+async fn reach(shared: &Shared, member: &Member) -> Option<Plain<Wire>> {
+    let reached = UnixStream::connect(&member.path).await.map_err(|error| {
+        Code::WorkerGone.error(format!("worker {} cannot be reached: {error}", member.number))
+    });
+    let socket = match reached {
+        Ok(socket) => socket,
+        Err(error) => {
+            shared.notices.put(Notice::Reached(member.number, Err(error)));
+            return None;
+        }
+    };
+    let wire = Plain::new(Wire::new(socket));
+    wire.send(&Message::Home);
+    {
+        let mut home = lock(&member.home);
+        if home.is_gone {
+            return None;
+        }
+        home.wire = Some(Plain::clone(&wire));
+    }
+    shared.changed();
+    shared.notices.put(Notice::Reached(member.number, Ok(())));
+    Some(wire)
+}
+
+/// Asks a worker for signs of life, and tells the supervisor when it owes one.
+async fn ping(shared: &Shared, member: &Member, wire: &Wire) {
+    loop {
+        let owed = {
+            let mut home = lock(&member.home);
+            if home.sign.ask() {
+                wire.send(&Message::Ping);
+            }
+            home.sign.owed()
+        };
+        if owed >= ASK {
+            shared.notices.put(Notice::Silent(member.number, owed));
+        }
+        sleep(ASK).await;
     }
 }

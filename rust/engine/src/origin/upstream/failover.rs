@@ -7,9 +7,9 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc as Plain;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::resume::Resume;
 use super::turn::is_of_origin;
@@ -94,19 +94,7 @@ impl Asking<'_> {
             return Err(Code::QueueFull.error("every origin has as many requests under way as it may"));
         }
         loop {
-            // `None` when it is time for a hedge.
-            let ended = poll_fn(|context| {
-                for place in 0..self.running.len() {
-                    if let Poll::Ready(ended) = self.running[place].as_mut().poll(context) {
-                        drop(self.running.swap_remove(place));
-                        return Poll::Ready(Some(ended));
-                    }
-                }
-                match hedge.as_mut().as_pin_mut() {
-                    Some(timer) => timer.poll(context).map(|()| None),
-                    None => Poll::Pending,
-                }
-            });
+            let ended = poll_fn(|context| self.poll_ended(hedge.as_mut(), context));
             let Some((mut turn, ended)) = ended.await else {
                 hedge.set(None);
                 let slow = self.tried.last().copied();
@@ -143,6 +131,24 @@ impl Asking<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// The next attempt that ends; `None` when it is time for a hedge.
+    fn poll_ended(
+        &mut self,
+        hedge: Pin<&mut Option<Sleep>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Ended>> {
+        for place in 0..self.running.len() {
+            if let Poll::Ready(ended) = self.running[place].as_mut().poll(context) {
+                drop(self.running.swap_remove(place));
+                return Poll::Ready(Some(ended));
+            }
+        }
+        match hedge.as_pin_mut() {
+            Some(timer) => timer.poll(context).map(|()| None),
+            None => Poll::Pending,
         }
     }
 
