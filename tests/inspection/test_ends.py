@@ -185,7 +185,7 @@ async def test_ends_that_python_is_too_slow_for_are_dropped_and_the_log_says_how
         await until(lambda: caplog.messages, "the log says so")
     told = chat.relay.ends.qsize()
     (message,) = caplog.messages
-    assert f"what became of {requests - told} requests on native routes was not told" in message
+    assert f"the ends of {requests - told} requests on native routes were not reported" in message
     assert 0 < told < requests
 
 
