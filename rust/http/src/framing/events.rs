@@ -66,6 +66,36 @@ impl Events {
         Self { max, blocks, place: Place::Mark(0), block: Block::default(), bare: false, name: None }
     }
 
+    /// This many bytes of the byte order mark have come; whether it is whole.
+    fn pass_mark(&mut self, seen: usize) -> bool {
+        let is_whole = seen == MARK.len();
+        self.place = if is_whole { Place::Start } else { Place::Mark(seen) };
+        if is_whole {
+            self.block.length = 0;
+        }
+        is_whole
+    }
+
+    /// The bytes so far, `seen` of which are in the mark, are the beginning of a line.
+    fn end_mark(&mut self, seen: usize) {
+        if seen == 0 {
+            self.place = Place::Start;
+        } else {
+            self.begin_line();
+            self.name = None;
+        }
+    }
+
+    /// All bytes of a scan belong to the current block.
+    fn keep(&mut self, count: usize) -> Result<()> {
+        self.block.length += count;
+        // A prefix of a byte order mark has no maximum.
+        if self.block.length > self.max && !matches!(self.place, Place::Mark(_)) {
+            return Err(too_large(self.max));
+        }
+        Ok(())
+    }
+
     /// The last line of a frame is over: a blank line, or a comment line that is wanted at once.
     fn end_frame(&mut self, end: usize) -> Result<Cut> {
         self.place = Place::Start;
@@ -116,18 +146,11 @@ impl Framer for Events {
             match self.place {
                 Place::Mark(seen) if byte == MARK[seen] => {
                     at += 1;
-                    self.place = Place::Mark(seen + 1);
-                    if seen + 1 == MARK.len() {
-                        self.place = Place::Start;
-                        self.block.length = 0;
+                    if self.pass_mark(seen + 1) {
                         return Ok(Some(Cut::at(at).delivered(self.blocks)));
                     }
                 }
-                Place::Mark(0) => self.place = Place::Start,
-                Place::Mark(_) => {
-                    self.begin_line();
-                    self.name = None;
-                }
+                Place::Mark(seen) => self.end_mark(seen),
                 Place::Start => match byte {
                     b'\n' => {
                         self.bare = false;
@@ -173,11 +196,7 @@ impl Framer for Events {
                 }
             }
         }
-        self.block.length += bytes.len();
-        // A prefix of a byte order mark has no maximum.
-        if self.block.length > self.max && !matches!(self.place, Place::Mark(_)) {
-            return Err(too_large(self.max));
-        }
+        self.keep(bytes.len())?;
         Ok(None)
     }
 

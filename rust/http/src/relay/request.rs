@@ -53,11 +53,10 @@ impl Forwarding {
         fill: Option<Fill<'_>>,
     ) -> Result<Fields> {
         let passes = |name: &[u8]| fill.is_none_or(|fill| fill.has(name));
-        let (mut is_https, mut tells_scheme) = (client.scheme == "https", self.x_forwarded);
         let nominated = Nominated::of(received.clone());
         let is_replaced = |name: &[u8]| replaced.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
         let mut fields = Fields::with_capacity(24, 1024);
-        let mut lists = Lists::default();
+        let mut told = Told::new(self, client);
         for (name, value) in received {
             let stays = reads_as_one_of(name, &OURS)
                 || ends_here(name)
@@ -68,10 +67,9 @@ impl Forwarding {
                 continue;
             }
             if self.trust_incoming && says_scheme(name, value) {
-                is_https = says_https(name, value);
-                tells_scheme |= reads_as(name, "x-forwarded-proto");
+                told.note_scheme(name, value);
             }
-            if passes(name) && !(self.trust_incoming && lists.take(self, name, value)) {
+            if passes(name) && !(self.trust_incoming && told.take(self, name, value)) {
                 fields.push(name, value);
             }
         }
@@ -80,32 +78,7 @@ impl Forwarding {
                 fields.push(name.as_bytes(), value);
             }
         };
-        if self.x_forwarded && passes(b"x-forwarded-for") {
-            // A client on a Unix socket has no address, and an empty element would count as an
-            // address.
-            let address = client.address.map_or("unknown", without_zone);
-            add("X-Forwarded-For", &lists.x_forwarded_for.with(address.as_bytes()));
-        }
-        if !passes(b"x-forwarded-proto") {
-            if tells_scheme && is_https {
-                add("X-Forwarded-Proto", b"https");
-            }
-        } else if self.x_forwarded && !lists.has_proto {
-            add("X-Forwarded-Proto", client.scheme.as_bytes());
-        }
-        if self.x_forwarded && !lists.has_host && passes(b"x-forwarded-host") {
-            add("X-Forwarded-Host", client.host);
-        }
-        if self.forwarded {
-            if passes(b"forwarded") {
-                add("Forwarded", &lists.forwarded.with(&element(client)?));
-            } else if is_https {
-                add("Forwarded", b"proto=https");
-            }
-        }
-        if self.preserve_host {
-            add("Host", client.host);
-        }
+        self.describe(client, &told, passes, &mut add)?;
         if let Some(via) = self.via(if fill.is_some() { (1, 1) } else { client.version }) {
             // A second line of a list field continues the list (RFC 9110, section 5.3).
             add("Via", via.as_bytes());
@@ -117,6 +90,44 @@ impl Forwarding {
         }
         fields.shrink();
         Ok(fields)
+    }
+
+    /// Adds the fields that describe the client, as far as a request may have them: if it `passes`.
+    #[inline]
+    fn describe(
+        &self,
+        client: &Client<'_>,
+        told: &Told<'_>,
+        passes: impl Fn(&[u8]) -> bool,
+        mut add: impl FnMut(&str, &[u8]),
+    ) -> Result<()> {
+        if self.x_forwarded && passes(b"x-forwarded-for") {
+            // A client on a Unix socket has no address, and an empty element would count as an
+            // address.
+            let address = client.address.map_or("unknown", without_zone);
+            add("X-Forwarded-For", &told.x_forwarded_for.with(address.as_bytes()));
+        }
+        if !passes(b"x-forwarded-proto") {
+            if told.scheme.is_told && told.scheme.is_https {
+                add("X-Forwarded-Proto", b"https");
+            }
+        } else if self.x_forwarded && !told.has_proto {
+            add("X-Forwarded-Proto", client.scheme.as_bytes());
+        }
+        if self.x_forwarded && !told.has_host && passes(b"x-forwarded-host") {
+            add("X-Forwarded-Host", client.host);
+        }
+        if self.forwarded {
+            if passes(b"forwarded") {
+                add("Forwarded", &told.forwarded.with(&element(client)?));
+            } else if told.scheme.is_https {
+                add("Forwarded", b"proto=https");
+            }
+        }
+        if self.preserve_host {
+            add("Host", client.host);
+        }
+        Ok(())
     }
 }
 
@@ -146,16 +157,39 @@ fn protocol(value: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The fields in which a trusted client describes its own client.
-#[derive(Default)]
-struct Lists<'a> {
+/// What a trusted client tells of its own client, and until it does, what is known of the client itself.
+struct Told<'a> {
     x_forwarded_for: List<'a>,
     forwarded: List<'a>,
     has_proto: bool,
     has_host: bool,
+    scheme: Scheme,
 }
 
-impl<'a> Lists<'a> {
+/// The scheme of the request.
+struct Scheme {
+    is_https: bool,
+    /// X-Forwarded-Proto tells the origin of it.
+    is_told: bool,
+}
+
+impl<'a> Told<'a> {
+    fn new(policy: &Forwarding, client: &Client<'_>) -> Self {
+        Self {
+            x_forwarded_for: List::default(),
+            forwarded: List::default(),
+            has_proto: false,
+            has_host: false,
+            scheme: Scheme { is_https: client.scheme == "https", is_told: policy.x_forwarded },
+        }
+    }
+
+    /// Notes a field that tells the scheme.
+    fn note_scheme(&mut self, name: &[u8], value: &[u8]) {
+        self.scheme.is_https = says_https(name, value);
+        self.scheme.is_told |= reads_as(name, "x-forwarded-proto");
+    }
+
     /// Takes a field that will be extended; returns whether it is such a field.
     fn take(&mut self, policy: &Forwarding, name: &[u8], value: &'a [u8]) -> bool {
         let list = if policy.x_forwarded && is(name, "x-forwarded-for") {
