@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::account::Account;
 use super::answer::refusal;
 use super::client::Client;
-use super::exchange::{Task, may_answer, send_whole};
+use super::exchange::{Task, may_answer, may_refuse, send_whole};
 use super::inbound::Inbound;
 use super::log::Entry;
 use super::progress::Progress;
@@ -36,6 +36,20 @@ enum Next {
     Close,
     /// It ends so that what was sent cannot be taken for whole.
     Reset,
+}
+
+impl Next {
+    /// The rule for an exchange whose response was begun, or that is not answered.
+    fn after(result: &Result<()>, progress: &Progress, inbound: &Inbound<'_>) -> Self {
+        match result {
+            Ok(()) if progress.closes() => Self::Close,
+            Ok(()) if inbound.is_at_boundary() => Self::Request,
+            // The rest of the body would be taken for the next request.
+            Ok(()) => Self::Close,
+            Err(_) if progress.ends_visibly() => Self::Close,
+            Err(_) => Self::Reset,
+        }
+    }
 }
 
 /// An exchange. Dropped with the task that it is in, when the engine is closed, it leaves no clean end: what has been sent
@@ -128,6 +142,7 @@ async fn exchange(
     let routes = site.routes();
     let route = routes.find(incoming.method(), incoming.authority(), &incoming.origin_form());
     let progress = Progress::new(site.tallies(route).of(thread));
+    let task = Task::new(site, thread, client, incoming, &progress);
     let account = match route {
         Some(Service::Relay(route)) => {
             Account::open(site.app.as_ref(), &route.relay, client, incoming, &progress)
@@ -135,18 +150,7 @@ async fn exchange(
         Some(Service::Topics(_) | Service::Pages(_)) | None => None,
     };
     let mut line = Line { site, client, incoming, route, progress: &progress, is_written: false };
-    let task = Task {
-        site,
-        thread,
-        client,
-        incoming,
-        progress: &progress,
-        account: account.as_deref(),
-        is_tunnel: false,
-        stripped: None,
-        target_at: None,
-        gate: None,
-    };
+    let task = Task { account: account.as_deref(), ..task };
     let counted = site.clients.request(client.addresses.ip());
     // On the heap, so that a stream on a native route, which may stay for hours, keeps no room for the other lane.
     let result = match route {
@@ -164,16 +168,11 @@ async fn exchange(
     let status = progress.status().unwrap_or_else(|| error.map_or(0, |error| status_of(error, &progress)));
     progress.end(status, error, inbound.take_received(), progress.elapsed());
     let next = match &result {
-        Ok(()) if progress.closes() => Next::Close,
-        Ok(()) if inbound.is_at_boundary() => Next::Request,
-        // The rest of the body would be taken for the next request.
-        Ok(()) => Next::Close,
-        Err(error) if progress.status().is_none() && !progress.is_torn() && may_answer(error) => {
+        Err(error) if may_refuse(error, &progress) => {
             // On the heap, because few requests are refused, and each would wait for its end with the room for it.
             Box::pin(refuse(site, client, error, incoming.method() == "HEAD", &progress)).await
         }
-        Err(_) if progress.ends_visibly() => Next::Close,
-        Err(_) => Next::Reset,
+        result => Next::after(result, &progress, inbound),
     };
     line.write(status, error);
     next

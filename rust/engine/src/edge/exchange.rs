@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::account::Account;
 use super::client::Client;
+use super::inbound::check_size;
 use super::metered::Metered;
 use super::progress::{Progress, Stopped};
 use super::site::Site;
@@ -38,20 +39,60 @@ pub(super) struct Task<'a> {
     pub(super) gate: Option<&'a Gate>,
 }
 
-/// A request as its head says.
+/// The body of a request, as its head announces it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asked<'a> {
-    pub(super) incoming: &'a Incoming,
-    pub(super) body: BodyFraming,
+pub(super) struct Announced {
+    pub(super) framing: BodyFraming,
     pub(super) expects_continue: bool,
-    /// The engine thread that answers it.
-    pub(super) thread: usize,
+    /// How many bytes it may have; `None` for no limit.
+    pub(super) most: Option<u64>,
+}
+
+impl Announced {
+    /// With a limit on its length.
+    ///
+    /// # Errors
+    /// `REQUEST_TOO_LARGE`
+    pub(super) fn within(self, most: Option<u64>) -> Result<Self> {
+        if let BodyFraming::Length(length) = self.framing {
+            check_size(length, most)?;
+        }
+        Ok(Self { most, ..self })
+    }
+
+    /// Whether there may be something between the head and the end.
+    pub(super) fn has_bytes(&self) -> bool {
+        !matches!(self.framing, BodyFraming::Empty | BodyFraming::Length(0))
+    }
 }
 
 /// A client that has left, for whom the origin's response is read on all the same.
 pub(super) type Left = Option<Box<Draining>>;
 
-impl Task<'_> {
+impl<'a> Task<'a> {
+    /// A request as it stands, without an account.
+    #[inline]
+    pub(super) fn new(
+        site: &'a Site,
+        thread: usize,
+        client: &'a Client,
+        incoming: &'a Incoming,
+        progress: &'a Progress,
+    ) -> Self {
+        Self {
+            site,
+            thread,
+            client,
+            incoming,
+            progress,
+            account: None,
+            is_tunnel: false,
+            stripped: None,
+            target_at: None,
+            gate: None,
+        }
+    }
+
     /// What has been sent so far.
     pub(super) fn note_sent(&self, outgoing: &mut Outgoing) {
         self.progress.set_payload(outgoing.payload());
@@ -73,6 +114,23 @@ impl Task<'_> {
         Supply::Source(Box::new(Metered::new(supply, allotment)))
     }
 
+    /// What the head says of the body, unless the request is refused for its head.
+    pub(super) fn announced(&self) -> Result<Announced> {
+        let Self { site, incoming, progress, .. } = self;
+        let (framing, expects_continue) = (incoming.body()?, incoming.expects_continue()?);
+        check_open(site)?;
+        progress.close(site.is_draining() || !incoming.keeps_alive());
+        Ok(Announced { framing, expects_continue, most: None })
+    }
+
+    /// For an answer that takes no body: a request that has one is told `why` not.
+    pub(super) fn refuse_body(&self, why: &'static str) -> Result<()> {
+        if self.announced()?.has_bytes() {
+            return Err(Code::BadRequestBody.error(why));
+        }
+        Ok(())
+    }
+
     /// Path and query that are asked for.
     pub(super) fn target(&self) -> Cow<'_, str> {
         match &self.stripped {
@@ -80,20 +138,6 @@ impl Task<'_> {
             None => self.incoming.origin_form(),
         }
     }
-}
-
-/// What is asked for, where no more than its head is needed to refuse it.
-pub(super) fn asked<'a>(
-    site: &Site,
-    thread: usize,
-    incoming: &'a Incoming,
-    progress: &Progress,
-) -> Result<Asked<'a>> {
-    let asked =
-        Asked { incoming, body: incoming.body()?, expects_continue: incoming.expects_continue()?, thread };
-    check_open(site)?;
-    progress.close(site.is_draining() || !incoming.keeps_alive());
-    Ok(asked)
 }
 
 fn check_open(site: &Site) -> Result<()> {
@@ -109,15 +153,6 @@ pub(super) fn live(site: &Site) -> Result<Life> {
     // Looked at after the clock knows of this exchange, as it is set before the clock tells: one of the two is seen.
     check_open(site)?;
     Ok(life)
-}
-
-/// As [`asked`], of what takes no body: a request that has one is told `why` not.
-pub(super) fn asked_alone(task: &Task<'_>, why: &'static str) -> Result<()> {
-    let asked = asked(task.site, task.thread, task.incoming, task.progress)?;
-    if !matches!(asked.body, BodyFraming::Empty | BodyFraming::Length(0)) {
-        return Err(Code::BadRequestBody.error(why));
-    }
-    Ok(())
 }
 
 /// Carries `answer` out, listens to the client meanwhile, and sees to it that both end when everything does.
@@ -245,6 +280,11 @@ pub(super) async fn send_whole(site: &Site, client: &Client, bytes: Vec<u8>, pro
 /// Whether a request that failed with `error` may be answered.
 pub(super) fn may_answer(error: &Error) -> bool {
     !matches!(error.code(), Code::ClientGone | Code::RequestTruncated | Code::BadResponse)
+}
+
+/// Whether a request that failed with `error` gets a refusal: nothing of a response was sent.
+pub(super) fn may_refuse(error: &Error, progress: &Progress) -> bool {
+    progress.status().is_none() && !progress.is_torn() && may_answer(error)
 }
 
 /// Whether `error` says that the client has left, or is taken to have.

@@ -84,7 +84,8 @@ pub(super) fn encode<'a>(
     let out = &mut bytes;
     write_status_line(out, status, reason);
     let mut dated = false;
-    let mut behind = Vec::new();
+    // The Via of the proxies before this one.
+    let mut before = Vec::new();
     let mut missing = defaults.to_vec();
     for (name, value) in fields {
         missing.retain(|(other, _)| !other.eq_ignore_ascii_case(name));
@@ -96,9 +97,8 @@ pub(super) fn encode<'a>(
             continue;
         }
         if via.is_some() && name.eq_ignore_ascii_case(b"via") {
-            // Ours follows those of whom it has come through, in one field.
-            behind.extend_from_slice(&value);
-            behind.extend_from_slice(b", ");
+            before.extend_from_slice(&value);
+            before.extend_from_slice(b", ");
             continue;
         }
         dated |= name.eq_ignore_ascii_case(b"date");
@@ -120,28 +120,33 @@ pub(super) fn encode<'a>(
         write_to(out, format_args!("Date: {}\r\n", clock::date()));
     }
     if let Some(via) = via {
-        if behind.is_empty() {
+        if before.is_empty() {
             write_field(out, b"Via", via.as_bytes());
         } else {
-            behind.extend_from_slice(via.as_bytes());
-            write_field(out, b"Via", &behind);
+            before.extend_from_slice(via.as_bytes());
+            write_field(out, b"Via", &before);
         }
     }
-    match framing {
-        BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-        BodyFraming::Tunnel => {
-            out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-            return bytes;
-        }
-        BodyFraming::Empty | BodyFraming::Length(_) | BodyFraming::UntilClose => {}
-    }
-    match persistence {
-        Persistence::Implied => {}
-        Persistence::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
-        Persistence::Close => out.extend_from_slice(b"Connection: close\r\n"),
-    }
-    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(last_lines(framing, persistence));
     bytes
+}
+
+/// The fields about the connection, and the blank line.
+#[inline]
+fn last_lines(framing: BodyFraming, persistence: Persistence) -> &'static [u8] {
+    match (framing, persistence) {
+        (BodyFraming::Tunnel, _) => b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        (BodyFraming::Chunked, Persistence::Implied) => b"Transfer-Encoding: chunked\r\n\r\n",
+        (BodyFraming::Chunked, Persistence::KeepAlive) => {
+            b"Transfer-Encoding: chunked\r\nConnection: keep-alive\r\n\r\n"
+        }
+        (BodyFraming::Chunked, Persistence::Close) => {
+            b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        }
+        (_, Persistence::Implied) => b"\r\n",
+        (_, Persistence::KeepAlive) => b"Connection: keep-alive\r\n\r\n",
+        (_, Persistence::Close) => b"Connection: close\r\n\r\n",
+    }
 }
 
 fn write_to(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {

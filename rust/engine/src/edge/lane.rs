@@ -11,11 +11,8 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use super::client::Client;
-use super::exchange::{Asked, fault, is_leaving};
-use super::inbound::{Inbound, check_size};
-use super::progress::Progress;
-use super::site::Site;
+use super::exchange::{Announced, Task, fault, is_leaving};
+use super::inbound::Inbound;
 use crate::app::{
     Attachment, Checker, ClientSocket, Command, Completion, Content, Ends, Fault, File, Loss, Near, Outcome,
     Over, Place, Queue, RelayOrder, Request, Subscription, asks_to_switch, link, serialise,
@@ -25,8 +22,9 @@ use crate::events::{EventBody, Leave};
 use crate::hub::Wire;
 use crate::net::{Fault as SendFault, Filing, Life, Outgoing, Piece, Socket, Supply, Watch};
 use crate::runtime::from_afar;
+use crate::stream::Stream;
 use crate::sys::descriptor::set_option;
-use crate::wire::{BodyFraming, Incoming, shown};
+use crate::wire::{BodyFraming, shown};
 
 /// A relay that the application has ordered in place of an answer of its own.
 #[derive(Debug)]
@@ -41,58 +39,19 @@ pub(super) struct Ordered {
 /// # Errors
 /// What went wrong. If `progress` has no status then, nothing was sent.
 pub(super) async fn answer(
-    site: &Site,
-    client: &Client,
+    task: &Task<'_>,
     inbound: &mut Inbound<'_>,
-    asked: Asked<'_>,
-    progress: &Progress,
+    announced: Announced,
     queue: &Queue,
     life: &Life,
 ) -> Result<Option<Ordered>> {
-    let Asked { incoming, body, expects_continue, thread } = asked;
-    let most = site.config.max_body;
-    if let BodyFraming::Length(length) = body {
-        check_size(length, most)?;
-    }
-    let (feed, stream) = if has_bytes(body) { Some(site.supplies.stream()).unzip() } else { (None, None) };
-    let (near, far) = link();
-    let ends = Ends { remote: client.addresses.remote, local: client.addresses.local };
-    let chunked = body == BodyFraming::Chunked;
-    let head = serialise(incoming, body);
-    let socket = Some(ClientSocket::new(&client.connection));
-    let is_proven = site.is_proven(client);
-    let request = Request { head, body: stream, chunked, ends, is_proven, thread, far, socket, edge: None };
-    let place = queue.offer(request)?;
-    let mut lane = Lane {
-        client,
-        incoming,
-        expects_continue,
-        progress,
-        site,
-        queue,
-        life,
-        place,
-        patience: Some(Watch::started(queue.limit())),
-        near,
-        waker: None,
-        commands: VecDeque::new(),
-        checker: Checker::new(incoming.method(), asks_to_switch(incoming.headers())),
-        held: Vec::new(),
-        outgoing: Outgoing::new(site.config.write_timeout, Code::BadResponse),
-        owed: 0,
-        sending: Sending::Nothing,
-        done: false,
-        closing: false,
-        over: None,
-        tunnels: false,
-        feeds: false,
-        source_failed: false,
-        stop: None,
-        has_body: has_bytes(body),
-        order: None,
-    };
+    let Task { site, progress, .. } = *task;
+    let Announced { framing, most, .. } = announced;
+    let (feed, body) =
+        if announced.has_bytes() { Some(site.supplies.stream()).unzip() } else { (None, None) };
+    let mut lane = Lane::offer(task, announced, body, queue, life)?;
     let result = {
-        let listen = pin!(inbound.listen(body, most, feed));
+        let listen = pin!(inbound.listen(framing, most, feed));
         lane.run(listen).await
     };
     if let (Ok(()), Some(order)) = (&result, lane.order.take()) {
@@ -120,11 +79,6 @@ pub(super) async fn answer(
     result.map(|()| None)
 }
 
-/// Whether there may be something between the head and the end.
-fn has_bytes(body: BodyFraming) -> bool {
-    !matches!(body, BodyFraming::Empty | BodyFraming::Length(0))
-}
-
 /// What the engine sends in the application's place.
 #[derive(Debug)]
 enum Sending {
@@ -144,11 +98,8 @@ enum Sending {
 
 #[expect(clippy::struct_excessive_bools, reason = "things that happen in any order")]
 struct Lane<'a> {
-    client: &'a Client,
-    incoming: &'a Incoming,
-    expects_continue: bool,
-    progress: &'a Progress,
-    site: &'a Site,
+    task: &'a Task<'a>,
+    announced: Announced,
     queue: &'a Queue,
     life: &'a Life,
     place: Place,
@@ -175,13 +126,61 @@ struct Lane<'a> {
     source_failed: bool,
     /// Runs when everything is to end and the last frames are on their way. On the heap, because that is once in its life.
     stop: Option<Box<Watch>>,
-    /// The request has a body, which goes to the application.
-    has_body: bool,
     /// What the application wants in place of an answer of its own.
     order: Option<Box<RelayOrder>>,
 }
 
-impl Lane<'_> {
+impl<'a> Lane<'a> {
+    /// Offers the request, with its `body`, to the application.
+    ///
+    /// # Errors
+    /// As [`Queue::offer`].
+    fn offer(
+        task: &'a Task<'a>,
+        announced: Announced,
+        body: Option<Stream>,
+        queue: &'a Queue,
+        life: &'a Life,
+    ) -> Result<Self> {
+        let Task { site, client, incoming, .. } = *task;
+        let (near, far) = link();
+        let place = queue.offer(Request {
+            head: serialise(incoming, announced.framing),
+            body,
+            chunked: announced.framing == BodyFraming::Chunked,
+            ends: Ends { remote: client.addresses.remote, local: client.addresses.local },
+            is_proven: site.is_proven(client),
+            thread: task.thread,
+            far,
+            socket: Some(ClientSocket::new(&client.connection)),
+            edge: None,
+        })?;
+        Ok(Self {
+            task,
+            announced,
+            queue,
+            life,
+            place,
+            patience: Some(Watch::started(queue.limit())),
+            near,
+            waker: None,
+            commands: VecDeque::new(),
+            checker: Checker::new(incoming.method(), asks_to_switch(incoming.headers())),
+            held: Vec::new(),
+            outgoing: Outgoing::new(site.config.write_timeout, Code::BadResponse),
+            owed: 0,
+            sending: Sending::Nothing,
+            done: false,
+            closing: false,
+            over: None,
+            tunnels: false,
+            feeds: false,
+            source_failed: false,
+            stop: None,
+            order: None,
+        })
+    }
+
     /// Goes on until the exchange is over, or changes to another protocol.
     async fn run(&mut self, mut listen: Pin<&mut impl Future<Output = Error>>) -> Result<()> {
         let mut trouble: Option<Error> = None;
@@ -215,15 +214,15 @@ impl Lane<'_> {
             return Err(Code::Draining.error("the time for requests to finish is over"));
         }
         self.outgoing.end_early(true);
-        self.progress.close(true);
-        self.stop = Some(Box::new(Watch::started(Some(self.site.config.linger))));
+        self.task.progress.close(true);
+        self.stop = Some(Box::new(Watch::started(Some(self.task.site.config.linger))));
         Ok(())
     }
 
     /// Whether the client sees by the framing that what it has is not the whole, however the connection ends.
     fn ends_visibly(&self) -> bool {
         self.source_failed
-            && self.progress.status().is_some()
+            && self.task.progress.status().is_some()
             && matches!(self.checker.rest(), Ok(BodyFraming::Length(_) | BodyFraming::Chunked))
     }
 
@@ -233,7 +232,7 @@ impl Lane<'_> {
         if !is_leaving(error) {
             return;
         }
-        let Some(draining) = leave.begin(&self.site.supplies.meter) else { return };
+        let Some(draining) = leave.begin(&self.task.site.supplies.meter) else { return };
         let Some(supply) = self.outgoing.detach() else { return };
         let life = self.life;
         // On the heap, because few clients leave.
@@ -243,10 +242,10 @@ impl Lane<'_> {
     /// Tells the application how it ended.
     fn end(&mut self, result: &Result<()>) {
         let reason = result.as_ref().err();
-        self.progress.tear(self.outgoing.is_torn());
-        self.progress.set_note(self.near.take_note(), reason);
+        self.task.progress.tear(self.outgoing.is_torn());
+        self.task.progress.set_note(self.near.take_note(), reason);
         if let Some(error) = reason {
-            let begun = self.progress.status().is_some();
+            let begun = self.task.progress.status().is_some();
             let outcome =
                 |bytes| Outcome { bytes: if begun { bytes } else { 0 }, begun, failure: Some(error.clone()) };
             match std::mem::replace(&mut self.sending, Sending::Nothing) {
@@ -259,7 +258,7 @@ impl Lane<'_> {
                     }
                 }
                 Sending::File(filing) => {
-                    self.progress.sent(usize::try_from(filing.sent()).unwrap_or(usize::MAX));
+                    self.task.progress.sent(usize::try_from(filing.sent()).unwrap_or(usize::MAX));
                     self.near.report(outcome(filing.sent()));
                 }
             }
@@ -271,7 +270,7 @@ impl Lane<'_> {
             // Nothing has been heard of it: it may still wait.
             self.queue.withdraw(self.place);
         }
-        let begun = self.progress.status().is_some();
+        let begun = self.task.progress.status().is_some();
         self.near.lose(reason.map_or(Loss::Closed, |error| Loss::Failed(error.clone())), begun);
     }
 
@@ -284,7 +283,7 @@ impl Lane<'_> {
             if self.order.is_some() {
                 return Poll::Ready(Ok(()));
             }
-            let sent = self.outgoing.poll_send(context, &self.client.connection);
+            let sent = self.outgoing.poll_send(context, &self.task.client.connection);
             self.note_written();
             let sent = sent.map_err(|error| {
                 self.source_failed = matches!(error, SendFault::Source(_));
@@ -300,14 +299,14 @@ impl Lane<'_> {
                 Sending::Stream { before, rest, framed, .. } => {
                     let (bytes, rest) = (self.outgoing.payload() - *before, rest.take());
                     if *framed {
-                        self.client.keep_any_backlog(self.site.config.event_backlog);
+                        self.task.client.keep_any_backlog(self.task.site.config.event_backlog);
                     }
                     self.finish_sending(bytes, rest)?;
                 }
                 Sending::File(filing) => {
-                    ready!(filing.poll_send(context, &self.client.connection)).map_err(fault)?;
+                    ready!(filing.poll_send(context, &self.task.client.connection)).map_err(fault)?;
                     let bytes = filing.sent();
-                    self.progress.sent(usize::try_from(bytes).unwrap_or(usize::MAX));
+                    self.task.progress.sent(usize::try_from(bytes).unwrap_or(usize::MAX));
                     // One that was shorter than promised is found out where the response ends.
                     self.finish_sending(bytes, None)?;
                 }
@@ -328,10 +327,10 @@ impl Lane<'_> {
         if written == 0 {
             return;
         }
-        self.progress.sent(written);
-        self.progress.set_head(usize::try_from(self.checker.head_bytes()).unwrap_or(usize::MAX));
+        self.task.progress.sent(written);
+        self.task.progress.set_head(usize::try_from(self.checker.head_bytes()).unwrap_or(usize::MAX));
         if let Some(status) = self.checker.status() {
-            self.progress.begin(status);
+            self.task.progress.begin(status);
         }
         let count = written.min(self.owed);
         if count > 0 {
@@ -343,14 +342,14 @@ impl Lane<'_> {
     /// What can be sent at once of an exchange that the application has broken off, and then its end.
     fn break_off(&mut self, context: &mut Context<'_>) -> Result<()> {
         self.obey()?;
-        let sent = self.outgoing.poll_send(context, &self.client.connection);
+        let sent = self.outgoing.poll_send(context, &self.task.client.connection);
         self.note_written();
         let sent = sent.map_err(fault)?;
         // Another protocol has an end of its own, and this is not it: the client is told by a reset.
         let is_whole = self.checker.is_complete() && !self.checker.has_switched();
-        let is_nothing = self.progress.status().is_none();
+        let is_nothing = self.task.progress.status().is_none();
         if is_nothing || (is_whole && sent.is_ready() && matches!(self.sending, Sending::Nothing)) {
-            self.progress.close(true);
+            self.task.progress.close(true);
             return Ok(());
         }
         Err(Code::BadResponse.error("the application has broken the exchange off"))
@@ -397,7 +396,7 @@ impl Lane<'_> {
                 Command::Subscribe(subscription) => self.subscribe(subscription)?,
                 Command::File(file) => self.attach_file(file)?,
                 Command::Relay(order) => {
-                    if self.has_body || self.checker.head_bytes() > 0 || !self.held.is_empty() {
+                    if self.announced.has_bytes() || self.checker.head_bytes() > 0 || !self.held.is_empty() {
                         let detail =
                             "a relay is ordered of a request with a body, or after its response has begun";
                         return Err(self.blame(Code::BadResponse.error(detail)));
@@ -407,7 +406,7 @@ impl Lane<'_> {
                 }
                 Command::Option(level, name, value) => {
                     // The application cannot be told; what it may ask for is chosen so that it succeeds.
-                    let _ = self.client.connection.with_socket(|socket| {
+                    let _ = self.task.client.connection.with_socket(|socket| {
                         socket.option(|socket| set_option(&*socket, level, name, value))
                     });
                 }
@@ -460,7 +459,7 @@ impl Lane<'_> {
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = stream.is_framed() && !matches!(framing, BodyFraming::Length(_));
         if framed {
-            self.client.keep_backlog(self.site.config.event_backlog);
+            self.task.client.keep_backlog(self.task.site.config.event_backlog);
         }
         let line = stream.line();
         let policy = policy.filter(|_| framed);
@@ -468,7 +467,7 @@ impl Lane<'_> {
         let supply = if policy.is_none() && inspector.is_none() {
             stream.into()
         } else {
-            let meter = Arc::clone(&self.site.supplies.meter);
+            let meter = Arc::clone(&self.task.site.supplies.meter);
             Supply::Source(Box::new(EventBody::new(stream.into(), policy, meter).inspected(inspector)))
         };
         match &completion {
@@ -486,13 +485,13 @@ impl Lane<'_> {
         let framing = self.checker.rest().map_err(|error| self.blame(error))?;
         let framed = !matches!(framing, BodyFraming::Length(_));
         if framed {
-            self.client.keep_backlog(self.site.config.event_backlog);
+            self.task.client.keep_backlog(self.task.site.config.event_backlog);
         }
-        let wire = Wire::over(&self.client.connection, framing == BodyFraming::Chunked);
+        let wire = Wire::over(&self.task.client.connection, framing == BodyFraming::Chunked);
         let supply = Supply::Source(Box::new(admitted.seat(wire, lease)));
         self.outgoing.attach_framed(supply, framing);
         self.send_attached(Some(rest), framed, Leave::Cancel);
-        self.site.note_resumable(self.life);
+        self.task.site.note_resumable(self.life);
         Ok(())
     }
 
@@ -523,8 +522,8 @@ impl Lane<'_> {
                 );
             }
         }
-        let limit = self.site.config.write_timeout;
-        let duplicate = self.client.connection.with_socket(Socket::duplicate);
+        let limit = self.task.site.config.write_timeout;
+        let duplicate = self.task.client.connection.with_socket(Socket::duplicate);
         let socket = duplicate.map_err(|error| {
             Code::FileFailed.error(format!("the client's socket could not be duplicated: {error}"))
         })?;
@@ -542,7 +541,7 @@ impl Lane<'_> {
             None => self.near.report(outcome),
             Some(completion) => {
                 self.checker.finish_rest().map_err(|error| self.blame(error))?;
-                self.progress.set_payload(bytes);
+                self.task.progress.set_payload(bytes);
                 completion.tell(outcome);
             }
         }
@@ -552,7 +551,7 @@ impl Lane<'_> {
     /// Whether there is nothing left to do. Everything that was written is with the kernel.
     fn is_over(&self) -> Result<bool> {
         if self.closing {
-            self.progress.close(true);
+            self.task.progress.close(true);
             // An end that is the connection's must be told from this one.
             return match self.checker.rest() {
                 Ok(BodyFraming::UntilClose) => {
@@ -562,19 +561,19 @@ impl Lane<'_> {
             };
         }
         // A client that was not told to send its body does not send it.
-        let unasked = self.expects_continue && !self.checker.has_continued();
+        let unasked = self.announced.expects_continue && !self.checker.has_continued();
         if !self.done || !(self.over.is_some() || unasked) {
             return Ok(false);
         }
         if unasked || !self.checker.keeps_alive() {
-            self.progress.close(true);
+            self.task.progress.close(true);
         }
         Ok(true)
     }
 
     /// Has the application hear of its mistake.
     fn blame(&self, error: Error) -> Error {
-        let request = format!("{} {}", self.incoming.method(), shown(self.incoming.target()));
+        let request = format!("{} {}", self.task.incoming.method(), shown(self.task.incoming.target()));
         self.queue.reports().fault(Fault { request: Some(request), error: error.clone(), is_relay: false });
         error
     }

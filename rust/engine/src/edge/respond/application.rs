@@ -5,7 +5,7 @@ use super::relay::answer_by_relay;
 use crate::app::{Fault, Loss, Queue, RelayOrder};
 use crate::edge::account::Account;
 use crate::edge::answer::refusal;
-use crate::edge::exchange::{Asked, Task, asked, live, may_answer, send_whole};
+use crate::edge::exchange::{Announced, Task, live, may_refuse, send_whole};
 use crate::edge::inbound::Inbound;
 use crate::edge::lane::{Ordered, answer};
 use crate::error::{Code, Error, Result};
@@ -16,20 +16,21 @@ pub(crate) struct Application<'a>(pub(crate) Option<&'a Queue>);
 
 impl Responder for Application<'_> {
     async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        let Task { site, thread, client, incoming, progress, .. } = task;
-        let (asked, life) = (asked(site, thread, incoming, progress)?, live(site)?);
+        let Task { site, incoming, progress, .. } = task;
+        let (announced, life) = (task.announced()?, live(site)?);
         let Some(queue) = self.0 else {
             let detail = format!("no route for {} {}", incoming.method(), incoming.path());
             return Err(Code::NoRoute.error(detail));
         };
-        let Some(ordered) = answer(site, client, inbound, asked, progress, queue, &life).await? else {
+        let announced = announced.within(site.config.max_body)?;
+        let Some(ordered) = answer(&task, inbound, announced, queue, &life).await? else {
             return Ok(());
         };
         // On the heap: what the application answers itself needs no room for it.
-        let result = Box::pin(answer_by_order(&task, inbound, asked, &ordered.order)).await;
+        let result = Box::pin(answer_by_order(&task, inbound, announced, &ordered.order)).await;
         end(ordered, &task, &result, queue);
         match result {
-            Err(error) if may_answer(&error) && progress.status().is_none() && !progress.is_torn() => {
+            Err(error) if may_refuse(&error, progress) => {
                 // On the heap, because few requests fail.
                 Box::pin(answer_failure(&task, &error)).await
             }
@@ -42,14 +43,14 @@ impl Responder for Application<'_> {
 async fn answer_by_order(
     task: &Task<'_>,
     inbound: &mut Inbound<'_>,
-    asked: Asked<'_>,
+    announced: Announced,
     order: &RelayOrder,
 ) -> Result<()> {
     let Task { site, client, incoming, progress, .. } = *task;
     let account = Account::open(site.app.as_ref(), &order.relay, client, incoming, progress);
     let target_at = Some(order.target.as_str());
     let ordered = Task { account: account.as_deref(), target_at, stripped: None, ..*task };
-    let result = answer_by_relay(ordered, inbound, asked, site.config.max_body, &order.relay, None).await;
+    let result = answer_by_relay(ordered, inbound, announced, &order.relay, None).await;
     if let Some(account) = account {
         account.close(result.as_ref().err());
     }

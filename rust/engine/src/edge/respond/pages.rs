@@ -1,7 +1,7 @@
 //! Answers a request for a page about the engine itself.
 
 use super::Responder;
-use crate::edge::exchange::{Task, asked_alone, beside, live, send};
+use crate::edge::exchange::{Task, beside, live, send};
 use crate::edge::head::{Persistence, encode};
 use crate::edge::inbound::Inbound;
 use crate::edge::pages::{Pages, Shown, page_of};
@@ -13,7 +13,7 @@ use crate::wire::BodyFraming;
 
 impl Responder for Pages {
     async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        asked_alone(&task, "a request for a page has no body")?;
+        task.refuse_body("a request for a page has no body")?;
         let Task { site, incoming, progress, .. } = task;
         let _guard = self.enter(incoming)?;
         let life = live(site)?;

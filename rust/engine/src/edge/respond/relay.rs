@@ -16,9 +16,9 @@ use super::amendment::amend;
 use crate::access::{Pass, Verifier};
 use crate::cache::{Target, is_read, tells_url};
 use crate::edge::access::{admit, look, revoked, until};
-use crate::edge::exchange::{Asked, Left, Task, asked, at_once, beside, fault, gone, live, send};
+use crate::edge::exchange::{Announced, Left, Task, at_once, beside, fault, gone, live, send};
 use crate::edge::head::{Persistence, encode, is_events};
-use crate::edge::inbound::{Inbound, check_size};
+use crate::edge::inbound::Inbound;
 use crate::edge::route::Route;
 use crate::edge::site::Site;
 use crate::error::{Code, Error, Result};
@@ -39,14 +39,10 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 impl Responder for Route {
     async fn respond(&self, mut task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        let Task { site, thread, incoming, progress, .. } = task;
-        let asked = asked(site, thread, incoming, progress)?;
-        let most = self.spec().limits.body.or(site.config.max_body);
-        if let BodyFraming::Length(length) = asked.body {
-            check_size(length, most)?;
-        }
+        let Task { site, incoming, .. } = task;
+        let announced = task.announced()?.within(self.spec().limits.body.or(site.config.max_body))?;
         let _guard = self.location.enter()?;
-        task.is_tunnel = asked.body == BodyFraming::Empty
+        task.is_tunnel = announced.framing == BodyFraming::Empty
             && offers_websocket(incoming.method(), incoming.minor_version, &incoming.headers());
         let mut pass = None;
         task.gate = self.location.gate.as_deref();
@@ -57,7 +53,7 @@ impl Responder for Route {
                 task.stripped = pass.target.take();
             }
         }
-        answer_by_relay(task, inbound, asked, most, &self.relay, pass).await
+        answer_by_relay(task, inbound, announced, &self.relay, pass).await
     }
 }
 
@@ -65,8 +61,7 @@ impl Responder for Route {
 pub(super) async fn answer_by_relay(
     task: Task<'_>,
     inbound: &mut Inbound<'_>,
-    asked: Asked<'_>,
-    most: Option<u64>,
+    announced: Announced,
     relay: &Relay,
     pass: Option<Pass>,
 ) -> Result<()> {
@@ -74,7 +69,7 @@ pub(super) async fn answer_by_relay(
     // What an origin or the cache gives is as long as it says: both have checked it.
     let mut outgoing = Outgoing::new(task.site.config.write_timeout, Code::Internal);
     let mut is_hit = false;
-    if is_let_in && asked.body == BodyFraming::Empty && !task.is_tunnel {
+    if is_let_in && announced.framing == BodyFraming::Empty && !task.is_tunnel {
         let begin = |context: &mut Context<'_>| begin_hit(context, &task, relay, &mut outgoing);
         is_hit = at_once(begin).await?;
         // Most hits are sent at once: meanwhile the task need not listen to the client, nor for the end of the site.
@@ -83,17 +78,15 @@ pub(super) async fn answer_by_relay(
         }
     }
     // On the heap: a hit needs no room for it.
-    Box::pin(attempt(&task, inbound, asked, most, relay, pass, is_hit, &mut outgoing)).await
+    Box::pin(attempt(&task, inbound, announced, relay, pass, is_hit, &mut outgoing)).await
 }
 
 /// Answers with what comes by and by, and listens to the client meanwhile. `pass`: the request was let in. `is_hit`: what is
 /// sent has been begun.
-#[expect(clippy::too_many_arguments, reason = "what `answer_by_relay` knows, which is not kept for a hit")]
 async fn attempt(
     task: &Task<'_>,
     inbound: &mut Inbound<'_>,
-    Asked { body, expects_continue: expects, .. }: Asked<'_>,
-    most: Option<u64>,
+    Announced { framing, expects_continue, most }: Announced,
     relay: &Relay,
     pass: Option<Pass>,
     is_hit: bool,
@@ -102,9 +95,9 @@ async fn attempt(
     let Task { site, progress, is_tunnel, incoming, .. } = *task;
     let life = live(site)?;
     outgoing.begin_life(&life);
-    let (feed, upload) = request_body(site, body, is_tunnel);
-    let (body, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (body, most) };
-    let is_awaited = expects && feed.is_some() && !inbound.has_begun();
+    let (feed, upload) = request_body(site, framing, is_tunnel);
+    let (framing, most) = if is_tunnel { (BodyFraming::Tunnel, None) } else { (framing, most) };
+    let is_awaited = expects_continue && feed.is_some() && !inbound.has_begun();
     let go_on = async {
         if is_awaited {
             progress.add_interim(CONTINUE.len());
@@ -121,7 +114,7 @@ async fn attempt(
         };
         send(task, relay.leave(Some(is_events)), is_events, left, outgoing, |_| {}).await
     };
-    let listen = inbound.listen(body, most, feed);
+    let listen = inbound.listen(framing, most, feed);
     let result = if let Some(gate) = task.gate {
         let answer = async {
             let target = incoming.origin_form();

@@ -6,7 +6,7 @@
 use super::Responder;
 use crate::access::Decision;
 use crate::edge::access::{admit, lapsed, look, until};
-use crate::edge::exchange::{Task, asked_alone, beside, live, send};
+use crate::edge::exchange::{Task, beside, live, send};
 use crate::edge::head::{Persistence, encode};
 use crate::edge::inbound::Inbound;
 use crate::edge::topics::Topics;
@@ -20,7 +20,7 @@ use crate::wire::BodyFraming;
 impl Responder for Topics {
     /// Lets a client subscribe, and sends it what is published.
     async fn respond(&self, task: Task<'_>, inbound: &mut Inbound<'_>) -> Result<()> {
-        asked_alone(&task, "a request for a topic has no body")?;
+        task.refuse_body("a request for a topic has no body")?;
         let Task { site, incoming, progress, .. } = task;
         let _guard = self.location.enter()?;
         let life = live(site)?;
