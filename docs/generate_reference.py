@@ -19,7 +19,7 @@ from typing import Final
 import click
 
 import penstock
-from penstock._documented import texts_under_fields
+from penstock._field_docs import texts_under_fields
 from penstock.cli import main as command
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -316,7 +316,7 @@ def web_page() -> str:
     )
     return (
         f"# penstock.web\n\n{module_doc(package[''])}\n"
-        + sections("penstock.web", parse("web/running.py"), ["run_app"])
+        + sections("penstock.web", parse("web/runner.py"), ["run_app"])
         + sections("penstock.web", parse("web/site.py"), ["Site"])
         + sections("penstock.web", gateway, ["Gateway"])
         + sections("penstock.web", parse("web/native.py"), ["NativeRoute"])
@@ -328,7 +328,7 @@ def web_page() -> str:
         )
         + sections("penstock.web", parse("stats.py"), ["DecisionStats", "TenantStats"])
         + sections("penstock.web", parse("web/handover.py"), ["RelayEnd"])
-        + sections("penstock.web", parse("web/inspected.py"), ["Inspected"])
+        + sections("penstock.web", parse("web/inspection.py"), ["Inspected"])
         + f"\n{constants}\n"
         + sections("penstock.web", failures, ["Failure", "settle_failures"])
     )

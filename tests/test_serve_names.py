@@ -169,7 +169,7 @@ def test_what_fails_of_the_application_is_shown_from_its_own_code_on(
     assert result.returncode == 1
     for each in said:
         assert each.removeprefix("Error: ") in result.stderr
-    assert "penstock/web/loading.py" not in result.stderr
+    assert "penstock/web/app_import.py" not in result.stderr
     assert "importlib" not in result.stderr
 
 

@@ -17,7 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import config, framing, metrics
-from ._documented import document
+from ._field_docs import document
 from ._native import __version__
 from .cache import CacheStats, StoredResponse
 from .config import KafkaLog, Origin, RedisLog

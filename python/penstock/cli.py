@@ -1,6 +1,6 @@
 """The `penstock` command.
 
-Reads arguments, sets up logging and the event loop, and calls `penstock.web.serving` or `penstock.demo`. Wrong
+Reads arguments, sets up logging and the event loop, and calls `penstock.web.server` or `penstock.demo`. Wrong
 arguments are reported in one line with exit status 2; a failure at the start has exit status 1. Every default comes
 from `penstock.config`.
 """
@@ -32,11 +32,11 @@ from .engine import Engine
 from .exceptions import PenstockError
 from .origins import Origins
 from .web import Gateway, settle_failures
+from .web.app_import import FailedError, NotFoundError, load, parts_of
 from .web.control import controlling
-from .web.loading import FailedError, NotFoundError, load, parts_of
-from .web.serving import serve as serve_app
-from .web.starting import log_to_stderr, loop_factory
-from .workers.serving import serve as serve_in_workers
+from .web.server import serve as serve_app
+from .web.startup import log_to_stderr, loop_factory
+from .workers.server import serve as serve_in_workers
 
 __all__ = ["main"]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import _native
-from ._documented import document
+from ._field_docs import document
 from .config import parse_size
 from .exceptions import ConfigurationError, make_error
 

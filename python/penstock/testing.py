@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from ._documented import document
+from ._field_docs import document
 
 __all__ = ["Peer", "RecordedRequest", "Script", "ScriptedOrigin", "respond"]
 

@@ -15,9 +15,9 @@ from aiohttp import web
 import penstock
 from penstock import _native, _shared, config
 from penstock.workers.declarations import Declarations
-from penstock.workers.declared import Declared
 from penstock.workers.link import Calls, Link
 from penstock.workers.registration import Registration
+from penstock.workers.shared_objects import Declared
 
 from .client import RawClient
 from .waiting import until

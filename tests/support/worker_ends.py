@@ -15,7 +15,7 @@ from penstock import _native
 from penstock.config import Edge, parse_size
 from penstock.web.client_socket import ClientSocket
 from penstock.web.handler import handler_factory
-from penstock.web.sending import restore_sendfile, take_over_sendfile
+from penstock.web.sendfile import restore_sendfile, take_over_sendfile
 
 from .waiting import until
 

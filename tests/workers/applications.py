@@ -9,10 +9,10 @@ from typing import Any
 
 import penstock
 from penstock import _native, config
-from penstock.web.listening import Listening, make_lane
+from penstock.web.listener import Listening, make_lane
 from penstock.workers.declarations import Declarations
 from penstock.workers.process import Directory, Orders, WorkerProcess
-from penstock.workers.serving import Front, no_application
+from penstock.workers.server import Front, no_application
 from penstock.workers.supervisor import Supervisor
 from support.waiting import until
 

@@ -20,7 +20,7 @@ from penstock.web import Inspected, RelayEnd
 from penstock.web.decisions import Allow, Deny
 from penstock.web.relay_spec import HeaderEdits
 from penstock.workers import messages, plans, shapes
-from penstock.workers.described import Code, Reference, SpecDescription
+from penstock.workers.descriptions import Code, Reference, SpecDescription
 from penstock.workers.ends import Account, Ended, Orphan
 from penstock.workers.registration import Registration, RouteDescription
 
@@ -186,11 +186,11 @@ def test_a_message_with_bytes_changed_is_a_message_or_refused(data: st.DataObjec
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ('{"penstock.workers.described.Reference":{"number":"3"}}', "Reference.number is a str"),
-        ('{"penstock.workers.described.Reference":{"number":true}}', "Reference.number is a bool"),
-        ('{"penstock.workers.described.Reference":{}}', "missing 1 required"),
-        ('{"penstock.workers.described.Reference":{"number":3,"__class__":4}}', "unexpected keyword"),
-        ('{"penstock.workers.described.Reference":[3]}', "where fields stand"),
+        ('{"penstock.workers.descriptions.Reference":{"number":"3"}}', "Reference.number is a str"),
+        ('{"penstock.workers.descriptions.Reference":{"number":true}}', "Reference.number is a bool"),
+        ('{"penstock.workers.descriptions.Reference":{}}', "missing 1 required"),
+        ('{"penstock.workers.descriptions.Reference":{"number":3,"__class__":4}}', "unexpected keyword"),
+        ('{"penstock.workers.descriptions.Reference":[3]}', "where fields stand"),
         ('{"penstock.workers.registration.Registration":{"routes":[],"kept":[3]}}', "kept is a tuple"),
         ('{"penstock.origins.Place":{"scheme":1,"host":"","port":1,"base":""}}', "Place.scheme is a int"),
         ('{"penstock.config.edge.Edge":{"backlog":0}}', "must be"),

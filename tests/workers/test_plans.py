@@ -11,7 +11,7 @@ from penstock import Hub, Origins, _native, config
 from penstock.web import Gateway
 from penstock.web.relay_spec import HeaderEdits, RelaySpec
 from penstock.workers import messages, plans
-from penstock.workers.described import Reference, SpecDescription
+from penstock.workers.descriptions import Reference, SpecDescription
 from support.family import Family
 
 

@@ -16,7 +16,7 @@ from penstock.web.native import NativeRoute
 from penstock.web.relay_spec import RelaySpec
 from penstock.web.topics import TopicsRoute
 from penstock.workers import messages
-from penstock.workers.described import Code, Reference, SpecDescription
+from penstock.workers.descriptions import Code, Reference, SpecDescription
 from penstock.workers.registration import ROUTES, RouteDescription
 from support.family import Family, Worker
 from support.origins import Recorder

@@ -5,7 +5,7 @@ as text such as `"256MiB"`; after construction they are numbers. The engine rece
 no defaults of its own. A bad setting raises `penstock.ConfigurationError`, a ValueError naming the field.
 """
 
-from penstock._documented import document
+from penstock._field_docs import document
 
 from .access import Access, TenantLimits
 from .caching import Cache, Caching, Overrides

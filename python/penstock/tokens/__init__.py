@@ -9,7 +9,7 @@ Give one of these as `authorise=` to `penstock.web.Gateway.native` or `penstock.
 Python is asked for no request, and is needed for nothing but to fetch keys from time to time.
 """
 
-from penstock._documented import document
+from penstock._field_docs import document
 
 from .jwks import Jwks
 from .jwt import Jwt, Key

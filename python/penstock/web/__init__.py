@@ -6,7 +6,7 @@
 to know, and `settle_failures` is the middleware for it.
 """
 
-from penstock._documented import document
+from penstock._field_docs import document
 from penstock.stats import DecisionStats, TenantStats
 
 from .access import TENANT
@@ -14,10 +14,10 @@ from .decisions import Allow, Decisions, Deny, NativeRequest, Revoked
 from .failures import FAILURE, Failure, settle_failures
 from .gateway import Gateway
 from .handover import RelayEnd
-from .inspected import Inspected
+from .inspection import Inspected
 from .native import NativeRoute
 from .relay_spec import HeaderEdits, RelaySpec
-from .running import run_app
+from .runner import run_app
 from .site import Site
 from .topics import TopicsRoute
 

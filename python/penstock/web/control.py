@@ -26,7 +26,7 @@ from aiohttp import web
 from penstock.cache import Cache
 from penstock.exceptions import PenstockError, make_error
 
-from .stopping import last_act
+from .shutdown import last_act
 
 __all__ = ["controlling"]
 

@@ -1,7 +1,7 @@
 """The gateway: answers a request of an aiohttp application with what an origin answers.
 
 It decides where a request goes and by what rules: what it was made with, or what a relay or a route says instead.
-How that is carried out is in `relaying`, and on native routes in the engine.
+How that is carried out is in `relay`, and on native routes in the engine.
 """
 
 import asyncio
@@ -36,17 +36,17 @@ from penstock.stats import InspectionStats
 
 from .access import TENANT, note
 from .decisions import Authoriser, Decisions, Verifying, decisions_of
-from .feeding import Feeding
 from .handler import engine_for
 from .handover import OnComplete, engines
 from .hub import Hub
-from .inspected import Seen, check_one, handle_of, plain_headers, route_path
+from .inspection import Seen, check_one, handle_of, plain_headers, route_path
 from .native import NativeRoute, RelayResource, checked_host
 from .prepared_relay import PreparedRelay
+from .relay import Order, relay
+from .relay_response import hand_over_request, is_unseen
 from .relay_spec import NO_EDITS, HeaderEdits, RelaySpec, event_handles, handles_of, header_edits
-from .relayed import hand_over_request, is_unseen
-from .relaying import Order, relay
 from .target import raw_target, replaced_target
+from .topic_feed import Feeding
 from .tunnel import offers_websocket
 
 __all__ = ["Gateway"]

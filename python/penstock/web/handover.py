@@ -17,7 +17,7 @@ from penstock.exceptions import PenstockError
 from penstock.stats import Timings
 from penstock.stream import FrameStream, Response, register_pipe
 
-from .inspected import Inspected, inspected
+from .inspection import Inspected, inspected
 
 __all__ = [
     "Asked",

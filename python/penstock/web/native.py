@@ -31,7 +31,7 @@ from penstock.framing import Events
 from .decisions import Decisions
 from .handler import engine_for
 from .handover import Asked, OnComplete, RelayEnd, call_on_complete
-from .inspected import inspected
+from .inspection import inspected
 from .prepared_relay import PreparedRelay
 from .problem import problem_response
 from .relay_spec import RelaySpec, handles_of

@@ -16,7 +16,7 @@ from penstock.engine import Engine, native_timeouts
 from penstock.exceptions import make_error
 from penstock.origins import Origins, Place
 
-from .inspected import handle_of
+from .inspection import handle_of
 from .target import Headers
 
 __all__ = ["NO_EDITS", "Handles", "HeaderEdits", "RelaySpec", "event_handles", "handles_of", "header_edits"]

@@ -22,10 +22,10 @@ from penstock.tokens.jwks import first_keys
 
 from .access import lines_of
 from .handler import handler_factory
-from .listening import Listening, Where, make_lane
+from .listener import Listening, Where, make_lane
 from .native import engine_of, native_routes
-from .runners import edge_of
-from .sending import restore_sendfile, take_over_sendfile
+from .runner_settings import edge_of
+from .sendfile import restore_sendfile, take_over_sendfile
 
 __all__ = ["Site"]
 

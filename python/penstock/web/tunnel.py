@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from penstock import _native
 
 from .disconnect import ClientLink
-from .relayed import Relayed
+from .relay_response import Relayed
 from .upload import Pieces
 
 __all__ = ["Tunnel", "offers_websocket", "switched"]

@@ -7,7 +7,7 @@ application. Each worker runs the application. `current` is how other modules kn
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock._documented import document
+from penstock._field_docs import document
 
 if TYPE_CHECKING:
     from .link import Calls, Link

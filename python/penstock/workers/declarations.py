@@ -24,11 +24,11 @@ from penstock.web.decisions import Answer, Decisions, NativeRequest, row_of
 from penstock.web.gateway import Gateway
 from penstock.web.handover import RelayEnd
 from penstock.web.hub import Hub
-from penstock.web.inspected import inspected
+from penstock.web.inspection import inspected
 from penstock.web.relay_spec import RelaySpec, handles_of
 
 from . import plans
-from .described import Code, Reference, SpecDescription
+from .descriptions import Code, Reference, SpecDescription
 from .ends import Ended, Ends, Hooks, Orphan
 from .messages import UnreadableError
 from .registration import ROUTES, Registration, RouteDescription

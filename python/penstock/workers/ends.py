@@ -14,7 +14,7 @@ from penstock._limited_log import LimitedLog
 from penstock.exceptions import PenstockError
 from penstock.stats import Timings
 from penstock.web.handover import Asked, OnComplete, RelayEnd, call_on_complete
-from penstock.web.inspected import Inspected
+from penstock.web.inspection import Inspected
 
 from . import messages
 

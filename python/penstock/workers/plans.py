@@ -12,7 +12,7 @@ from penstock.config import Subscriptions
 from penstock.web.relay_spec import RelaySpec
 
 from . import messages
-from .described import SpecDescription, described_spec
+from .descriptions import SpecDescription, described_spec
 
 __all__ = ["Plans", "Relay", "Topics", "read"]
 

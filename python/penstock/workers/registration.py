@@ -14,13 +14,13 @@ from penstock import _shared, cache, hub, origins, stats, tokens
 from penstock.log import LogStats
 from penstock.web import decisions
 from penstock.web.handover import OnComplete, RelayEnd
-from penstock.web.inspected import Inspected
+from penstock.web.inspection import Inspected
 from penstock.web.native import NativeRoute, native_resources
 from penstock.web.relay_spec import HeaderEdits, RelaySpec
 from penstock.web.topics import TopicsRoute
 
 from . import messages
-from .described import Reference, described, described_spec
+from .descriptions import Reference, described, described_spec
 
 __all__ = ["Registration", "RouteDescription", "RouteKey", "describe"]
 

@@ -16,10 +16,10 @@ from penstock.config import Edge, Status, Workers, parse_size
 from penstock.engine import Engine
 from penstock.exceptions import make_error
 from penstock.tokens.jwks import first_keys
-from penstock.web.listening import Listening, Where, make_lane
-from penstock.web.runners import edge_as_told
-from penstock.web.serving import say_waiting
-from penstock.web.stopping import last_act, stop_signal
+from penstock.web.listener import Listening, Where, make_lane
+from penstock.web.runner_settings import edge_as_told
+from penstock.web.server import say_waiting
+from penstock.web.shutdown import last_act, stop_signal
 
 from .declarations import Declarations
 from .process import Directory, Orders, WorkerProcess

@@ -21,7 +21,7 @@ from penstock.web.decisions import Answer, Decisions
 from penstock.web.handover import Asked, OnComplete
 
 from . import registration
-from .described import described
+from .descriptions import described
 from .ends import Ended, Orphan, account_of
 from .link import Calls, Link
 from .plans import Plans

@@ -18,7 +18,7 @@ from penstock.metrics import Pages
 from .access import AccessLines
 from .client_socket import ClientSocket
 from .handover import log_failed_relay
-from .stopping import last_act
+from .shutdown import last_act
 
 __all__ = ["Listening", "Where", "make_lane"]
 

@@ -24,9 +24,9 @@ from penstock.stream import FrameStream, Response
 from .failures import note_failure
 from .handover import Asked, OnComplete, engines
 from .hub import Hub
-from .inspected import Seen
+from .inspection import Seen
 from .problem import problem_response
-from .relayed import is_event_stream
+from .relay_response import is_event_stream
 
 __all__ = ["Feeding", "Meter"]
 

@@ -20,9 +20,9 @@ from penstock.engine import Engine
 from penstock.exceptions import make_error
 
 from .access import OwnAccessLogger
-from .loading import foreign
+from .app_import import foreign
+from .shutdown import HOW_TO_END, stop_signal
 from .site import Site
-from .stopping import HOW_TO_END, stop_signal
 
 __all__ = ["run_app"]
 

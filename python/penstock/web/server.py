@@ -1,7 +1,7 @@
 """Serving one application until a signal, and ending it well: what `penstock serve` runs.
 
 The first SIGTERM or SIGINT stops accepting and lets requests finish until the deadline; what is left then is
-cut off so that no client takes it for whole (`stopping` has the rest).
+cut off so that no client takes it for whole (`shutdown` has the rest).
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from aiohttp import web
 from penstock.config import Edge, Status
 from penstock.engine import Engine
 
+from .shutdown import HOW_TO_END, stop_signal
 from .site import Site
-from .stopping import HOW_TO_END, stop_signal
 
 __all__ = ["make_runner", "say_waiting", "serve"]
 

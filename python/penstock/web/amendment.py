@@ -7,7 +7,7 @@ from aiohttp import web
 
 from penstock.exceptions import make_error
 
-from .inspected import Seen
+from .inspection import Seen
 from .upload import Pieces, RequestBody
 
 __all__ = ["amend"]

@@ -20,18 +20,18 @@ from penstock.config import Overrides
 from penstock.exceptions import PenstockError
 from penstock.stream import FrameStream, Response
 
-from .amending import amend
+from .amendment import amend
 from .body import Payload, copy_body
 from .cutoff import cut_off
 from .disconnect import ClientLink
 from .failures import client_gone, note_failure, shown_target
-from .feeding import Feeding, Meter
 from .handover import Asked, Handover, OnComplete, Rest, can_hand_over, engines, hand_over, log_failed_relay
-from .inspected import Seen
+from .inspection import Seen
 from .prepared_relay import PreparedRelay
 from .problem import problem_response
+from .relay_response import TakenOver, has_signals, is_event_stream, relayed
 from .relay_spec import HeaderEdits
-from .relayed import TakenOver, has_signals, is_event_stream, relayed
+from .topic_feed import Feeding, Meter
 from .tunnel import Tunnel, offers_websocket, switched
 from .upload import Pieces, request_body
 
