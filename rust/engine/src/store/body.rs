@@ -228,6 +228,25 @@ impl Filler {
         Poll::Pending
     }
 
+    /// The next piece of the body's source, as `poll` gives it, when there is room for it. `None` if the body is not read
+    /// any more and its filling does not go on (`goes_on`).
+    pub fn poll_next<T>(
+        &self,
+        context: &mut Context<'_>,
+        poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
+        goes_on: impl FnOnce() -> bool,
+    ) -> Poll<Option<T>> {
+        if self.poll_room(context).is_ready() {
+            if let Poll::Ready(next) = poll(context) {
+                return Poll::Ready(Some(next));
+            }
+        }
+        if self.poll_abandoned(context).is_ready() && !goes_on() {
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+
     /// What is being filled.
     pub fn body(&self) -> &Arc<Body> {
         &self.body

@@ -5,20 +5,43 @@ use tokio::sync::mpsc;
 
 use super::access::Access;
 use super::entry::{Entry, Settled};
-use super::filling::{Duty, Filling, Own};
+use super::filling::{Duty, Filled, Filling, Own};
 use super::in_flight::Waiter;
 use super::lookup::{FetchPlan, Lookup};
 use crate::cache::Why;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use crate::sync::Arc;
-use crate::wire::Span;
+use crate::wire::{Head, Span};
 
 /// How a request gets what is not stored, found out under the lock of the entry.
 pub(super) enum Wait {
     /// It has the origin asked, and is told what comes.
-    Lead(Box<Filling>, mpsc::UnboundedReceiver<Own>),
+    Lead(Lead),
     /// Another request has had the origin asked.
     Join(Waiter<Settled>),
+}
+
+/// A fetch that has not begun, and the messages for the request that wants it.
+pub(super) struct Lead {
+    filling: Box<Filling>,
+    messages: mpsc::UnboundedReceiver<Own>,
+}
+
+impl Lead {
+    /// Begins the fetch and waits for what its request gets. `interim` takes the interim responses before that.
+    ///
+    /// # Cancellation
+    /// The fetch goes on, or not, as the policy says.
+    pub(super) async fn fetch(mut self, mut interim: impl FnMut(Head)) -> Result<Filled> {
+        tokio::spawn(self.filling.run());
+        loop {
+            match self.messages.recv().await {
+                Some(Own::Interim(head)) => interim(head),
+                Some(Own::Final(filled)) => return filled,
+                None => return Err(closed()),
+            }
+        }
+    }
 }
 
 impl Access {
@@ -31,7 +54,7 @@ impl Access {
         is_apart: bool,
     ) -> Wait {
         // Who wants the origin asked is not served with what another had it asked before.
-        let alone = is_apart || plan.why == Why::Request || lookup.method == "HEAD";
+        let alone = is_apart || plan.status.forwarded == Some(Why::Request) || lookup.method == "HEAD";
         let duty = match plan.awaited().filter(|_| !alone) {
             None => None,
             Some(span) => match entry.join(span) {
@@ -39,8 +62,8 @@ impl Access {
                 None => self.lead(entry, lookup, span),
             },
         };
-        let (sender, receiver) = mpsc::unbounded_channel();
-        Wait::Lead(Box::new(self.filling(lookup, duty, Some(sender), plan)), receiver)
+        let (sender, messages) = mpsc::unbounded_channel();
+        Wait::Lead(Lead { filling: Box::new(self.filling(lookup, duty, Some(sender), plan)), messages })
     }
 
     pub(super) fn lead(&self, entry: &mut Entry, lookup: &Arc<Lookup>, span: Span) -> Option<Duty> {

@@ -39,77 +39,135 @@ enum Part {
     Slices(SliceReader),
 }
 
+/// A stored response, and how much of it a request gets.
+pub(super) struct Serving {
+    pub(super) object: Arc<Object>,
+    pub(super) answer: Answer,
+    pub(super) status: CacheStatus,
+}
+
 impl Delivery {
-    /// `answer` to a request by `method`, out of `object` or the `slices` of it, with what the origin has just `sent` in the
-    /// place of the fields that are stored. Whoever reads it holds the bytes from now on. `name` is that of the cache.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "there are two callers, and all of it is told in one line each"
-    )]
+    /// The response to a request by `method`, read from the object or from its `slices`. `sent`: the fields that the origin
+    /// has just sent, in place of the stored fields. `name`: the name of the cache. The delivery keeps the bytes in memory.
     pub(super) fn new(
-        object: Arc<Object>,
+        serving: Serving,
         slices: Option<&Arc<Slices>>,
         sent: Option<Fields>,
-        answer: &Answer,
-        status: &CacheStatus,
         method: &str,
         name: &str,
         now: Time,
     ) -> Self {
-        let read = |span| match slices {
-            Some(slices) => Part::Slices(slices.read(span, &object)),
-            None => Part::Bytes(object.read(span)),
+        let Serving { object, answer, status } = serving;
+        let mut delivery = Self {
+            status: object.stored.status,
+            reason: None,
+            fields: sent,
+            // Room for the fields that most responses get.
+            added: Fields::with_capacity(4, 128),
+            body: BodyFraming::Empty,
+            parts: VecDeque::new(),
+            ending: Ending::default(),
+            object,
         };
-        let stored = &object.stored;
-        let length = stored.length().or_else(|| object.length());
-        let all = sent.as_ref().unwrap_or(&stored.fields);
-        // Room for what is added to most.
-        let mut added = Fields::with_capacity(4, 128);
-        let mut parts = VecDeque::new();
-        let (status_code, reason, fields, body) = match answer {
-            Answer::Full => {
-                // What was put together of parts says nothing of it, and neither does what came in chunks.
-                let is_said = all.iter().any(|(name, _)| is_one_of(name, &["content-length"]));
-                if let Some(length) = length.filter(|_| !is_said && stored.status != 204) {
-                    added.write(b"Content-Length", length);
-                }
-                parts.push_back(read(None));
-                (stored.status, None, sent, length.map_or(BodyFraming::UntilClose, BodyFraming::Length))
-            }
+        match answer {
+            Answer::Full => delivery.send_all(slices),
             Answer::NotModified => {
-                let fields = all.iter().filter(|(name, _)| is_in_not_modified(name)).collect();
-                (304, Some(b"Not Modified".as_slice()), Some(fields), BodyFraming::Empty)
+                let fields = delivery.own_fields().iter().filter(|(name, _)| is_in_not_modified(name));
+                delivery.fields = Some(fields.collect());
+                (delivery.status, delivery.reason) = (304, Some(b"Not Modified".as_slice()));
             }
-            Answer::Partial(spans) => {
-                let mut fields = without(all, &["content-length", "content-range"]);
-                let total;
-                (parts, total) = ranges(&read, spans, length, &mut fields);
-                (206, Some(b"Partial Content".as_slice()), Some(fields), BodyFraming::Length(total))
-            }
-            Answer::Unsatisfiable => {
-                added.push(b"Content-Range", ContentRange { span: None, length }.to_text().as_bytes());
-                added.push(b"Content-Length", b"0");
-                let fields = without(all, &["content-length", "content-range"]);
-                (416, Some(b"Range Not Satisfiable".as_slice()), Some(fields), BodyFraming::Length(0))
-            }
-        };
-        added.write(b"Age", stored.freshness.age(now).as_secs());
-        // Of a response that has come through other caches the field is a list, which ours ends (RFC 9211, section 2).
-        let fields = match fields {
-            None if !object.has_status => {
-                added.write(b"Cache-Status", status.named(name));
-                None
-            }
-            fields => Some(status.beside(name, fields.unwrap_or_else(|| stored.fields.clone()))),
-        };
-        let is_empty = method == "HEAD" || has_no_body(status_code);
-        if is_empty {
-            parts.clear();
+            Answer::Partial(spans) => delivery.send_ranges(&spans, slices),
+            Answer::Unsatisfiable => delivery.refuse_ranges(),
         }
-        let body = if is_empty { BodyFraming::Empty } else { body };
-        // Of many parts it would hold those that it does not read.
-        let object = if object.is_in_parts() { Arc::new(object.without_parts()) } else { object };
-        Self { object, status: status_code, reason, fields, added, body, parts, ending: Ending::default() }
+        delivery.add_cache_fields(&status, name, now);
+        if method == "HEAD" || has_no_body(delivery.status) {
+            delivery.parts.clear();
+            delivery.body = BodyFraming::Empty;
+        }
+        if delivery.object.is_in_parts() {
+            // Otherwise it would hold parts that it does not read.
+            delivery.object = Arc::new(delivery.object.without_parts());
+        }
+        delivery
+    }
+
+    /// The fields of the stored response, or those that replace them.
+    fn own_fields(&self) -> &Fields {
+        self.fields.as_ref().unwrap_or(&self.object.stored.fields)
+    }
+
+    /// The length of the whole body, if it is known.
+    fn length(&self) -> Option<u64> {
+        self.object.stored.length().or_else(|| self.object.length())
+    }
+
+    fn read(&self, span: Option<Span>, slices: Option<&Arc<Slices>>) -> Part {
+        match slices {
+            Some(slices) => Part::Slices(slices.read(span, &self.object)),
+            None => Part::Bytes(self.object.read(span)),
+        }
+    }
+
+    fn send_all(&mut self, slices: Option<&Arc<Slices>>) {
+        let length = self.length();
+        // A response that was joined from parts, or came in chunks, has no Content-Length.
+        let is_said = self.own_fields().iter().any(|(name, _)| is_one_of(name, &["content-length"]));
+        if let Some(length) = length.filter(|_| !is_said && self.status != 204) {
+            self.added.write(b"Content-Length", length);
+        }
+        self.body = length.map_or(BodyFraming::UntilClose, BodyFraming::Length);
+        self.parts.push_back(self.read(None, slices));
+    }
+
+    /// A 206 (RFC 9110, section 15.3.7).
+    fn send_ranges(&mut self, spans: &[Span], slices: Option<&Arc<Slices>>) {
+        let length = self.length();
+        let mut fields = without(self.own_fields(), &["content-length", "content-range"]);
+        let total = if let ([span], _) | ([span, ..], None) = (spans, length) {
+            fields.push(b"Content-Range", ContentRange { span: Some(*span), length }.to_text().as_bytes());
+            self.parts.push_back(self.read(Some(*span), slices));
+            span.len()
+        } else {
+            let is_type = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-type"]);
+            let content_type = fields.iter().find(is_type).map(|(_, value)| value.to_vec());
+            let boundary = boundary();
+            let length = length.unwrap_or_default();
+            let multipart = Multipart::of(spans, length, content_type.as_deref(), &boundary);
+            fields = without(&fields, &["content-type"]);
+            fields.write(b"Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
+            for (head, span) in multipart.heads.into_iter().zip(spans) {
+                let part = self.read(Some(*span), slices);
+                self.parts.extend([Part::Text(head), part]);
+            }
+            self.parts.push_back(Part::Text(multipart.tail));
+            multipart.length
+        };
+        fields.write(b"Content-Length", total);
+        (self.status, self.reason, self.fields) = (206, Some(b"Partial Content".as_slice()), Some(fields));
+        self.body = BodyFraming::Length(total);
+    }
+
+    fn refuse_ranges(&mut self) {
+        let range = ContentRange { span: None, length: self.length() };
+        self.added.push(b"Content-Range", range.to_text().as_bytes());
+        self.added.push(b"Content-Length", b"0");
+        self.fields = Some(without(self.own_fields(), &["content-length", "content-range"]));
+        (self.status, self.reason) = (416, Some(b"Range Not Satisfiable".as_slice()));
+        self.body = BodyFraming::Length(0);
+    }
+
+    /// Adds Age and Cache-Status. If the response has come through other caches, Cache-Status is a list, which ends with
+    /// this cache (RFC 9211, section 2).
+    fn add_cache_fields(&mut self, status: &CacheStatus, name: &str, now: Time) {
+        let stored = &self.object.stored;
+        self.added.write(b"Age", stored.freshness.age(now).as_secs());
+        match self.fields.take() {
+            None if !self.object.has_status => self.added.write(b"Cache-Status", status.named(name)),
+            fields => {
+                let fields = fields.unwrap_or_else(|| stored.fields.clone());
+                self.fields = Some(status.beside(name, fields));
+            }
+        }
     }
 
     pub(crate) fn reason(&self) -> &[u8] {
@@ -118,7 +176,7 @@ impl Delivery {
 
     /// Names and values, all of them end-to-end.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
-        self.fields.as_ref().unwrap_or(&self.object.stored.fields).iter().chain(self.added.iter())
+        self.own_fields().iter().chain(self.added.iter())
     }
 
     /// Puts it into `feed`, the body as it comes and the client takes it.
@@ -171,34 +229,6 @@ impl Source for Delivery {
         }
         Poll::Ready(None)
     }
-}
-
-/// The parts of a 206, the fields that tell them (RFC 9110, section 15.3.7), and how long all of it is.
-fn ranges(
-    read: &dyn Fn(Option<Span>) -> Part,
-    spans: &[Span],
-    length: Option<u64>,
-    fields: &mut Fields,
-) -> (VecDeque<Part>, u64) {
-    if let ([span], _) | ([span, ..], None) = (spans, length) {
-        fields.push(b"Content-Range", ContentRange { span: Some(*span), length }.to_text().as_bytes());
-        fields.write(b"Content-Length", span.len());
-        return ([read(Some(*span))].into(), span.len());
-    }
-    let length = length.unwrap_or_default();
-    let is_type = |(name, _): &(&[u8], &[u8])| is_one_of(name, &["content-type"]);
-    let content_type = fields.iter().find(is_type).map(|(_, value)| value.to_vec());
-    let boundary = boundary();
-    let multipart = Multipart::of(spans, length, content_type.as_deref(), &boundary);
-    *fields = without(fields, &["content-type"]);
-    fields.write(b"Content-Type", format_args!("multipart/byteranges; boundary={boundary}"));
-    fields.write(b"Content-Length", multipart.length);
-    let mut parts = VecDeque::new();
-    for (head, span) in multipart.heads.into_iter().zip(spans) {
-        parts.extend([Part::Text(head), read(Some(*span))]);
-    }
-    parts.push_back(Part::Text(multipart.tail));
-    (parts, multipart.length)
 }
 
 fn without(fields: &Fields, names: &[&str]) -> Fields {

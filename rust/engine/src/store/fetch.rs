@@ -3,13 +3,12 @@
 use std::future::poll_fn;
 
 use super::access::Access;
-use super::cache::Cache;
+use super::cache::{Cache, seconds};
 use super::collapse::{Wait, closed};
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Serving};
 use super::disk::Brought;
 use super::entry::{Entry, Settled};
-use super::filling::{Fetched, Filling, Own};
-use super::hit::Serving;
+use super::filling::{Fetched, Filled, Filling};
 use super::index::{Memory, Note};
 use super::lookup::{FetchPlan, Lookup};
 use super::object::Object;
@@ -19,7 +18,7 @@ use super::requests::Went;
 use super::slices::Slices;
 use super::voids::Since;
 use crate::cache::{
-    Answer, Asked, CacheStatus, Cut, Decision, Fill as Wanted, Request, Slicing, Time, Why, answer, as_asked,
+    Answer, CacheStatus, Cut, Decision, Fill as Wanted, Request, Slicing, Time, Why, answer, as_asked,
     decide, invalidated, is_of_unknown_length, refill, stands_in, too_large,
 };
 use crate::error::{Code, Result};
@@ -27,7 +26,7 @@ use crate::origin::{self, RequestBody};
 use crate::relay::response_fields;
 use crate::stream::{Ending, Feed, ResponseHead, Stream};
 use crate::sync::Arc;
-use crate::wire::{Fields, Head};
+use crate::wire::{Fields, Head, Span};
 
 /// Answers `request` from the cache, or has the origin asked, and puts the response into `feed`.
 ///
@@ -116,6 +115,11 @@ impl Access {
         if self.overrides.bypass {
             return self.pass(&lookup, request, forwarded(Why::Bypass), feed).await;
         }
+        self.answer(&lookup, feed).await
+    }
+
+    /// Answers a GET or HEAD without a body.
+    async fn answer(&self, lookup: &Arc<Lookup>, feed: &Feed) -> Result<Served> {
         let lines = lookup.lines();
         let request = lookup.read(&lines);
         // A request that has waited for a fill holds it until the delivery does.
@@ -125,72 +129,47 @@ impl Access {
             let now = Cache::now();
             let step = |entry: &mut Entry, memory: &Memory<'_>| {
                 let is_apart = refused >= MOST_REFUSED || memory.is_apart(request.authorized, now);
-                self.step(entry, memory, &lookup, &request, is_apart, now)
+                self.step(entry, memory, lookup, &request, is_apart, now)
             };
-            match self.cache.index.with_memory(&lookup.key, step) {
-                Step::Serve(Serving { object, answer, mut status }, refresh) => {
-                    let object = match self.at_hand(object, &answer, request.method).await {
-                        Brought::Here(object) => object,
-                        Brought::Again => continue,
-                        Brought::Failed => return self.unread(&lookup, feed).await,
-                    };
-                    status.collapsed = joined.is_some();
-                    let slices = self.slices(&object, &answer, &lookup);
-                    let serving = Serving { object, answer, status };
-                    let (requests, name) = (&self.requests, &self.policy.rules.name);
-                    let delivery = serving.deliver(requests, slices.as_ref(), request.method, name, now);
-                    drop(joined);
-                    if let Some(filling) = refresh {
+            let served = match self.cache.index.with_memory(&lookup.key, step) {
+                Step::Serve(mut serving, refresh) => {
+                    serving.status.collapsed = joined.is_some();
+                    let served = self.deliver(serving, None, true, lookup, feed).await?;
+                    if let (Some(Served::Stored(_)), Some(filling)) = (&served, refresh) {
                         tokio::spawn(filling.run());
                     }
-                    return Ok(Served::Stored(Box::new(delivery)));
+                    served
                 }
                 Step::Refuse => {
                     return Err(Code::NotCached.error("the client wants only what is stored, and it is not"));
                 }
                 Step::Pass(status) => {
-                    return self.pass(&lookup, lookup.as_it_came(), status, feed).await;
+                    return self.pass(lookup, lookup.as_it_came(), status, feed).await;
                 }
-                Step::Wait(Wait::Lead(filling, mut own)) => {
-                    tokio::spawn(filling.run());
-                    let own = loop {
-                        match own.recv().await {
-                            Some(Own::Interim(head)) => feed.push_interim(head),
-                            own => break own,
-                        }
-                    };
-                    match own {
-                        Some(Own::Serve(fetched)) => {
-                            if let Some(served) = self.prepare(fetched, &request, &lookup, feed).await? {
-                                return Ok(served);
-                            }
-                        }
-                        Some(Own::Pass(stream, status, cut)) => {
-                            return self.forward(&lookup, stream, status, None, cut, feed).await;
-                        }
-                        Some(Own::Failed(error)) => return Err(error),
-                        Some(Own::Interim(_)) | None => return Err(closed()),
+                Step::Wait(Wait::Lead(lead)) => match lead.fetch(|head| feed.push_interim(head)).await? {
+                    Filled::Stored(fetched) => self.prepare(fetched, &request, lookup, feed).await?,
+                    Filled::Passed(stream, status, cut) => {
+                        return self.forward(lookup, stream, status, None, cut, feed).await;
                     }
-                }
+                },
                 Step::Wait(Wait::Join(waiter)) => {
                     let waiter = joined.insert(waiter);
                     match poll_fn(|context| waiter.poll(context)).await {
                         Some(Settled::Failed(error)) => return Err(error),
                         Some(Settled::Stale(object)) if self.may_stand_in(&object, &request) => {
-                            let detail = Some(CacheStatus::IF_ERROR);
-                            let status =
-                                CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
-                            let fetched =
-                                Fetched { object, status, sent: None, as_it_came: None, held: None };
-                            if let Some(served) = self.prepare(fetched, &request, &lookup, feed).await? {
-                                return Ok(served);
-                            }
+                            self.prepare(Fetched::stale(object), &request, lookup, feed).await?
                         }
-                        Some(Settled::Refused) => refused += 1,
-                        // The index knows, or nobody does: look again.
-                        Some(Settled::Look(_) | Settled::Over(..) | Settled::Stale(_)) | None => {}
+                        Some(Settled::Refused) => {
+                            refused += 1;
+                            None
+                        }
+                        Some(Settled::Look(_) | Settled::Over(..) | Settled::Stale(_)) | None => None,
                     }
                 }
+            };
+            // `None`: the entry has changed; look it up again.
+            if let Some(served) = served {
+                return Ok(served);
             }
         }
     }
@@ -206,90 +185,84 @@ impl Access {
     ) -> Step {
         let readable = entry.readable(self.cache.is_disk_hanging(), || self.cache.may_read());
         let candidates = readable.candidates();
-        let objects = candidates.all;
         let decision = decide(request, &candidates, &self.policy.rules, now);
-        let object = |place: usize| Arc::clone(&objects[place]);
-        let status =
-            |place: Option<usize>| CacheStatus::of(&decision, place.map(|place| &objects[place].stored), now);
-        match &decision {
-            // What is on its way has no length yet, and so no ranges: the origin may have them.
+        let object = |place: usize| Arc::clone(&candidates.all[place]);
+        let serving = |place: usize, answer: &Answer| {
+            let object = object(place);
+            let status = CacheStatus::of(&decision, Some(&object.stored), now);
+            Serving { object, answer: answer.clone(), status }
+        };
+        let plan = match &decision {
+            // A body that is still growing has no length, and so no ranges: the origin may have them.
             Decision::Hit { stored, .. } | Decision::HitStale { stored, .. }
-                if is_of_unknown_length(request, &objects[*stored].stored)
+                if is_of_unknown_length(request, &candidates.all[*stored].stored)
                     && !memory.has(Note::Unranged, now) =>
             {
-                Step::Pass(forwarded(Why::Partial))
+                return Step::Pass(forwarded(Why::Partial));
             }
             Decision::Begin { .. } | Decision::Complete { .. } if memory.has(Note::Unsliced, now) => {
-                let status = CacheStatus { forwarded: Some(Why::Partial), ..CacheStatus::default() };
-                let mut plan = FetchPlan::new(Why::Partial, status);
-                plan.fill(as_asked(request), request);
-                Step::Wait(self.ask(entry, lookup, plan, is_apart))
+                FetchPlan::new(Why::Partial).with_fill(as_asked(request), request)
             }
-            Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => Step::Serve(
-                Serving { object: object(*stored), answer: answer.clone(), status: status(Some(*stored)) },
-                None,
-            ),
+            Decision::Hit { stored, answer } | Decision::Begin { stored, answer } => {
+                return Step::Serve(serving(*stored, answer), None);
+            }
             Decision::HitStale { stored, answer, refresh } => {
-                let (object, status) = (object(*stored), status(Some(*stored)));
-                let filling = refresh.as_ref().filter(|_| !entry.is_filling()).map(|conditions| {
-                    let mut plan = FetchPlan {
-                        stored: Some(Arc::clone(&object)),
-                        conditions: conditions.clone(),
-                        asked: if conditions.is_empty() { Asked::Nothing } else { Asked::Validity },
-                        ..FetchPlan::new(Why::Stale, CacheStatus::default())
-                    };
-                    match refill(request, &object.stored, &self.policy.rules) {
-                        // What one client asks for is nothing to fetch behind its back.
-                        Wanted::Asked => {}
-                        wanted => plan.fill(wanted, request),
-                    }
-                    let duty = plan.awaited().and_then(|span| self.lead(entry, lookup, span));
-                    Box::new(self.filling(lookup, duty, None, plan))
+                let serving = serving(*stored, answer);
+                let refresh = refresh.as_ref().filter(|_| !entry.is_filling());
+                let filling = refresh.map(|conditions| {
+                    self.refresh(entry, lookup, request, &serving.object, conditions.clone())
                 });
-                Step::Serve(Serving { object, answer: answer.clone(), status }, filling)
+                return Step::Serve(serving, filling);
             }
-            Decision::Bypass(_) => Step::Pass(status(None)),
-            Decision::OnlyIfCached => Step::Refuse,
-            Decision::Complete { stored, missing, if_range } => {
-                let (object, status) = (object(*stored), status(None));
-                // Several ranges would come in several parts; then all of it is fetched.
-                let plan = if let [span] = missing.as_slice() {
-                    // Of slices, those that are there are found again when they are read.
-                    let is_sliced = Slicing::of(&object.stored, &self.policy.rules).is_some();
-                    let object = if is_sliced { Arc::new(object.without_parts()) } else { object };
-                    FetchPlan::rest(Why::Partial, status, object, *span, if_range)
-                } else {
-                    FetchPlan { stored: Some(object), ..FetchPlan::new(Why::Partial, status) }
-                };
-                Step::Wait(self.ask(entry, lookup, plan, is_apart))
-            }
+            Decision::Bypass(_) => return Step::Pass(CacheStatus::of(&decision, None, now)),
+            Decision::OnlyIfCached => return Step::Refuse,
+            Decision::Complete { stored, missing, if_range } => self.rest(object(*stored), missing, if_range),
             Decision::Revalidate { stored, conditions, why } => {
-                let (object, status) = (object(*stored), status(None));
-                let conditions = conditions.clone();
-                // Where it is not.
-                let wanted = refill(request, &object.stored, &self.policy.rules);
-                let asked = Asked::Validity;
-                let mut plan =
-                    FetchPlan { stored: Some(object), conditions, asked, ..FetchPlan::new(*why, status) };
-                plan.fill(wanted, request);
-                Step::Wait(self.ask(entry, lookup, plan, is_apart))
+                let stored = object(*stored);
+                let wanted = refill(request, &stored.stored, &self.policy.rules);
+                FetchPlan::validation(*why, stored, conditions.clone()).with_fill(wanted, request)
             }
             Decision::Select { among, conditions, fill } => {
-                let (variants, conditions) =
-                    (among.iter().map(|place| object(*place)).collect(), conditions.clone());
-                let asked = Asked::Validity;
-                let plan = FetchPlan::new(Why::VaryMiss, status(None));
-                let mut plan = FetchPlan { variants, conditions, asked, ..plan };
-                plan.fill(self.fill(*fill, request, memory, now), request);
-                Step::Wait(self.ask(entry, lookup, plan, is_apart))
+                let variants = among.iter().map(|place| object(*place)).collect();
+                let plan = FetchPlan::selection(variants, conditions.clone());
+                plan.with_fill(self.fill(*fill, request, memory, now), request)
             }
             Decision::Miss { stored, why, fill } => {
-                let (object, status) = (stored.map(object), status(None));
-                let mut plan = FetchPlan { stored: object, ..FetchPlan::new(*why, status) };
-                plan.fill(self.fill(*fill, request, memory, now), request);
-                Step::Wait(self.ask(entry, lookup, plan, is_apart))
+                let plan = FetchPlan { stored: stored.map(object), ..FetchPlan::new(*why) };
+                plan.with_fill(self.fill(*fill, request, memory, now), request)
             }
+        };
+        Step::Wait(self.ask(entry, lookup, plan, is_apart))
+    }
+
+    /// Revalidates `stored` in the background.
+    fn refresh(
+        &self,
+        entry: &mut Entry,
+        lookup: &Arc<Lookup>,
+        request: &Request<'_>,
+        stored: &Arc<Object>,
+        conditions: Fields,
+    ) -> Box<Filling> {
+        let wanted = refill(request, &stored.stored, &self.policy.rules);
+        let mut plan = FetchPlan::validation(Why::Stale, Arc::clone(stored), conditions);
+        // The range of one client is not fetched in the background.
+        if wanted != Wanted::Asked {
+            plan.fill(wanted, request);
         }
+        let duty = plan.awaited().and_then(|span| self.lead(entry, lookup, span));
+        Box::new(self.filling(lookup, duty, None, plan))
+    }
+
+    /// Fetches what is `missing` of `stored`, or all of it if that is several ranges, which would come in several parts.
+    fn rest(&self, stored: Arc<Object>, missing: &[Span], if_range: &[u8]) -> FetchPlan {
+        let [span] = missing else {
+            return FetchPlan { stored: Some(stored), ..FetchPlan::new(Why::Partial) };
+        };
+        // Slices that are stored are looked up again when they are read.
+        let is_sliced = Slicing::of(&stored.stored, &self.policy.rules).is_some();
+        let stored = if is_sliced { Arc::new(stored.without_parts()) } else { stored };
+        FetchPlan::rest(stored, *span, if_range)
     }
 
     /// What is fetched where nothing is stored, and it would be `fill` if nothing were known.
@@ -341,17 +314,36 @@ impl Access {
             let is_sliced = Slicing::of(&object.stored, rules).is_some();
             as_it_came.or(gap.answer.filter(|_| is_sliced)).unwrap_or(Answer::Full)
         });
-        let object = match self.at_hand(object, &answer, request.method).await {
+        // Until the delivery holds the body itself.
+        let _held = held;
+        self.deliver(Serving { object, answer, status }, sent, false, lookup, feed).await
+    }
+
+    /// Answers with `serving`, and with the fields that the origin has just `sent` in place of the stored ones. `is_hit`: it
+    /// was found, and not fetched for this request. `None` if it was on disk and no longer is: look it up again.
+    async fn deliver(
+        &self,
+        serving: Serving,
+        sent: Option<Fields>,
+        is_hit: bool,
+        lookup: &Arc<Lookup>,
+        feed: &Feed,
+    ) -> Result<Option<Served>> {
+        let Serving { object, answer, status } = serving;
+        let object = match self.at_hand(object, &answer, &lookup.method).await {
             Brought::Here(object) => object,
             Brought::Again => return Ok(None),
             Brought::Failed => return self.unread(lookup, feed).await.map(Some),
         };
+        let (slices, now) = (self.slices(&object, &answer, lookup), Cache::now());
+        if is_hit {
+            // Later slices are looked up, and counted, one by one.
+            object.hit(&answer, slices.is_some(), seconds(now));
+        }
         self.requests.count(Went::of(&status));
-        let slices = self.slices(&object, &answer, lookup);
-        let (method, name, now) = (request.method, &rules.name, Cache::now());
-        let delivery = Delivery::new(object, slices.as_ref(), sent, &answer, &status, method, name, now);
-        // It holds itself from now on.
-        drop(held);
+        let serving = Serving { object, answer, status };
+        let (method, name) = (&lookup.method, &self.policy.rules.name);
+        let delivery = Delivery::new(serving, slices.as_ref(), sent, method, name, now);
         Ok(Some(Served::Stored(Box::new(delivery))))
     }
 

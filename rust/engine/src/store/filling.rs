@@ -3,7 +3,6 @@
 mod parts;
 
 use std::future::poll_fn;
-use std::task::Poll;
 
 use tokio::sync::mpsc;
 
@@ -20,26 +19,32 @@ use super::policy::Unread;
 use super::voids::Since;
 use crate::cache::{
     Answer, Asked, CacheStatus, Content, Cut, Fill as Wanted, Held, Key, Outcome, Refusal, Reply, Request,
-    State, Stored, Timing, answer, answered, fill, refill, stands_in,
+    State, Stored, Time, Timing, answer, answered, fill, refill, stands_in,
 };
 use crate::error::{Code, Error, Result};
 use crate::origin;
 use crate::relay::response_fields;
 use crate::stream::{ResponseHead, Stream};
 use crate::sync::Arc;
+use crate::wire::list::Lines;
 use crate::wire::{Fields, Head, Span, is_one_of};
 
-/// What whoever has had the origin asked gets.
+/// A message to the request that has had the origin asked.
 #[derive(Debug)]
 pub(super) enum Own {
     /// An interim response; more follows.
     Interim(Head),
+    /// The answer, or the error; nothing follows.
+    Final(Result<Filled>),
+}
+
+/// What a request gets of the fetch that it has begun.
+#[derive(Debug)]
+pub(super) enum Filled {
     /// A stored response.
-    Serve(Fetched),
+    Stored(Fetched),
     /// The origin's answer, which is not stored; and what its client gets of it, if not all.
-    Pass(Stream, CacheStatus, Option<Cut>),
-    /// Nothing.
-    Failed(Error),
+    Passed(Stream, CacheStatus, Option<Cut>),
 }
 
 /// A stored response for whoever has had the origin asked.
@@ -54,6 +59,15 @@ pub(super) struct Fetched {
     pub(super) as_it_came: Option<Answer>,
     /// Holds what comes until it is followed.
     pub(super) held: Option<Arc<Follower>>,
+}
+
+impl Fetched {
+    /// A stale response in place of an error, for a request that has waited for another one's fetch.
+    pub(super) fn stale(object: Arc<Object>) -> Self {
+        let detail = Some(CacheStatus::IF_ERROR);
+        let status = CacheStatus { hit: true, collapsed: true, detail, ..CacheStatus::default() };
+        Self { object, status, sent: None, as_it_came: None, held: None }
+    }
 }
 
 /// Those who wait at a key for what is fetched. They are told once; if nobody tells them, they look again.
@@ -167,30 +181,13 @@ impl Filling {
         let lookup = Arc::clone(&self.lookup);
         let own_lines = lookup.lines();
         let request = lookup.read(&own_lines);
-        let old = self.plan.stored.clone();
         let (Ok(()), Some(ResponseHead { head, .. })) = (&arrived, stream.head()) else {
             let error = arrived.err().unwrap_or_else(|| Code::Internal.error("a head that had come is gone"));
-            let rules = &self.access.policy.rules;
-            match old.filter(|object| stands_in(&request, &object.stored, rules, received)) {
-                Some(object) => self.serve_stale(object),
-                None => self.fail(error),
-            }
-            return Next::Done;
+            return self.without_head(error, &request, received);
         };
         let lines: Vec<_> = response_fields(head).collect();
-        let old = match old {
-            None if head.status == 304 => self.plan.confirmed(&lines, received),
-            old => old,
-        };
-        let reply = Reply {
-            status: head.status,
-            lines: &lines,
-            timing: Timing { requested: self.since.requested, received },
-        };
-        self.plan.status.forwarded_status = Some(head.status);
-        let stored = old.as_ref().map(|object| &object.stored);
-        let outcome = answered(&request, self.plan.asked, stored, reply, &self.access.policy.rules, received);
-        self.learn(head.status, &request);
+        let mut old = self.plan.stored.clone();
+        let outcome = self.judge(head.status, &lines, &mut old, &request, received);
         let cut = Cut::of(&request, head.status, &lines, received).filter(|_| self.own.is_some());
         if self.is_unfit(&outcome, head.status, &request) {
             return match cut.filter(|_| self.plan.asked != Asked::Rest && !self.may_be_whole(&outcome)) {
@@ -205,11 +202,7 @@ impl Filling {
             Outcome::Store { stored, span }
                 if matches!(stored.content, Content::Whole(_)) && self.access.has_room(&stored) =>
             {
-                // What is all of it, and came as a part, is served as what it is.
-                let reason = if span.is_some() { b"OK" } else { head.reason() };
-                let sent = || lines.iter().filter(|(name, _)| !is_one_of(name, &["age"])).copied().collect();
-                let sent = span.is_none().then(sent);
-                self.keep(&stream, *stored, reason, sent, old).await;
+                self.keep(&stream, head, *stored, span.is_some(), old).await;
             }
             Outcome::Store { stored, span: Some(span) } | Outcome::Extend { stored, span }
                 if span.len() <= self.access.policy.max_object =>
@@ -221,24 +214,7 @@ impl Filling {
                 self.pass(stream, old.as_ref(), Held::Dropped, Some(note), cut);
             }
             Outcome::Update { stored, dropped } => match old {
-                Some(old) => {
-                    let object = Arc::new(old.updated(*stored).tagged(self.access.tags()));
-                    if dropped.is_some() {
-                        self.forget(&old);
-                    } else {
-                        self.renew(&old, &object);
-                    }
-                    let rules = &self.access.policy.rules;
-                    if request.method != "HEAD" && answer(&request, &object.stored, rules).is_err() {
-                        // It is still good, and has not all that its one client wants: others find it.
-                        let wanted = refill(&request, &object.stored, rules);
-                        self.plan.stored = Some(object);
-                        self.tell_others(Settled::Look(None));
-                        return self.ask_again(wanted, &request);
-                    }
-                    let fetched = self.fetched(object);
-                    self.tell(Settled::Look(None), Own::Serve(fetched));
-                }
+                Some(old) => return self.update(&old, *stored, dropped.is_some(), &request),
                 None => return self.ask_again(fill(&request, &self.access.policy.clone().rules), &request),
             },
             Outcome::ServeStale => match old {
@@ -257,24 +233,82 @@ impl Filling {
         Next::Done
     }
 
-    /// Keeps a whole response, whose fields the origin has just `sent` if they are more than what is stored.
+    /// The origin has failed before it has sent a head.
+    fn without_head(&mut self, error: Error, request: &Request<'_>, received: Time) -> Next {
+        let rules = &self.access.policy.rules;
+        let stored = self.plan.stored.clone();
+        match stored.filter(|object| stands_in(request, &object.stored, rules, received)) {
+            Some(object) => self.serve_stale(object),
+            None => self.tell(Settled::Failed(error.clone()), Err(error)),
+        }
+        Next::Done
+    }
+
+    /// What to do with an answer that has these fields. `old` is the stored response that it is about, or of several variants
+    /// the one that it confirms.
+    fn judge(
+        &mut self,
+        status: u16,
+        lines: &Lines<'_>,
+        old: &mut Option<Arc<Object>>,
+        request: &Request<'_>,
+        received: Time,
+    ) -> Outcome {
+        if old.is_none() && status == 304 {
+            *old = self.plan.confirmed(lines, received);
+        }
+        self.plan.status.forwarded_status = Some(status);
+        let timing = Timing { requested: self.since.requested, received };
+        let (reply, rules) = (Reply { status, lines, timing }, &self.access.policy.rules);
+        let stored = old.as_ref().map(|object| &object.stored);
+        let outcome = answered(request, self.plan.asked, stored, reply, rules, received);
+        self.learn(status, request);
+        outcome
+    }
+
+    /// The origin has confirmed `old`: `stored` replaces its head, unless it is dropped after this answer.
+    fn update(&mut self, old: &Arc<Object>, stored: Stored, is_dropped: bool, request: &Request<'_>) -> Next {
+        let object = Arc::new(old.updated(stored).tagged(self.access.tags()));
+        if is_dropped {
+            self.forget(old);
+        } else {
+            self.renew(old, &object);
+        }
+        let rules = &self.access.policy.rules;
+        if request.method != "HEAD" && answer(request, &object.stored, rules).is_err() {
+            // It is valid, but does not have all bytes that this client wants. Other requests find it.
+            let wanted = refill(request, &object.stored, rules);
+            self.plan.stored = Some(object);
+            self.tell_others(Settled::Look(None));
+            return self.ask_again(wanted, request);
+        }
+        let fetched = self.fetched(object);
+        self.tell(Settled::Look(None), Ok(Filled::Stored(fetched)));
+        Next::Done
+    }
+
+    /// Stores a whole response with the given head. `is_part`: it came as a 206 with all bytes, and is served as a 200.
+    /// Otherwise its first client gets all fields that the origin has sent, also those that are not stored.
     async fn keep(
         &mut self,
         stream: &Stream,
+        head: &Head,
         stored: Stored,
-        reason: &[u8],
-        sent: Option<Fields>,
+        is_part: bool,
         old: Option<Arc<Object>>,
     ) {
+        let reason = if is_part { b"OK" } else { head.reason() };
+        let sent = || response_fields(head).filter(|(name, _)| !is_one_of(name, &["age"])).collect();
+        let sent = (!is_part).then(sent);
         let (body, filler) = Body::new(&self.access.cache.budget);
         let length = stored.length();
         let object = Object::whole(stored, reason, self.access.item(&self.lookup.key, 0), body);
         let object = Arc::new(object.tagged(self.access.tags()));
         self.plan.status.stored = self.put(&object, old.as_deref());
         // Nobody follows it yet, and it is not abandoned.
-        let held = Some(Arc::new(Body::follow(filler.body(), 0..0)));
-        let fetched = Fetched { sent, held: held.clone(), ..self.fetched(Arc::clone(&object)) };
-        self.tell(self.look(old, Some(&object), held), Own::Serve(fetched));
+        let follower = Some(Arc::new(Body::follow(filler.body(), 0..0)));
+        let fetched = Fetched { sent, held: follower.clone(), ..self.fetched(Arc::clone(&object)) };
+        self.tell(self.look(old, Some(&object), follower), Ok(Filled::Stored(fetched)));
         if self.copy(stream, filler, &object.item, length).await {
             self.measure(&object);
             self.access.cache.admit(&self.lookup.key, &object.item);
@@ -318,11 +352,11 @@ impl Filling {
         self.access.note(&self.lookup.key, note);
     }
 
-    fn tell(&mut self, settled: Settled, own: Own) {
-        // First: else all of a crowd would be served before whoever began it.
+    fn tell(&mut self, settled: Settled, own: Result<Filled>) {
+        // Before the others: else all waiters would be served before the request that began the fetch.
         if let Some(waiting) = self.own.take() {
-            // Nobody is there if its client has left.
-            drop(waiting.send(own));
+            // The receiver is gone if its client has left.
+            drop(waiting.send(Own::Final(own)));
         }
         self.tell_others(settled);
     }
@@ -345,11 +379,7 @@ impl Filling {
         // Who has joined after a purge must not get what that was of.
         let is_void = self.access.cache.index.is_void(&self.lookup.key, &object, self.since);
         let settled = if is_void { Settled::Look(None) } else { Settled::Stale(object) };
-        self.tell(settled, Own::Serve(fetched));
-    }
-
-    fn fail(&mut self, error: Error) {
-        self.tell(Settled::Failed(error.clone()), Own::Failed(error));
+        self.tell(settled, Ok(Filled::Stored(fetched)));
     }
 
     /// `note`: what has turned out, if anything has. `cut`: what the client gets of it, if not all.
@@ -370,7 +400,7 @@ impl Filling {
             Settled::Look(_) if note.is_none() => Settled::Refused,
             settled => settled,
         };
-        self.tell(settled, Own::Pass(stream, status, cut));
+        self.tell(settled, Ok(Filled::Passed(stream, status, cut)));
     }
 
     /// What becomes of what is stored.
@@ -396,35 +426,24 @@ impl Filling {
     ) -> bool {
         let forget = || self.access.cache.forget_part(&self.lookup.key, item);
         let mut is_kept = true;
-        loop {
-            let next = poll_fn(|context| {
-                if filler.poll_room(context).is_ready() {
-                    if let Poll::Ready(next) = stream.poll_next(context) {
-                        return Poll::Ready(Some(next));
-                    }
-                }
-                let goes_on = || is_kept && self.goes_on(filler.body().length(), length);
-                if filler.poll_abandoned(context).is_ready() && !goes_on() {
-                    return Poll::Ready(None);
-                }
-                Poll::Pending
-            });
-            let come = match next.await {
+        let come = loop {
+            let goes_on = || is_kept && self.goes_on(filler.body().length(), length);
+            let next =
+                poll_fn(|context| filler.poll_next(context, |context| stream.poll_next(context), goes_on));
+            match next.await {
                 Some(Some(Ok(piece))) => {
                     let come = filler.body().length() + piece.len() as u64;
-                    if length.is_none_or(|length| come <= length) {
-                        filler.push(piece.slice().clone());
-                        if is_kept
-                            && (come > self.access.policy.max_object || !self.access.cache.make_room(0))
-                        {
-                            // Of a length that nobody had told. Whoever reads it goes on; nobody else begins.
-                            is_kept = false;
-                            forget();
-                            filler.thin_out(THIN);
-                        }
-                        continue;
+                    if length.is_some_and(|length| come > length) {
+                        break come;
                     }
-                    come
+                    filler.push(piece.slice().clone());
+                    let is_too_large = come > self.access.policy.max_object;
+                    if is_kept && (is_too_large || !self.access.cache.make_room(0)) {
+                        // The head did not give the length. Its readers go on; no request begins to read it.
+                        is_kept = false;
+                        forget();
+                        filler.thin_out(THIN);
+                    }
                 }
                 Some(Some(Err(error))) => {
                     forget();
@@ -433,23 +452,23 @@ impl Filling {
                 }
                 Some(None) => {
                     let come = filler.body().length();
-                    if length.is_none_or(|length| come == length) {
-                        filler.finish(stream.ending().unwrap_or_default());
-                        return is_kept;
+                    if length.is_some_and(|length| come != length) {
+                        break come;
                     }
-                    come
+                    filler.finish(stream.ending().unwrap_or_default());
+                    return is_kept;
                 }
                 None => {
                     forget();
                     return false;
                 }
-            };
-            // Only a part can be of another length than its head says: what frames a whole is its length.
-            forget();
-            let told = length.unwrap_or_default();
-            filler.fail(Code::BadPart.error(format!("a part of {told} bytes, as its head says, has {come}")));
-            return false;
-        }
+            }
+        };
+        // Only a part can have another length than its head says: the length of a whole body frames it.
+        forget();
+        let told = length.unwrap_or_default();
+        filler.fail(Code::BadPart.error(format!("a part of {told} bytes, as its head says, has {come}")));
+        false
     }
 
     /// All of `object` has come: its length is known from now on, and with it its ranges.

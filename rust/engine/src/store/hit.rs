@@ -3,15 +3,11 @@
 
 use super::access::Caching;
 use super::cache::{Cache, seconds};
-use super::delivery::Delivery;
+use super::delivery::{Delivery, Serving};
 use super::entry::Entry;
 use super::lookup::socket;
-use super::object::Object;
-use super::requests::{Requests, Went};
-use super::slices::Slices;
-use crate::cache::{
-    Answer, CacheStatus, Decision, Key, Request, Slicing, Target, Time, decide, is_of_unknown_length,
-};
+use super::requests::Went;
+use crate::cache::{CacheStatus, Decision, Key, Request, Slicing, Target, decide, is_of_unknown_length};
 use crate::error::Result;
 use crate::origin::Endpoint;
 use crate::sync::Arc;
@@ -78,32 +74,10 @@ impl Caching {
                 cache.index.look(&key, |entry| serve(entry, &lines)).flatten()
             }
         };
-        let name = &policy.rules.name;
-        Ok(serving.map(|serving| serving.deliver(requests, None, asked.method, name, now)))
-    }
-}
-
-/// A stored response, and how much of it a request gets.
-pub(super) struct Serving {
-    pub(super) object: Arc<Object>,
-    pub(super) answer: Answer,
-    pub(super) status: CacheStatus,
-}
-
-impl Serving {
-    /// On its way to who has asked, `slices` one after the other where it is read so. `name` is that of the cache.
-    pub(super) fn deliver(
-        self,
-        requests: &Requests,
-        slices: Option<&Arc<Slices>>,
-        method: &str,
-        name: &str,
-        now: Time,
-    ) -> Delivery {
-        let Self { object, answer, status } = self;
-        requests.count(Went::of(&status));
-        // Slices behind the first ones are looked for one by one, and counted then.
-        object.hit(&answer, slices.is_some(), seconds(now));
-        Delivery::new(object, slices, None, &answer, &status, method, name, now)
+        Ok(serving.map(|serving| {
+            requests.count(Went::of(&serving.status));
+            serving.object.hit(&serving.answer, false, seconds(now));
+            Delivery::new(serving, None, None, asked.method, &policy.rules.name, now)
+        }))
     }
 }

@@ -150,7 +150,7 @@ pub(super) enum Extent {
 
 /// What the origin is to be asked, and about what.
 pub(super) struct FetchPlan {
-    pub(super) why: Why,
+    /// The status that its client is told.
     pub(super) status: CacheStatus,
     /// What is stored and no longer fresh, or not all that is wanted.
     pub(super) stored: Option<Arc<Object>>,
@@ -164,10 +164,21 @@ pub(super) struct FetchPlan {
 }
 
 impl FetchPlan {
-    pub(super) fn new(why: Why, status: CacheStatus) -> Self {
+    pub(super) fn new(why: Why) -> Self {
+        let status = CacheStatus { forwarded: Some(why), ..CacheStatus::default() };
         let (conditions, asked, extent) = (Fields::default(), Asked::Nothing, Extent::Whole);
-        let variants = Vec::new();
-        Self { why, status, stored: None, variants, conditions, asked, extent, continues: false }
+        Self { status, stored: None, variants: Vec::new(), conditions, asked, extent, continues: false }
+    }
+
+    /// Asks whether `stored` is still valid, or for another response if there are no conditions.
+    pub(super) fn validation(why: Why, stored: Arc<Object>, conditions: Fields) -> Self {
+        let asked = if conditions.is_empty() { Asked::Nothing } else { Asked::Validity };
+        Self { stored: Some(stored), conditions, asked, ..Self::new(why) }
+    }
+
+    /// Asks which of `variants` is valid for this request too.
+    pub(super) fn selection(variants: Vec<Arc<Object>>, conditions: Fields) -> Self {
+        Self { variants, conditions, asked: Asked::Validity, ..Self::new(Why::VaryMiss) }
     }
 
     /// What a 304 with the fields `lines` is about.
@@ -177,14 +188,8 @@ impl FetchPlan {
     }
 
     /// For the rest of `stored`, if that is still its state: `if_range` is its entity tag.
-    pub(super) fn rest(
-        why: Why,
-        status: CacheStatus,
-        stored: Arc<Object>,
-        span: Span,
-        if_range: &[u8],
-    ) -> Self {
-        let mut plan = Self { stored: Some(stored), asked: Asked::Rest, ..Self::new(why, status) };
+    pub(super) fn rest(stored: Arc<Object>, span: Span, if_range: &[u8]) -> Self {
+        let mut plan = Self { stored: Some(stored), asked: Asked::Rest, ..Self::new(Why::Partial) };
         plan.range(span);
         plan.conditions.push(b"If-Range", if_range);
         plan
@@ -194,6 +199,12 @@ impl FetchPlan {
     fn range(&mut self, span: Span) {
         self.conditions.push(b"Range", format!("bytes={span}").as_bytes());
         self.extent = Extent::Own(span);
+    }
+
+    /// The same, for so much.
+    pub(super) fn with_fill(mut self, wanted: Fill, request: &Request<'_>) -> Self {
+        self.fill(wanted, request);
+        self
     }
 
     /// For so much.

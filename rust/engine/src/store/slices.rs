@@ -12,13 +12,13 @@ use std::task::{Context, Poll};
 
 use super::access::Access;
 use super::cache::{Cache, seconds};
-use super::collapse::{Wait, closed};
+use super::collapse::Wait;
 use super::disk::{Filed, Unread};
 use super::entry::Settled;
-use super::filling::Own;
+use super::filling::{Fetched, Filled};
 use super::lookup::{FetchPlan, Lookup};
 use super::object::{Object, Reader};
-use crate::cache::{CacheStatus, Slicing, Why};
+use crate::cache::Slicing;
 use crate::error::{Code, Error, Result};
 use crate::pool::Slice;
 use crate::sync::Arc;
@@ -122,67 +122,35 @@ impl Slices {
         })
     }
 
-    /// The bytes from `place` on, to the end of its slice at most. What a disk has and does not give back is fetched.
+    /// The bytes from `place` on, to the end of its slice at most. Bytes that the disk has and does not give back are
+    /// fetched.
     ///
     /// # Cancellation
-    /// What is fetched goes on, or not, as the policy says.
+    /// The fetch goes on, or not, as the policy says.
     async fn find(self: Arc<Self>, place: u64, end: u64) -> Result<Found> {
         let end = self.end_of_slice(place, end);
-        let cache = &self.access.cache;
-        // A request that has waited for a fill holds it until what came is followed.
+        // A request that has waited for a fill holds it until it follows the body.
         let mut joined = None;
         let mut is_unreadable = false;
         loop {
-            let now = seconds(Cache::now());
-            let way = cache.index.with(&self.lookup.key, |entry| {
-                let there = entry.same_state(&self.state);
-                if let Some(object) = there {
-                    object.hit_part(place, now);
-                    if let Some(found) = Found::of(object, place, end) {
-                        return Way::There(found);
-                    }
-                    match object.on_disk_at(place).zip(object.reaches_from(place)) {
-                        Some(((filed, start), reached)) if !is_unreadable && cache.may_read() => {
-                            return Way::OnDisk(Arc::clone(filed), start, reached.min(end));
-                        }
-                        // As if it were not there.
-                        _ => {}
-                    }
-                }
-                let Some(missing) = self.missing(there.map(|object| &**object), place, end) else {
-                    return Way::End;
-                };
-                // Whoever waits is in the middle of this state, and need not ask whether it is fresh: nobody is apart.
-                Way::Wait(self.access.ask(entry, &self.lookup, self.plan(missing), false))
-            });
-            match way {
+            match self.way(place, end, is_unreadable) {
                 Way::There(found) => return Ok(found),
-                Way::OnDisk(filed, start, end) => match cache.open(&filed, start).await {
+                Way::OnDisk(filed, start, end) => match self.access.cache.open(&filed, start).await {
                     Ok(bytes) => {
                         let reader = Reader::of(&bytes, start..start + (end - place));
                         return Ok(Found { reader, end });
                     }
                     Err(Unread::Failed) => is_unreadable = true,
-                    // As if it were not there: it is not any more, or the disk is not asked again.
+                    // Treat as missing: the file is gone, or the disk is not asked again.
                     Err(Unread::Damaged | Unread::Late) => {}
                 },
-                Way::Wait(Wait::Lead(filling, mut own)) => {
-                    tokio::spawn(filling.run());
-                    return loop {
-                        match own.recv().await {
-                            // Its client has been sent a head already.
-                            Some(Own::Interim(_)) => {}
-                            Some(Own::Serve(fetched)) => {
-                                let object = fetched.object;
-                                let found = Found::of(&object, place, end);
-                                let found = found.filter(|_| object.is_same_state(&self.state));
-                                break found.ok_or_else(changed);
-                            }
-                            Some(Own::Pass(..)) => break Err(changed()),
-                            Some(Own::Failed(error)) => break Err(error),
-                            None => break Err(closed()),
-                        }
+                // The client has a head already: interim responses are dropped.
+                Way::Wait(Wait::Lead(lead)) => {
+                    let Filled::Stored(Fetched { object, .. }) = lead.fetch(drop).await? else {
+                        return Err(changed());
                     };
+                    let found = Found::of(&object, place, end);
+                    return found.filter(|_| object.is_same_state(&self.state)).ok_or_else(changed);
                 }
                 Way::Wait(Wait::Join(waiter)) => {
                     let waiter = joined.insert(waiter);
@@ -191,21 +159,46 @@ impl Slices {
                         Some(Settled::Over(old, _)) if old.is_same_state(&self.state) => {
                             return Err(changed());
                         }
-                        // The index knows, or nobody does: look again.
                         _ => {}
                     }
                 }
                 Way::End => {
-                    return Err(Code::Internal.error("a byte behind the end of a response was to be read"));
+                    return Err(Code::Internal.error("a byte after the end of a response was to be read"));
                 }
             }
         }
     }
 
+    /// Looks up the bytes from `place` to `end`. `is_unreadable`: the disk has not given them back.
+    fn way(&self, place: u64, end: u64, is_unreadable: bool) -> Way {
+        let cache = &self.access.cache;
+        let now = seconds(Cache::now());
+        cache.index.with(&self.lookup.key, |entry| {
+            let there = entry.same_state(&self.state);
+            if let Some(object) = there {
+                object.hit_part(place, now);
+                if let Some(found) = Found::of(object, place, end) {
+                    return Way::There(found);
+                }
+                match object.on_disk_at(place).zip(object.reaches_from(place)) {
+                    Some(((filed, start), reached)) if !is_unreadable && cache.may_read() => {
+                        return Way::OnDisk(Arc::clone(filed), start, reached.min(end));
+                    }
+                    // Treat as missing.
+                    _ => {}
+                }
+            }
+            let Some(missing) = self.missing(there.map(|object| &**object), place, end) else {
+                return Way::End;
+            };
+            // The request is in the middle of this state and needs no validation, so that hit-for-miss does not apply.
+            Way::Wait(self.access.ask(entry, &self.lookup, self.plan(missing), false))
+        })
+    }
+
     fn plan(&self, slice: Span) -> FetchPlan {
         let tag = self.state.stored.validators.strong().map(EntityTag::to_bytes).unwrap_or_default();
-        let (stored, status) = (Arc::clone(&self.state), CacheStatus::default());
-        FetchPlan { continues: true, ..FetchPlan::rest(Why::Partial, status, stored, slice, &tag) }
+        FetchPlan { continues: true, ..FetchPlan::rest(Arc::clone(&self.state), slice, &tag) }
     }
 }
 

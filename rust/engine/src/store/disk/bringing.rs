@@ -5,7 +5,6 @@
 //! again at no cost.
 
 use std::future::poll_fn;
-use std::task::Poll;
 
 use super::super::body::{Body, Filler, THIN};
 use super::super::cache::{Cache, seconds};
@@ -107,19 +106,11 @@ impl Filling {
     /// Whoever follows is told that it has failed.
     async fn run(mut self, mut reader: FileReader, filler: Filler) {
         loop {
-            let next = poll_fn(|context| {
-                if filler.poll_room(context).is_ready() {
-                    if let Poll::Ready(next) = reader.poll_next(context) {
-                        return Poll::Ready(next);
-                    }
-                }
-                // What is kept is read for those who come as well.
-                if !self.is_kept && filler.poll_abandoned(context).is_ready() {
-                    return Poll::Ready(None);
-                }
-                Poll::Pending
-            });
-            match next.await {
+            // A body that is kept is read for later requests as well.
+            let goes_on = || self.is_kept;
+            let next =
+                poll_fn(|context| filler.poll_next(context, |context| reader.poll_next(context), goes_on));
+            match next.await.flatten() {
                 None => break,
                 Some(Ok(piece)) => filler.push(piece),
                 Some(Err(error)) => {

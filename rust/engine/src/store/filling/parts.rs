@@ -2,7 +2,7 @@
 //!
 //! The invariant: nobody is sent a part that he has not asked for, and nothing is kept of one that is not what it says.
 
-use super::{Fetched, Filling, Next, Own, apart};
+use super::{Fetched, Filled, Filling, Next, apart};
 use crate::cache::{
     Answer, Asked, Content, Cut, Fill as Wanted, Held, Outcome, RangeFill, Refusal, Request, Slicing, Stored,
     as_asked, fill, too_large,
@@ -161,7 +161,7 @@ impl Filling {
                     // Nobody has asked for slices: where origins disagree about the entity tag, they are left alone.
                     self.note(Note::Unsliced);
                 }
-                self.tell(Settled::Over(old, None), Own::Failed(changed()));
+                self.tell(Settled::Over(old, None), Err(changed()));
                 return Next::Done;
             }
             Some(old) if !is_unclear => {
@@ -225,7 +225,7 @@ impl Filling {
         let as_it_came = matches!(self.plan.extent, Extent::Asked(_)).then(|| Answer::Partial(vec![span]));
         let fetched = Fetched { as_it_came, held: held.clone(), ..self.fetched(own) };
         let settled = self.look(old, Some(&object), held);
-        self.tell(settled, Own::Serve(fetched));
+        self.tell(settled, Ok(Filled::Stored(fetched)));
         if self.copy(&stream, filler, &item, Some(span.len())).await {
             self.access.cache.admit(&self.lookup.key, &item);
         }
